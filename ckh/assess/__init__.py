@@ -1,0 +1,1 @@
+"""Assessment: metrics, slices, baselines, the oracle and comparisons."""

@@ -1,0 +1,1 @@
+"""Bench: code generation, compilation, the isolated worker, its supervisor, timing and reference results."""

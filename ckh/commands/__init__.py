@@ -1,0 +1,1 @@
+"""Commands: options in, a core call, a table or JSON out."""

@@ -1,0 +1,102 @@
+"""The columns of a measured dataset and the statuses of a measurement, once.
+
+A row is a problem, a kernel, a status and numbers. Nothing downstream knows which device or file it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckh.problems import CONV_COLUMNS
+from ckh.strenum import StrEnum
+
+SCHEMA_VERSION = 1
+
+
+class Status(StrEnum):
+    """What became of a (problem, kernel) pair."""
+
+    OK = "ok"
+    INVALID = "invalid"
+    COMPILE_ERROR = "compile_error"
+    COMPILE_TIMEOUT = "compile_timeout"
+    UNSUPPORTED = "unsupported"
+    LAUNCH_ERROR = "launch_error"
+    CRASH = "crash"
+    TIMEOUT = "timeout"
+    WRONG_RESULT = "wrong_result"
+    UNSTABLE = "unstable"
+
+
+# Rows that carry a time of a kernel whose result was right.
+MEASURED = (Status.OK, Status.UNSTABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A dataset column: its name, Arrow type name, unit (empty for none) and meaning."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+
+
+_IDENTITY = (
+    Column("op_type", "string", "", "grouped_conv"),
+    Column("variant", "string", "", "forward, bwd_data or bwd_weight"),
+    Column("dtype", "string", "", "element type of the tensors"),
+    Column("layout", "string", "", "layout of the tensors"),
+    Column("ndim_spatial", "int64", "", "2 or 3"),
+    Column("arch", "string", "", "architecture spec the row was measured on"),
+    Column("device", "string", "", "name of the device as it calls itself"),
+)
+_SIZES = tuple(Column(name, "int64", "", f"problem size {name}") for name in CONV_COLUMNS)
+_KERNEL = (
+    Column("kernel_name", "string", "", "complete name of the kernel"),
+    Column("tile_m", "int64", "elements", "block tile along M of the implicit GEMM"),
+    Column("tile_n", "int64", "elements", "block tile along N"),
+    Column("tile_k", "int64", "elements", "block tile along K"),
+    Column("block_size", "int64", "elements", "tile_k, under the name the feature engine uses"),
+    Column("gemm_m_per_block", "int64", "elements", "tile_m, likewise"),
+    Column("gemm_n_per_block", "int64", "elements", "tile_n, likewise"),
+    Column("pipeline", "string", "", "GEMM pipeline"),
+    Column("wave_mode", "string", "", "scheduler: intrawave or interwave"),
+    Column("has_dsb", "int64", "", "double smem buffer, 0 or 1"),
+    Column("has_si", "int64", "", "split image, 0 or 1"),
+    Column("num_groups_to_merge", "int64", "", "groups merged in one GEMM"),
+    Column("two_stage", "int64", "", "0 or 1"),
+)
+_RESULT = (
+    Column("status", "string", "", "one of Status"),
+    Column("message", "string", "", "why the status is not ok"),
+    Column("latency_ms", "float64", "ms", "median time of one run"),
+    Column("latency_min_ms", "float64", "ms", "least sample"),
+    Column("spread", "float64", "", "median absolute deviation of the samples / median"),
+    Column("samples", "int64", "", "number of samples"),
+    Column("tflops", "float64", "TFLOPS", "flops / latency"),
+    Column("bandwidth_gb_s", "float64", "GB/s", "bytes of X, W and Y / latency"),
+    Column("is_valid", "bool", "", "status is ok or unstable and the time is positive"),
+    Column("non_zero", "int64", "", "non-zero outputs, in AMD's data"),
+    Column("remeasured", "bool", "", "measured again among the leaders of its problem"),
+)
+HARDWARE = (
+    "num_cus",
+    "simds_per_cu",
+    "shader_engines",
+    "max_clock_mhz",
+    "max_waves_per_cu",
+    "wavefront_size",
+    "lds_capacity",
+    "l1_cache_kb",
+    "l2_cache_kb",
+    "l3_cache_kb",
+    "num_xcd",
+)
+_HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}") for name in HARDWARE)
+_PROVENANCE = (Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from"),)
+
+CONV_DATASET: tuple[Column, ...] = (*_IDENTITY, *_SIZES, *_KERNEL, *_RESULT, *_HARDWARE, *_PROVENANCE)
+
+# Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
+CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)

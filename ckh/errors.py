@@ -1,0 +1,78 @@
+"""The errors that ckh raises and the exit codes they end a command with.
+
+Library code only raises. `ckh.cli` alone prints an error and turns it into an exit code.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What a command's exit status means."""
+
+    OK = 0
+    GATE_FAILED = 1
+    USAGE = 2
+    NO_DEVICE = 3
+    BAD_DATA = 4
+    NO_KERNEL = 5
+    INTERRUPTED = 130
+
+
+EXIT_CODE_MEANING: dict[ExitCode, str] = {
+    ExitCode.OK: "success",
+    ExitCode.GATE_FAILED: "a gate failed (validate, evaluate --fail-under)",
+    ExitCode.USAGE: "wrong usage",
+    ExitCode.NO_DEVICE: "no usable device or compiler",
+    ExitCode.BAD_DATA: "bad data or model",
+    ExitCode.NO_KERNEL: "no applicable kernel",
+    ExitCode.INTERRUPTED: "interrupted, everything measured is saved",
+}
+
+
+class CkhError(Exception):
+    """Base of all errors that a user can cause or mend.
+
+    Args:
+        message: what is wrong and where, in one line.
+        hint: what to do about it, in one line; empty when the message says it.
+    """
+
+    exit_code: ClassVar[ExitCode] = ExitCode.BAD_DATA
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CkhError):
+    """An option or argument is wrong."""
+
+    exit_code = ExitCode.USAGE
+
+
+class DeviceError(CkhError):
+    """No usable device or compiler."""
+
+    exit_code = ExitCode.NO_DEVICE
+
+
+class DataError(CkhError):
+    """A data file, journal, problem file or architecture spec is unusable."""
+
+    exit_code = ExitCode.BAD_DATA
+
+
+class ModelError(CkhError):
+    """A model directory is missing, incomplete or damaged."""
+
+    exit_code = ExitCode.BAD_DATA
+
+
+class NoKernelError(CkhError):
+    """No kernel of the pool applies to the problem."""
+
+    exit_code = ExitCode.NO_KERNEL

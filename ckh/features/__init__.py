@@ -1,0 +1,1 @@
+"""Features: each declared once with its formula."""

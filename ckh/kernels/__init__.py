@@ -1,0 +1,1 @@
+"""Kernels: their parameters, names, tables, pools and validity."""

@@ -1,0 +1,1 @@
+"""Learning: splits, training, the model directory and the predictor."""

@@ -1,0 +1,19 @@
+"""StrEnum for Python 3.10, where the standard library has none yet."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 11):
+    from enum import StrEnum
+else:
+    from enum import Enum
+
+    class StrEnum(str, Enum):
+        """An enumeration whose members are their own text."""
+
+        def __str__(self) -> str:
+            return str(self.value)
+
+
+__all__ = ["StrEnum"]
