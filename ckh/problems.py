@@ -122,7 +122,13 @@ class ConvProblem:
             raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES))
         for column, name in CONV_COLUMNS.items():
             _check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
-        if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (1, 1, 1, 0, 1):
+        if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (
+            1,
+            1,
+            1,
+            0,
+            1,
+        ):
             raise UsageError(
                 "a 2D convolution has no depth", "set ndim to 3 or leave Di, Z, stride_d, pad_d, dilation_d"
             )

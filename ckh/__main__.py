@@ -1,0 +1,5 @@
+"""`python -m ckh` is `ckh`."""
+
+from ckh.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""The `ckh` executable: it imports a command only when it is called, and is the one place that prints errors."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh import __version__
+from ckh.errors import EXIT_CODE_MEANING, CkhError, ExitCode
+from ckh.log import print_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Subcommand -> its one line of help. `ckh.commands.<name>.register(app)` adds the real thing.
+COMMANDS: dict[str, str] = {
+    "bench": "Measure kernels on many problems.",
+    "convert": "Turn journals and AMD's CSV files into a Parquet dataset.",
+    "train": "Learn models from a dataset.",
+    "evaluate": "Score a model on measured problems.",
+    "predict": "Rank all kernels for a problem.",
+    "validate": "Compare choices with an oracle, or a new model with an old one.",
+    "doctor": "Show what this machine offers and what ckh found.",
+}
+
+_EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
+
+
+def build_app(requested: Sequence[str]) -> typer.Typer:
+    """The application with the commands in `requested` loaded and the others as one line of help each."""
+    app = typer.Typer(
+        name="ckh",
+        help="Finds the fastest AMD Composable Kernel Tile kernel for a grouped convolution.",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_main_options)
+    for name, line in COMMANDS.items():
+        if name in requested:
+            importlib.import_module(f"ckh.commands.{name}").register(app)
+        else:
+            app.command(name=name, help=line)(_not_loaded)
+    return app
+
+
+def main() -> None:
+    """Entry point of the `ckh` executable."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    app = build_app([arg for arg in args if not arg.startswith("-")][:1])
+    try:
+        app(args=list(args), prog_name="ckh")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except CkhError as error:
+        print_error(error)
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output left (`ckh ... | head`): nothing is wrong, and nothing more can be printed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return int(ExitCode.OK)
+
+
+def _main_options(
+    _version: bool = typer.Option(
+        False,
+        "--version",
+        help="Show the version and exit.",
+        is_eager=True,
+        callback=lambda value: _print_version() if value else None,
+    ),
+) -> None:
+    pass
+
+
+def _print_version() -> None:
+    typer.echo(f"ckh {__version__}")
+    raise typer.Exit
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command that was not asked for ran")

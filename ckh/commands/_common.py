@@ -1,0 +1,41 @@
+"""What the commands share: printing JSON and tables, and help with examples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JSON_HELP = "Print one JSON document instead of tables."
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout. NaN and infinity are not JSON: they must not be in it.
+
+    Raises:
+        ValueError: the document holds NaN or an infinity.
+    """
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table on stdout, the first column left-aligned, the others right-aligned, never cut or wrapped."""
+    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
+    lines = [_line(row, widths) for row in (columns, ["-" * width for width in widths], *rows)]
+    sys.stdout.write("\n".join(([title] if title else []) + lines) + "\n")
+
+
+def examples(*lines: str) -> str:
+    r"""Help's epilogue with examples, one a line (\b keeps Typer from joining them)."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.ljust(width) if i == 0 else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,78 @@
+"""`ckh doctor`: what this machine offers and what ckh found."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ckh import __version__
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="doctor",
+        help="Show what this machine offers and what ckh found: device, compiler, models, folders.",
+        epilog=examples("ckh doctor", "ckh doctor --json"),
+    )(doctor)
+
+
+def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> None:
+    """Gather what `ckh` found and print it; finding little is not an error."""
+    report = gather()
+    if as_json:
+        print_json(report)
+        return
+    rows = [[key, _text(value)] for key, value in report.items() if key != "models"]
+    width = max(len(row[0]) for row in rows)
+    for key, value in rows:
+        typer.echo(f"{key.ljust(width)}  {value}")
+    models = [[m["path"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
+    typer.echo("")
+    print_table("models", ["path", "variant", "dtype", "arch"], models)
+
+
+def gather() -> dict[str, Any]:
+    """What this machine offers, as JSON-able values."""
+    from ckh.archs import default_arch, detect_gpu_arch, load_arch
+    from ckh.bench.compile import find_compiler
+    from ckh.errors import DeviceError
+    from ckh.paths import cache_dir, data_dir
+
+    try:
+        compiler = str(find_compiler().path)
+    except DeviceError:
+        compiler = None
+    hardware = load_arch("host").hardware
+    return {
+        "ckh": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "gpu": detect_gpu_arch(),
+        "default_arch": default_arch(),
+        "host_cores": hardware.num_cus,
+        "host_l2_kb": hardware.l2_cache_kb,
+        "compiler": compiler,
+        "cache": str(cache_dir()),
+        "archspecs": str(data_dir("archspecs")),
+        "models": _models(Path(data_dir("models"))),
+        "executable": sys.argv[0],
+    }
+
+
+def _models(folder: Path) -> list[dict[str, str]]:
+    from ckh.learn.artifact import list_models
+
+    return [
+        {"path": str(found.path), "variant": found.variant, "dtype": found.dtype, "arch": found.arch}
+        for found in list_models([folder])
+    ]
+
+
+def _text(value: object) -> str:
+    return "none found" if value is None else str(value)

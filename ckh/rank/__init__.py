@@ -1,0 +1,1 @@
+"""Ranking: evaluating forests without LightGBM, which stays the reference they are tested against."""

@@ -1,0 +1,176 @@
+"""Reads the text that LightGBM saves a model as, into flat arrays.
+
+Format and semantics are those of LightGBM's `src/io/tree.cpp` (version 4): every split node has a decision type
+whose bit 0 says categorical, bit 1 "default left", and bits 2-3 the missing type (0 none, 1 zero, 2 NaN).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.errors import ModelError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+# Objectives whose output is the plain sum of the leaves.
+_IDENTITY_OBJECTIVES = (
+    "regression",
+    "regression_l2",
+    "regression_l1",
+    "huber",
+    "fair",
+    "quantile",
+    "mape",
+    "lambdarank",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """All trees of a model in flat arrays.
+
+    Nodes of all trees are numbered through. A child that is not negative is a node, else `~child` is a leaf. A
+    one-leaf tree has a root that is already `~leaf`.
+
+    Attributes:
+        feature_names: names of the inputs, in order.
+        roots: root of each tree, shape (trees,).
+        feature: input that a node tests, shape (nodes,).
+        threshold: bound of a numerical test, shape (nodes,).
+        decision: LightGBM's decision type, shape (nodes,).
+        left: child where the test holds, shape (nodes,).
+        right: the other child, shape (nodes,).
+        leaf_value: shape (leaves,).
+        category_start: first word in `category_words` of a categorical test's bit set, shape (nodes,).
+        category_count: number of those words; 0 for a numerical test, shape (nodes,).
+        category_words: 32-bit words of all bit sets.
+    """
+
+    feature_names: tuple[str, ...]
+    roots: IntArray
+    feature: IntArray
+    threshold: FloatArray
+    decision: IntArray
+    left: IntArray
+    right: IntArray
+    leaf_value: FloatArray
+    category_start: IntArray
+    category_count: IntArray
+    category_words: IntArray
+
+
+def parse_forest(text: str) -> Forest:
+    """Read a model from LightGBM's text.
+
+    Raises:
+        ModelError: the text is no complete LightGBM model, or one whose output is not the sum of its leaves (linear
+            trees, several classes, averaged output, an objective with a link function).
+    """
+    head, *blocks = text.split("\nTree=")
+    if not head.startswith("tree\n") or not blocks or "\nend of trees" not in blocks[-1]:
+        raise ModelError("not a complete LightGBM model text")
+    header = _fields(head)
+    _refuse_unknown(header, head)
+    try:
+        return _join(tuple(header["feature_names"].split()), [_fields(block) for block in blocks])
+    except (KeyError, ValueError, IndexError) as error:
+        raise ModelError(f"damaged LightGBM model text: {error}") from error
+
+
+def _fields(block: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+
+def _refuse_unknown(header: dict[str, str], head: str) -> None:
+    objective = header.get("objective", "regression").split()
+    if header.get("num_class", "1") != "1" or header.get("num_tree_per_iteration", "1") != "1":
+        raise ModelError("a LightGBM model of several classes cannot rank kernels")
+    if "average_output" in head.splitlines():
+        raise ModelError("LightGBM's averaged output (random forests) is not supported")
+    if objective[0] not in _IDENTITY_OBJECTIVES or "sqrt" in objective:
+        raise ModelError(f"LightGBM objective {' '.join(objective)!r} is not supported")
+
+
+def _join(names: tuple[str, ...], trees: list[dict[str, str]]) -> Forest:
+    parts: dict[str, list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]] = {}
+    roots, nodes, leaves, words = [], 0, 0, 0
+    for tree in trees:
+        if tree.get("is_linear", "0") != "0":
+            raise ModelError("linear trees are not supported")
+        values = _numbers(tree["leaf_value"], np.float64)
+        splits = len(values) - 1
+        roots.append(nodes if splits else ~leaves)
+        parts.setdefault("leaf_value", []).append(values)
+        if splits:
+            start, count, sets = _categories(tree, splits)
+            columns = {
+                "feature": _numbers(tree["split_feature"], np.int64),
+                "threshold": _numbers(tree["threshold"], np.float64),
+                "decision": _numbers(tree["decision_type"], np.int64),
+                "left": _shift(_numbers(tree["left_child"], np.int64), nodes, leaves),
+                "right": _shift(_numbers(tree["right_child"], np.int64), nodes, leaves),
+                "category_start": start + words,
+                "category_count": count,
+            }
+            for key, column in columns.items():
+                if len(column) != splits:
+                    raise ValueError(f"{key} has {len(column)} entries instead of {splits}")
+                parts.setdefault(key, []).append(column)
+            parts.setdefault("category_words", []).append(sets)
+            words += len(sets)
+        nodes, leaves = nodes + splits, leaves + len(values)
+    forest = Forest(
+        feature_names=names, roots=np.array(roots, np.int64), **{k: _concatenate(parts, k) for k in _DTYPES}
+    )
+    _check_indices(forest)
+    return forest
+
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "feature": np.int64,
+    "threshold": np.float64,
+    "decision": np.int64,
+    "left": np.int64,
+    "right": np.int64,
+    "leaf_value": np.float64,
+    "category_start": np.int64,
+    "category_count": np.int64,
+    "category_words": np.int64,
+}
+
+
+def _concatenate(parts: dict[str, list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]], key: str) -> NDArray:  # type: ignore[type-arg]
+    return np.concatenate(parts[key]) if key in parts else np.zeros(0, _DTYPES[key])
+
+
+def _numbers(text: str, dtype: type[np.generic]) -> NDArray:  # type: ignore[type-arg]
+    return np.array(text.split(), dtype=dtype)
+
+
+def _shift(children: IntArray, nodes: int, leaves: int) -> IntArray:
+    return np.where(children >= 0, children + nodes, children - leaves)
+
+
+def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, IntArray]:
+    start = count = np.zeros(splits, np.int64)
+    if int(tree["num_cat"]) == 0:
+        return start, count, np.zeros(0, np.int64)
+    bounds = _numbers(tree["cat_boundaries"], np.int64)
+    categorical = (_numbers(tree["decision_type"], np.int64) & 1) == 1
+    which = np.where(categorical, _numbers(tree["threshold"], np.float64), 0).astype(np.int64)
+    start = np.where(categorical, bounds[which], 0)
+    count = np.where(categorical, bounds[which + 1] - bounds[which], 0)
+    return start, count, _numbers(tree["cat_threshold"], np.int64)
+
+
+def _check_indices(forest: Forest) -> None:
+    nodes, leaves = len(forest.feature), len(forest.leaf_value)
+    for children in (forest.left, forest.right, forest.roots):
+        if len(children) and not (-leaves <= children.min() and children.max() < max(nodes, 1)):
+            raise ValueError("a child lies outside its tree")
+    if nodes and not (forest.feature.min() >= 0 and forest.feature.max() < len(forest.feature_names)):
+        raise ValueError("a split tests a feature that does not exist")
