@@ -1,0 +1,73 @@
+"""The pipeline variants of grouped convolutions and what each direction, pipeline and option allows.
+
+Source: AMD's `grouped_config_rules` (the table of 30) and the static assertions and support checks of CK Tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckh.kernels.config import Scheduler
+from ckh.problems import Direction
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineVariant:
+    """A pipeline with its scheduler, double smem buffer and split image."""
+
+    pipeline: str
+    scheduler: Scheduler
+    double_smem_buffer: bool
+    split_image: bool
+
+
+INTERWAVE_PIPELINES: frozenset[str] = frozenset({"basic_v1", "mem"})
+DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset({"compv4", "comp_async"})
+SINGLE_LDS_PIPELINES: frozenset[str] = frozenset(
+    {"basic_v1", "compv1", "basic_v2", "compv2", "basic_async_v1", "wavelet"}
+)
+
+_PIPELINES = ("basic_v1", "compv3", "compv4", "compv5", "compv6", "mem")
+
+
+def _table() -> tuple[PipelineVariant, ...]:
+    return tuple(
+        PipelineVariant(pipeline, scheduler, double_smem_buffer, split_image)
+        for pipeline in _PIPELINES
+        for scheduler in Scheduler
+        if scheduler is Scheduler.INTRAWAVE or pipeline in INTERWAVE_PIPELINES
+        for split_image in (False, True)
+        for double_smem_buffer in (False, True)
+        if double_smem_buffer or pipeline not in DOUBLE_SMEM_PIPELINES
+    )
+
+
+# The 30, in AMD's order.
+PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = _table()
+
+_EIGHT = ("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async", "basic_async_v1")
+VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, _EIGHT)
+
+# AMD's sources contradict each other for the backward directions (compv3 and mem only, or all but compv5). We refuse
+# only what the table of variants refuses; nothing is rewritten to compv3.
+REJECTED_PIPELINES: dict[Direction, frozenset[str]] = {
+    Direction.FORWARD: frozenset(),
+    Direction.BWD_DATA: frozenset({"compv5"}),
+    Direction.BWD_WEIGHT: frozenset({"compv5"}),
+}
+
+# Single-LDS pipelines for which AMD's table has no row with a double smem buffer.
+NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = SINGLE_LDS_PIPELINES - {
+    row.pipeline for row in PIPELINE_VARIANTS if row.double_smem_buffer
+}
+
+DEFAULT_SPECIALIZATION = "default"
+FILTER1X1_PAD0 = "filter1x1_pad0"
+FILTER1X1_STRIDE1_PAD0 = "filter1x1_stride1_pad0"
+FILTER3X3 = "filter3x3"
+SPECIALIZATIONS: tuple[str, ...] = (DEFAULT_SPECIALIZATION, FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3)
+
+STREAMK_STRATEGIES: tuple[str, ...] = ("tree", "linear")
+
+# The backward-data kernel does not check merged groups; AMD notes page faults.
+MERGING_DIRECTIONS: frozenset[Direction] = frozenset({Direction.FORWARD, Direction.BWD_WEIGHT})

@@ -1,0 +1,210 @@
+"""Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems).
+
+Whatever is wrong with a file is one `DataError` that says file, line and what. A problem that stands there twice is
+read once.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ckh.errors import DataError, UsageError
+from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
+
+REQUIRED = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")
+DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
+TEXTS = ("variant", "dtype", "layout")
+# Columns of AMD's benchmark CSV and of our own results that say nothing about the problem.
+IGNORED = frozenset(
+    {"kernel", "kernel_name", "problem_idx", "latency_ms", "tflops", "bandwidth_gb_s", "non_zero", "run_id", "is_valid"}
+    | {"error_msg", "name"}
+)
+_FIELD_TO_COLUMN: dict[str, str] = {name: column for column, name in CONV_COLUMNS.items()}
+_BETWEEN = re.compile(r"[\s\[,]*")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The direction and dtype that were asked for; None: what the file says."""
+
+    variant: Direction | None
+    dtype: str | None
+
+
+# A file's entries: the line and what makes a problem of it.
+_Entries = Iterator[tuple[int, Callable[[_Wanted], ConvProblem]]]
+
+
+def is_problem_file(source: str) -> bool:
+    """Whether the name ends like a problem file's."""
+    return Path(source).suffix.lower() in _READERS
+
+
+def read_problems(
+    source: str | Path, variant: Direction | None = None, dtype: str | None = None
+) -> tuple[ConvProblem, ...]:
+    """Read the distinct problems of a file in their order.
+
+    CSV rows and JSON objects may leave out all but N, C, K, G, Hi, Wi, Y, X; they are 3D if a depth column is not
+    at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
+    `ConvProblem`'s fields.
+
+    Raises:
+        DataError: the file is missing, empty, not text, truncated, or has a line that is not a valid problem.
+    """
+    path, wanted = Path(source), _Wanted(variant, dtype)
+    problems: dict[ConvProblem, None] = {}
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a text file in UTF-8") from error
+    for line, build in _READERS[path.suffix.lower()](path, text):
+        try:
+            problems[_checked(build(wanted), wanted)] = None
+        except UsageError as error:  # noqa: PERF203 - it ends the loop
+            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+    if not problems:
+        raise DataError(f"{path}: no problems in this file")
+    return tuple(problems)
+
+
+def _read_txt(path: Path, text: str) -> _Entries:
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        if content := line.partition("#")[0].strip():
+            yield number, partial(_from_entry, content)
+
+
+def _read_csv(path: Path, text: str) -> _Entries:
+    reader = csv.reader(text.splitlines(keepends=True), strict=True)
+    header: list[str] = []
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DataError(f"{path}:{reader.line_num}: {error}") from error
+        if not any(cell.strip() for cell in cells):
+            continue
+        if not header:
+            header = _header(path, reader.line_num, cells)
+        else:
+            yield reader.line_num, partial(_from_cells, header, cells)
+
+
+def _read_json(path: Path, text: str) -> _Entries:
+    if not text.strip():
+        return
+    try:
+        whole = json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not usable JSON: {error}") from error
+    if not isinstance(whole, list):
+        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}")
+    line, end, decoder = 1, 0, json.JSONDecoder()
+    for _ in whole:  # again, one by one, for their lines
+        start = _start(text, end)
+        line += text.count("\n", end, start)
+        entry, end = decoder.raw_decode(text, start)
+        yield line, partial(_from_entry, entry)
+        line += text.count("\n", start, end)
+
+
+def _start(text: str, end: int) -> int:
+    between = _BETWEEN.match(text, end)
+    return between.end() if between else end
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a key stands there twice: {json.dumps(pairs)[:80]}")
+    return dict(pairs)
+
+
+_READERS: dict[str, Callable[[Path, str], _Entries]] = {".txt": _read_txt, ".csv": _read_csv, ".json": _read_json}
+
+
+def _header(path: Path, line: int, cells: Iterable[str]) -> list[str]:
+    header = [cell.strip() for cell in cells]
+    known = {*CONV_COLUMNS, *TEXTS, "ndim", *IGNORED}
+    problems = {
+        "missing": [column for column in REQUIRED if column not in header],
+        "unknown": [column for column in header if column not in known],
+        "repeated": sorted({column for column in header if header.count(column) > 1}),
+    }
+    for what, columns in problems.items():
+        if columns:
+            hint = "the columns are " + ", ".join([*CONV_COLUMNS, "ndim", *TEXTS])
+            raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint)
+    return header
+
+
+def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
+    if len(cells) != len(header):
+        raise UsageError(f"{len(cells)} cells under {len(header)} columns")
+    row = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if column not in IGNORED}
+    return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
+
+
+def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
+    if isinstance(entry, str):
+        return parse_conv_problem(entry)
+    if not isinstance(entry, dict):
+        raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
+    told: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
+    row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in told.items()}
+    if unknown := [key for key in row if key not in {*CONV_COLUMNS, *TEXTS, "ndim"}]:
+        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")
+    if len(row) < len(told):
+        raise UsageError("a size stands there twice, under AMD's name and under ours")
+    for key in TEXTS:
+        if key in row and not isinstance(row[key], str):
+            raise UsageError(f"{key} must be text, not {row[key]!r}")
+    return _problem(row, wanted)
+
+
+def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
+    if missing := [column for column in REQUIRED if column not in row]:
+        raise UsageError(f"{', '.join(missing)} missing")
+    deep = any(column in row and row[column] != default for column, default in DEPTH.items())
+    fixed = {
+        "variant": row.get("variant", wanted.variant or Direction.FORWARD),
+        "dtype": row.get("dtype", wanted.dtype or "fp32"),
+        "layout": row.get("layout", ""),
+        "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
+    }
+    sizes = {name: row[column] for column, name in CONV_COLUMNS.items() if column in row}
+    return ConvProblem(**sizes, **fixed)
+
+
+def _ndim(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"ndim must be 2 or 3, not {value!r}")
+    return value
+
+
+def _integer(column: str, cell: str) -> int:
+    if not _INTEGER.fullmatch(cell):
+        raise UsageError(f"{column} must be an integer, not {cell!r}")
+    return int(cell)
+
+
+def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
+    for name in ("variant", "dtype"):
+        asked, found = getattr(wanted, name), getattr(problem, name)
+        if asked is not None and asked != found:
+            raise UsageError(f"{name} is {found}, but {asked} was asked for", f"ask for {found} or change the file")
+    return problem
