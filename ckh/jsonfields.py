@@ -28,7 +28,7 @@ class JsonFields:
         self._path = path
         self._where = where
         if not isinstance(values, dict):
-            self.fail(where or "the file", "must be an object")
+            raise DataError(f"{path}: {where.rstrip('.') or 'the file'} must be an object")
         self._values: dict[str, Any] = dict(values)
 
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from ckh.errors import DataError
@@ -64,7 +63,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     Raises:
         OSError: the folder is missing, not writable or full; nothing is left behind.
     """
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
             file.write(content)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from ckh.archs import ArchSpec
-from ckh.kernels.config import ConvKernel, Scheduler
+from ckh.kernels.config import Scheduler
+from ckh.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES, ArchRule
 from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.kernels.variants import (
     DOUBLE_SMEM_PIPELINES,
-    FILTER1X1_STRIDE1_PAD0,
     INTERWAVE_PIPELINES,
-    MERGING_DIRECTIONS,
     NO_DOUBLE_SMEM_PIPELINES,
     REJECTED_PIPELINES,
-    SPECIALIZATIONS,
-    STREAMK_STRATEGIES,
     VARIANT_PIPELINES,
 )
-from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES, Direction
+from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES
 
-ArchRule = Callable[[ConvKernel, ArchSpec], Iterator[str]]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.config import ConvKernel
 
 _MAY_BE_NONE = "streamk"
 
@@ -89,57 +89,6 @@ def _operator_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
             yield f"tile_{axis} {size} is not a multiple of the {step} that {kernel.variant} needs"
 
 
-def _merged_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.num_groups_to_merge < 1:
-        yield f"num_groups_to_merge must be 1 or more, not {kernel.num_groups_to_merge}"
-    if kernel.num_groups_to_merge > 1:
-        yield from _needs_option(arch, "merged_groups", "merged groups")
-        if kernel.variant not in MERGING_DIRECTIONS:
-            yield f"{kernel.variant} kernels cannot merge groups"
-
-
-def _wave_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.num_wave_groups < 1:
-        yield f"num_wave_groups must be 1 or more, not {kernel.num_wave_groups}"
-    if kernel.num_wave_groups > 1:
-        yield from _needs_option(arch, "wave_groups", "more than one wave group")
-
-
-def _two_stage(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if not kernel.two_stage:
-        return
-    yield from _needs_option(arch, "two_stage", "two stages")
-    if kernel.variant is not Direction.BWD_WEIGHT:
-        yield f"only bwd_weight kernels can have two stages, not {kernel.variant}"
-
-
-def _streamk(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.streamk is None:
-        if kernel.streamk_persistent:
-            yield "only stream-K kernels can be persistent"
-        return
-    yield from _needs_option(arch, "streamk", "stream-K")
-    if kernel.streamk not in STREAMK_STRATEGIES:
-        yield f"unknown stream-K strategy {kernel.streamk} (there are {', '.join(STREAMK_STRATEGIES)})"
-    if kernel.variant is not Direction.BWD_WEIGHT:
-        yield f"only bwd_weight kernels can use stream-K, not {kernel.variant}"
-    if kernel.two_stage:
-        yield "stream-K and two stages exclude each other"
-
-
-def _explicit_gemm(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if not kernel.explicit_gemm:
-        return
-    yield from _needs_option(arch, "explicit_gemm", "explicit GEMM")
-    if kernel.specialization != FILTER1X1_STRIDE1_PAD0:
-        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {kernel.specialization}"
-
-
-def _specialization(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.specialization not in SPECIALIZATIONS:
-        yield f"unknown specialization {kernel.specialization} (there are {', '.join(SPECIALIZATIONS)})"
-
-
 def _epilogue(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     epilogue = str(kernel.epilogue)
     if epilogue not in arch.epilogues:
@@ -196,11 +145,6 @@ def _block_per_cu(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
         yield f"block_per_cu must be 1 or more, not {kernel.block_per_cu}"
 
 
-def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
-    if not arch.supports_option(option):
-        yield f"{arch.name} does not offer {words}"
-
-
 def _by(sizes: tuple[int, int, int]) -> str:
     return "x".join(map(str, sizes))
 
@@ -216,17 +160,13 @@ NAME_RULES: tuple[ArchRule, ...] = (
     _double_smem_buffer,
     _lds,
     _operator_tile,
-    _merged_groups,
-    _wave_groups,
-    _two_stage,
-    _streamk,
+    *NAME_OPTION_RULES,
 )
 
 # Rules on what only a complete kernel has.
 COMPLETE_RULES: tuple[ArchRule, ...] = (
     _epilogue,
-    _specialization,
-    _explicit_gemm,
+    *COMPLETE_OPTION_RULES,
     _waves,
     _warp_tile,
     _tile_divisibility,

@@ -20,6 +20,10 @@ DIRECTION_TOKENS: dict[str, Direction] = {
     "bwd_weight": Direction.BWD_WEIGHT,
 }
 DEFAULT_VECTORS = (4, 8, 8)
+# Pipelines by family, so that a new version needs no change here; anything wider would swallow the tokens after it.
+PIPELINE = re.compile(r"basic(?:_async)?_v\d+|comp_async|comp_tdm(?:_v\d+)?|compv\d+|mem|preshufflev\d+|wavelet")
+
+EPILOGUES = ("cshuffle", "default", "tdm")
 
 
 def _either(words: Iterable[str]) -> str:
@@ -39,8 +43,8 @@ _FULL = (
     *_HEAD,
     ("layout", r"_(?P<layout>[a-z]+)"),
     ("number of dimensions", r"_(?P<ndim>[123])d"),
-    ("pipeline", r"_(?P<pipeline>[a-z0-9]+(?:_[a-z0-9]+)*)"),
-    ("epilogue", r"_(?P<epilogue>[a-z0-9]+)"),
+    ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
+    ("epilogue", rf"_(?P<epilogue>{_either(EPILOGUES)})"),
     ("scheduler", rf"_(?P<scheduler>{_either(Scheduler)})"),
     ("tile", _sizes("tile")),
     ("waves", _sizes("wave")),
@@ -62,8 +66,7 @@ _SHORT = (
     *_HEAD,
     ("number of dimensions", r"_(?P<ndim>[123])d"),
     ("tile", _sizes("tile")),
-    # Not greedy: what follows is optional, and no pipeline's name may swallow it.
-    ("pipeline", r"_(?P<pipeline>[a-z0-9]+(?:_[a-z0-9]+)*?)"),
+    ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
     ("scheduler", rf"(?:_(?P<scheduler>{_either(Scheduler)}))?"),
     ("merged groups", r"(?:_gm(?P<gm>\d+))?"),
     ("double smem buffer", r"(?P<dsb>_dsb)?"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.kernels.config import ConvKernel, Scheduler
-from ckh.kernels.name_grammar import DEFAULT_VECTORS, DIRECTION_TOKENS, OPERATION, match_name
+from ckh.kernels.name_grammar import DEFAULT_VECTORS, DIRECTION_TOKENS, EPILOGUES, OPERATION, PIPELINE, match_name
 from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.kernels.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
 from ckh.problems import Direction
@@ -97,10 +97,15 @@ def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
 def _require_nameable(kernel: ConvKernel) -> None:
     if not kernel.is_complete:
         raise UsageError(f"{amd_short_name(kernel)} is incomplete and has no complete name")
-    if kernel.specialization not in SPECIALIZATIONS:
-        raise UsageError(f"unknown specialization {kernel.specialization!r}", "one of " + ", ".join(SPECIALIZATIONS))
-    if kernel.streamk is not None and kernel.streamk not in STREAMK_STRATEGIES:
-        raise UsageError(f"unknown stream-K strategy {kernel.streamk!r}", "one of " + ", ".join(STREAMK_STRATEGIES))
+    if not PIPELINE.fullmatch(kernel.pipeline):
+        raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
+    for what, value, known in (
+        ("epilogue", kernel.epilogue, EPILOGUES),
+        ("specialization", kernel.specialization, SPECIALIZATIONS),
+        ("stream-K strategy", kernel.streamk, (None, *STREAMK_STRATEGIES)),
+    ):
+        if value not in known:
+            raise UsageError(f"unknown {what} {value!r}", "one of " + ", ".join(filter(None, known)))
 
 
 def _from_full(match: re.Match[str]) -> ConvKernel:

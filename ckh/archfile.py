@@ -1,0 +1,116 @@
+"""Reading the files of `archspecs`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from ckh.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile
+from ckh.jsonfields import JsonFields, Triple
+from ckh.machine import Machine, read_machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FP32_BYTES = 4
+
+
+def read_common_rules(path: Path) -> CommonRules:
+    """Read what is the same on every architecture.
+
+    Raises:
+        DataError: the file is malformed.
+    """
+    file = JsonFields.read(path)
+    lds, operators = file.part("pipeline_lds"), file.part("operators")
+    rules = CommonRules(
+        pipeline_lds={name: _lds_rule(lds.part(name)) for name in lds.names()},
+        unsupported_traits=frozenset(file.string_triples("unsupported_traits")),
+        dtype_combinations=file.string_triples("dtype_combinations"),
+        preshuffle_pipelines=file.strings("preshuffle_pipelines"),
+        operators={name: _operator_tile(operators.part(name)) for name in operators.names()},
+    )
+    file.finish()
+    return rules
+
+
+def _lds_rule(part: JsonFields) -> LdsRule:
+    rule = LdsRule(part.number("fraction"), part.scalar("double_smem_buffer_halves", bool))
+    part.finish()
+    return rule
+
+
+def _operator_tile(part: JsonFields) -> OperatorTile:
+    tile = OperatorTile(part.triple("minimum"), part.triple("alignment"))
+    part.finish()
+    return tile
+
+
+def read_arch(path: Path, common: CommonRules) -> ArchSpec:
+    """Read an architecture.
+
+    Raises:
+        DataError: the file is malformed.
+    """
+    file = JsonFields.read(path)
+    machine = read_machine() if file.is_string("hardware") else None
+    hardware = _device_profile(file) if machine is None else _host_profile(file, machine)
+    spec = ArchSpec(
+        name=path.stem,
+        family=file.scalar("family", str),
+        target_family=file.scalar("target_family", str),
+        architecture=file.scalar("architecture", str),
+        description=file.scalar("description", str),
+        default_dtype=file.scalar("default_dtype", str),
+        dtypes=file.strings("dtypes"),
+        pipelines=file.strings("pipelines"),
+        epilogues=file.strings("epilogues"),
+        options=file.strings("options"),
+        vector_divisibility=file.scalar("vector_divisibility", bool),
+        compv6_min_loops=file.scalar("compv6_min_loops", int),
+        wave_configs=file.triples("wave_configs"),
+        warp_tiles=_tile_table(file.part("warp_tiles")),
+        preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
+        hardware=hardware,
+        hardware_source=file.scalar("hardware_source", str),
+        common=common,
+        machine=machine,
+    )
+    file.finish()
+    if spec.default_dtype not in spec.dtypes:
+        file.fail("default_dtype", f"{spec.default_dtype} is not among dtypes")
+    return spec
+
+
+def _tile_table(part: JsonFields) -> dict[str, tuple[Triple, ...]]:
+    return {dtypes: part.triples(dtypes) for dtypes in part.names()}
+
+
+def _device_profile(file: JsonFields) -> HardwareProfile:
+    of_arch = {name: file.scalar(name, int) for name in ("wavefront_size", "lds_capacity")}
+    part = file.part("hardware")
+    names = [field.name for field in fields(HardwareProfile) if field.name not in of_arch]
+    profile = HardwareProfile(**of_arch, **{name: part.scalar(name, int) for name in names})
+    part.finish()
+    return profile
+
+
+def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:
+    """The processor in a GPU's terms: a core is a CU, a vector register of fp32 a wavefront."""
+    if file.scalar("hardware", str) != "machine":
+        file.fail("hardware", 'must be an object or "machine"')
+    if not file.is_null("wavefront_size"):
+        file.fail("wavefront_size", "must be null, it is read from the machine")
+    return HardwareProfile(
+        num_cus=machine.cores,
+        simds_per_cu=1,
+        shader_engines=machine.sockets,
+        max_clock_mhz=machine.max_clock_mhz,
+        max_waves_per_cu=machine.threads_per_core,
+        wavefront_size=machine.vector_bytes // _FP32_BYTES,
+        lds_capacity=file.scalar("lds_capacity", int),
+        l1_cache_kb=machine.l1_cache_kb,
+        l2_cache_kb=machine.l2_cache_kb,
+        l3_cache_kb=machine.l3_cache_kb,
+        num_xcd=machine.l3_domains,
+    )

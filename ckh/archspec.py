@@ -1,0 +1,153 @@
+"""`ArchSpec`: what one architecture can run, and the questions asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.jsonfields import Triple
+    from ckh.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareProfile:
+    """The numbers of a device that the features use. Clock in MHz, caches in KB, LDS in bytes."""
+
+    num_cus: int
+    simds_per_cu: int
+    shader_engines: int
+    max_clock_mhz: int
+    max_waves_per_cu: int
+    wavefront_size: int
+    lds_capacity: int
+    l1_cache_kb: int
+    l2_cache_kb: int
+    l3_cache_kb: int
+    num_xcd: int
+
+    def to_dict(self) -> dict[str, int]:
+        """All numbers by name, in the order of the dataset's columns."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LdsRule:
+    """How much of the LDS a pipeline may fill with its tiles of A and B."""
+
+    fraction: float
+    double_smem_buffer_halves: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTile:
+    """The least tile of an operator, and what its tiles are multiples of, along M, N, K."""
+
+    minimum: Triple
+    alignment: Triple
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommonRules:
+    """What is the same on every architecture."""
+
+    pipeline_lds: Mapping[str, LdsRule]
+    unsupported_traits: frozenset[tuple[str, str, str]]
+    dtype_combinations: tuple[tuple[str, str, str], ...]
+    preshuffle_pipelines: tuple[str, ...]
+    operators: Mapping[str, OperatorTile]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArchSpec:
+    """One architecture: its limits, what its kernels may use, and its hardware profile.
+
+    `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
+    must be multiples of the vector widths; `compv6_min_loops` is the fewest trips of compv6's loop over K that its
+    backward-weight kernel takes; `machine` is set on the host only.
+    """
+
+    name: str
+    family: str
+    target_family: str
+    architecture: str
+    description: str
+    default_dtype: str
+    dtypes: tuple[str, ...]
+    pipelines: tuple[str, ...]
+    epilogues: tuple[str, ...]
+    options: tuple[str, ...]
+    vector_divisibility: bool
+    compv6_min_loops: int
+    wave_configs: tuple[Triple, ...]
+    warp_tiles: Mapping[str, tuple[Triple, ...]]
+    preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]
+    hardware: HardwareProfile
+    hardware_source: str
+    common: CommonRules
+    machine: Machine | None
+
+    @property
+    def wavefront_size(self) -> int:
+        """Lanes of a wavefront."""
+        return self.hardware.wavefront_size
+
+    @property
+    def lds_capacity(self) -> int:
+        """Bytes of LDS that a block can have."""
+        return self.hardware.lds_capacity
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether kernels are CK Tile's."""
+        return self.machine is None
+
+    def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
+        """Bytes that the tiles of A and B together may take.
+
+        Raises:
+            UsageError: nothing is known about the pipeline.
+        """
+        if pipeline not in self.common.pipeline_lds:
+            raise UsageError(f"unknown pipeline {pipeline!r}", "one of " + ", ".join(self.common.pipeline_lds))
+        rule = self.common.pipeline_lds[pipeline]
+        halved = double_smem_buffer and rule.double_smem_buffer_halves
+        return int(self.lds_capacity * rule.fraction) // (2 if halved else 1)
+
+    def supports_wave(self, wave: Triple) -> bool:
+        """Whether a block may have this arrangement of waves."""
+        return wave in self.wave_configs
+
+    def supports_option(self, option: str) -> bool:
+        """Whether kernels may use an option such as "two_stage"."""
+        return option in self.options
+
+    def accumulator(self, dtype: str, dtype_b: str | None = None) -> str:
+        """Type that products of A's `dtype` and B's (the same unless given) are summed in.
+
+        Raises:
+            UsageError: the two are never multiplied.
+        """
+        pair = (dtype, dtype_b or dtype)
+        for a, b, accumulator in self.common.dtype_combinations:
+            if (a, b) == pair:
+                return accumulator
+        raise UsageError(f"there is no accumulator for {pair[0]} x {pair[1]}")
+
+    def warp_tiles_for(self, dtype: str, *, dtype_b: str | None = None, preshuffle: bool = False) -> tuple[Triple, ...]:
+        """Tiles of the matrix instructions for a dtype; empty when there are none.
+
+        Raises:
+            UsageError: the dtypes are never multiplied.
+        """
+        table = self.preshuffle_warp_tiles if preshuffle else self.warp_tiles
+        key = f"{dtype}_{dtype_b or dtype}_{self.accumulator(dtype, dtype_b)}"
+        return table.get(key, ())
+
+    def is_trait_unsupported(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
+        """Whether the three are known not to work together."""
+        return (pipeline, epilogue, scheduler) in self.common.unsupported_traits

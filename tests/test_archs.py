@@ -1,0 +1,277 @@
+"""Architecture specs: what the shipped files say, how they are found, and how a bad one is reported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh import archs
+from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch
+from ckh.data.schema import HARDWARE
+from ckh.errors import DataError, UsageError
+from ckh.machine import read_machine
+from ckh.paths import data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KB = 1024
+
+
+@pytest.fixture
+def specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the shipped specs, which ckh reads instead."""
+    folder = tmp_path / "archspecs"
+    shutil.copytree(data_dir("archspecs"), folder)
+    monkeypatch.setattr(archs, "data_dir", lambda name: folder)
+    return folder
+
+
+def edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_every_shipped_architecture_loads() -> None:
+    """All eight files are listed and readable."""
+    expected = {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "host"}
+    assert set(arch_names()) == expected
+    assert {load_arch(name).name for name in arch_names()} == expected
+
+
+def test_hardware_profile_has_the_columns_of_the_dataset() -> None:
+    """The profile and the hw_ columns are the same eleven numbers in the same order."""
+    assert tuple(field.name for field in fields(HardwareProfile)) == HARDWARE
+    assert tuple(load_arch("gfx950").hardware.to_dict()) == HARDWARE
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("gfx950", (256, 4, 32, 2400, 32, 64, 163840, 32, 4096, 262144, 8)),
+        ("gfx942", (228, 4, 28, 2100, 32, 64, 65536, 32, 4096, 262144, 8)),
+        ("gfx90a", (110, 4, 8, 1700, 32, 64, 65536, 16, 8192, 131072, 1)),
+    ],
+)
+def test_hardware_profiles_are_those_of_amds_datasets(name: str, numbers: tuple[int, ...]) -> None:
+    """The profiles agree with the hw_ columns that AMD's converter writes."""
+    assert tuple(load_arch(name).hardware.to_dict().values()) == numbers
+
+
+@pytest.mark.parametrize(
+    ("arch", "pipeline", "dsb", "kb"),
+    [
+        ("gfx942", "mem", False, 64),
+        ("gfx942", "mem", True, 32),
+        ("gfx942", "compv3", True, 32),
+        ("gfx942", "compv5", True, 32),
+        ("gfx942", "basic_v1", True, 64),
+        ("gfx942", "compv4", True, 32),
+        ("gfx942", "compv6", False, 32),
+        ("gfx942", "compv6", True, 32),
+        ("gfx950", "compv3", False, 160),
+        ("gfx950", "comp_async", True, 80),
+        ("gfx1100", "preshufflev2", False, 32),
+    ],
+)
+def test_lds_budget(arch: str, pipeline: str, dsb: bool, kb: int) -> None:  # a table's column
+    """A pipeline has its fraction of the architecture's LDS, and half of that if it must hold two buffers."""
+    assert load_arch(arch).lds_budget(pipeline, double_smem_buffer=dsb) == kb * KB
+
+
+def test_lds_budget_of_an_unknown_pipeline_is_an_error() -> None:
+    """No budget is made up."""
+    with pytest.raises(UsageError, match="compv99"):
+        load_arch("gfx942").lds_budget("compv99")
+
+
+def test_waves_of_sixteen_exist_only_on_gfx950_and_host() -> None:
+    """4,4,1 and 8,2,1 are what gfx942 and older lose two tiles for."""
+    for wave in ((4, 4, 1), (8, 2, 1)):
+        assert {name for name in arch_names() if load_arch(name).supports_wave(wave)} == {"gfx950", "host"}
+
+
+def test_async_pipelines_exist_only_on_gfx950() -> None:
+    """The asynchronous loads are gfx950's."""
+    for pipeline in ("comp_async", "basic_async_v1"):
+        assert [name for name in arch_names() if pipeline in load_arch(name).pipelines] == ["gfx950"]
+
+
+def test_every_dtype_has_an_accumulator_and_warp_tiles() -> None:
+    """What a spec says it runs, it has matrix instructions for."""
+    for name in arch_names():
+        arch = load_arch(name)
+        for dtype in arch.dtypes:
+            assert arch.warp_tiles_for(dtype), (name, dtype)
+
+
+def test_accumulators() -> None:
+    """Floats are summed in fp32, int8 in int32, and an impossible pair is an error."""
+    arch = load_arch("gfx950")
+    assert arch.accumulator("bf16") == "fp32"
+    assert arch.accumulator("fp8", "bf8") == "fp32"
+    assert arch.accumulator("int8") == "int32"
+    with pytest.raises(UsageError, match="fp16 x int8"):
+        arch.accumulator("fp16", "int8")
+
+
+def test_warp_tiles() -> None:
+    """A dtype's table, the mixed one and the preshuffle one are told apart; a missing one is empty."""
+    gfx942 = load_arch("gfx942")
+    assert gfx942.warp_tiles_for("fp32") == ((16, 16, 4), (16, 16, 8), (16, 16, 16), (32, 32, 4), (32, 32, 8))
+    assert gfx942.warp_tiles_for("bf8", dtype_b="fp8") == ((32, 32, 16),)
+    assert (4, 64, 16) in gfx942.warp_tiles_for("bf16")
+    assert (4, 64, 16) not in gfx942.warp_tiles_for("bf16", preshuffle=True)
+    assert load_arch("gfx1100").warp_tiles_for("fp32") == ()
+
+
+def test_interwave_is_unsupported_with_compute_pipelines() -> None:
+    """Compute pipelines are intrawave only, whatever the epilogue."""
+    arch = load_arch("gfx950")
+    assert arch.is_trait_unsupported("compv4", "default", "interwave")
+    assert not arch.is_trait_unsupported("compv4", "default", "intrawave")
+    assert not arch.is_trait_unsupported("mem", "cshuffle", "interwave")
+
+
+def test_target_features_are_cut_off() -> None:
+    """The name that the driver reports is understood."""
+    assert load_arch("gfx942:sramecc+:xnack-") is load_arch("gfx942")
+
+
+def test_unknown_architecture_names_the_known() -> None:
+    """An unknown name says which exist; the file of common rules is not one."""
+    with pytest.raises(UsageError, match="gfx000") as caught:
+        load_arch("gfx000")
+    assert "gfx942" in caught.value.hint
+    with pytest.raises(UsageError, match="common"):
+        load_arch("common")
+
+
+def test_adding_an_architecture_is_adding_a_file(specs: Path) -> None:
+    """A new file is listed and loaded without any change to code."""
+    shutil.copy(specs / "gfx950.json", specs / "gfx1250.json")
+    edit(specs / "gfx1250.json", wavefront_size=32, lds_capacity=320 * KB)
+    assert "gfx1250" in arch_names()
+    assert load_arch("gfx1250").wavefront_size == 32
+    assert load_arch("gfx1250").lds_budget("compv4") == 160 * KB
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"lds_capacity": "64 KB"}, "lds_capacity must be of type int"),
+        ({"vector_divisibility": 1}, "vector_divisibility must be of type bool"),
+        ({"wave_configs": [[1, 4]]}, "wave_configs must be a list of lists of three integers"),
+        ({"warp_tiles": {"fp32_fp32_fp32": [16]}}, "warp_tiles.fp32_fp32_fp32 must be"),
+        ({"hardware": {"num_cus": 1}}, "hardware.simds_per_cu is missing"),
+        ({"hardware": []}, "gfx942.json: hardware must be an object"),
+        ({"wavefrontsize": 64}, "wavefrontsize is not a known field"),
+        ({"default_dtype": "int4"}, "default_dtype int4 is not among dtypes"),
+    ],
+)
+def test_malformed_file_is_reported_by_file_and_field(specs: Path, changes: dict[str, Any], words: str) -> None:
+    """Wrong types, missing fields and misspelt ones are named, never defaulted."""
+    edit(specs / "gfx942.json", **changes)
+    with pytest.raises(DataError) as caught:
+        load_arch("gfx942")
+    assert "gfx942.json" in caught.value.message
+    assert words in caught.value.message
+
+
+def test_file_that_is_no_json_is_reported(specs: Path) -> None:
+    """A file cut short is bad data, not a traceback."""
+    (specs / "gfx942.json").write_text('{"family": ')
+    with pytest.raises(DataError, match=r"gfx942\.json"):
+        load_arch("gfx942")
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [((0, 90402), "gfx942"), ((90010,), "gfx90a"), ((0, 0, 110000), "gfx1100"), ((120001,), "gfx1201"), ((0,), None)],
+)
+def test_gpu_is_detected_from_the_drivers_topology(
+    tmp_path: Path, versions: tuple[int, ...], expected: str | None
+) -> None:
+    """The version number of the first node that is a GPU becomes its name, in base 16."""
+    for node, version in enumerate(versions):
+        (tmp_path / str(node)).mkdir()
+        (tmp_path / str(node) / "properties").write_text(f"cpu_cores_count 0\ngfx_target_version {version}\nend 1\n")
+    assert detect_gpu_arch(tmp_path) == expected
+
+
+def test_nodes_are_taken_in_numerical_order(tmp_path: Path) -> None:
+    """Node 2 comes before node 10."""
+    for node, version in ((10, 90402), (2, 90500)):
+        (tmp_path / str(node)).mkdir()
+        (tmp_path / str(node) / "properties").write_text(f"gfx_target_version {version}\n")
+    assert detect_gpu_arch(tmp_path) == "gfx950"
+
+
+@pytest.mark.parametrize(("found", "expected"), [("gfx950", "gfx950"), ("gfx1030", "host"), (None, "host")])
+def test_default_architecture(monkeypatch: pytest.MonkeyPatch, found: str | None, expected: str) -> None:
+    """It is the GPU's if there is a spec for it, else the host's."""
+    monkeypatch.setattr(archs, "detect_gpu_arch", lambda: found)
+    assert default_arch() == expected
+
+
+def fake_machine(root: Path) -> Path:
+    """Two sockets of one core with two threads each, 3.5 GHz, AVX2."""
+    for cpu in range(4):
+        folder = root / f"sys/devices/system/cpu/cpu{cpu}"
+        files = {
+            "topology/physical_package_id": cpu // 2,
+            "topology/core_id": 0,
+            "cpufreq/cpuinfo_max_freq": 3_500_000,
+            "cache/index0/level": 1,
+            "cache/index0/type": "Data",
+            "cache/index0/size": "48K",
+            "cache/index1/level": 1,
+            "cache/index1/type": "Instruction",
+            "cache/index1/size": "64K",
+            "cache/index2/level": 2,
+            "cache/index2/type": "Unified",
+            "cache/index2/size": "2M",
+            "cache/index3/level": 3,
+            "cache/index3/type": "Unified",
+            "cache/index3/size": "32768K",
+            "cache/index3/shared_cpu_list": "0-1" if cpu < 2 else "2-3",
+        }
+        for name, value in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{value}\n")
+    (root / "proc").mkdir()
+    (root / "proc/cpuinfo").write_text("processor\t: 0\ncpu MHz\t\t: 1200.5\nflags\t\t: fpu sse2 avx avx2 fma\n")
+    return root
+
+
+def test_machine_is_read_from_its_files(tmp_path: Path) -> None:
+    """Cores, threads, sockets, clock, caches and vectors come from where Linux keeps them."""
+    machine = read_machine(fake_machine(tmp_path))
+    assert (machine.cores, machine.threads_per_core, machine.sockets) == (2, 2, 2)
+    assert machine.max_clock_mhz == 3500
+    assert (machine.l1_cache_kb, machine.l2_cache_kb, machine.l3_cache_kb) == (48, 2048, 32768)
+    assert machine.l3_domains == 2
+    assert (machine.vector_bytes, machine.vector_registers) == (32, 16)
+
+
+def test_machine_without_files_still_has_sane_numbers(tmp_path: Path) -> None:
+    """Nothing readable gives numbers that no formula divides by zero with."""
+    machine = read_machine(tmp_path)
+    assert machine.cores >= 1
+    assert machine.threads_per_core == 1
+    assert machine.max_clock_mhz == 2000
+    assert (machine.l1_cache_kb, machine.l2_cache_kb, machine.vector_bytes) == (32, 512, 16)
+
+
+def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
+    """The cores are this machine's; the LDS that decides the pool is the file's."""
+    host = load_arch("host")
+    assert host.machine is not None
+    assert host.hardware.num_cus == host.machine.cores
+    assert host.wavefront_size == host.machine.vector_bytes // 4
+    assert host.lds_capacity == 256 * KB
+    assert not host.is_gpu
+    assert load_arch("gfx942").is_gpu
