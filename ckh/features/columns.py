@@ -1,0 +1,41 @@
+"""The raw columns of a problem and of kernels, as the feature engines read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.kernels.config import ConvKernel
+    from ckh.problems import ConvProblem
+
+# Column -> kernel field. Our data carry the true meaning; AMD's conv data and models call a name's
+# tile_m x tile_n x tile_k block_size x gemm_m x gemm_n.
+TRUE_TILES: dict[str, str] = {"block_size": "tile_k", "gemm_m_per_block": "tile_m", "gemm_n_per_block": "tile_n"}
+LEGACY_TILES: dict[str, str] = {"block_size": "tile_m", "gemm_m_per_block": "tile_n", "gemm_n_per_block": "tile_k"}
+
+
+def problem_columns(problem: ConvProblem) -> dict[str, Any]:
+    """One row: the sizes under AMD's column names, direction and dtype."""
+    sizes = {name: np.array([float(size)]) for name, size in problem.columns().items()}
+    return sizes | {"variant": np.array([str(problem.variant)]), "dtype": np.array([problem.dtype])}
+
+
+def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False) -> dict[str, Any]:
+    """One row per kernel; `legacy_tiles` names the tiles as AMD's models were trained with."""
+    naming = LEGACY_TILES if legacy_tiles else TRUE_TILES
+    return {
+        **{column: np.array([float(getattr(k, field)) for k in kernels]) for column, field in naming.items()},
+        "pipeline": np.array([k.pipeline for k in kernels], dtype=np.str_),
+        "wave_mode": np.array([str(k.scheduler) for k in kernels], dtype=np.str_),
+        "has_dsb": np.array([float(k.double_smem_buffer) for k in kernels]),
+        "has_si": np.array([float(k.split_image) for k in kernels]),
+    }
+
+
+def legacy_columns(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Dataset columns with the tiles named as AMD's models were trained with."""
+    return {**columns, **{column: columns[field] for column, field in LEGACY_TILES.items()}}
