@@ -153,7 +153,8 @@ class FeatureEngine:
         matrix = np.empty((len(chosen), rows))
         for row, feature in zip(matrix, chosen, strict=True):
             row[:] = feature.formula(lazy)
-        return matrix.T
+        by_row: NDArray[np.float64] = matrix.T
+        return by_row
 
     def describe(self, names: Sequence[str] | None = None) -> list[dict[str, str]]:
         """Name, unit and dependence of features, for documents and specs."""

@@ -1,8 +1,8 @@
 """Features of grouped convolutions: AMD's 97 (encoding version 0), and ours beside them.
 
 The 97 equal AMD's `GroupedConvFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
-compv3, `tile_eff_*` is how full the last tile is, `gemm_n_output` is all of K whatever the groups, and the GEMM sizes are
-those of the forward pass in every direction. Ours say what those leave out.
+compv3, `tile_eff_*` is how full the last tile is, `gemm_n_output` is all of K whatever the groups, and the GEMM sizes
+are those of the forward pass in every direction. Ours say what those leave out.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import HARDWARE
 from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
 from ckh.features.grouped_conv_extra import EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.problems import CONV_COLUMNS, DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-Formula = "Callable[[Columns], Any]"
 
 PIPELINE_CODES: dict[str, float] = {
     "compv3": 0,
@@ -116,12 +113,8 @@ _DERIVED: dict[str, Callable[[Columns], Any]] = {
     "input_elements": lambda c: c["N"] * c["C"] * c["input_volume"],
     "filter_elements": lambda c: c["K"] * c["c_per_group"] * c["filter_volume"],
     "output_elements": lambda c: c["N"] * c["K"] * c["output_volume"],
-    "bytes": lambda c: (
-        (c["input_elements"] + c["filter_elements"] + c["output_elements"]) * c["bytes_per_element"]
-    ),
-    "lds_usage": lambda c: (
-        (c["gemm_m_per_block"] + c["gemm_n_per_block"]) * c["block_size"] * c["bytes_per_element"]
-    ),
+    "bytes": lambda c: (c["input_elements"] + c["filter_elements"] + c["output_elements"]) * c["bytes_per_element"],
+    "lds_usage": lambda c: (c["gemm_m_per_block"] + c["gemm_n_per_block"]) * c["block_size"] * c["bytes_per_element"],
     "lds_cap": lambda c: np.where(_one_hot("compv4")(c), _COMPV4_LDS_BYTES, np.maximum(c["hw_lds_capacity"], 1)),
     "gemm_m_output": lambda c: c["N"] * c["output_volume"],
     "gemm_n_output": _raw("K"),
@@ -178,9 +171,7 @@ _PROBLEM_FEATURES = (
     Feature("log2_output_channels_per_group", "log2", _P, _log2_of("k_per_group")),
     Feature("is_depthwise", "", _P, lambda c: (c["G"] == c["C"]) & (c["G"] == c["K"])),
     Feature("group_density", "", _P, _ratio("G", "C")),
-    Feature(
-        "is_small_group", "", _P, lambda c: (c["c_per_group"] < _SMALL_GROUP) | (c["k_per_group"] < _SMALL_GROUP)
-    ),
+    Feature("is_small_group", "", _P, lambda c: (c["c_per_group"] < _SMALL_GROUP) | (c["k_per_group"] < _SMALL_GROUP)),
     Feature("channels_product_per_group", "", _P, lambda c: c["c_per_group"] * c["k_per_group"]),
     Feature("batch_group_product", "", _P, lambda c: c["N"] * c["G"]),
     Feature("is_small_batch_grouped", "", _P, lambda c: (c["N"] < _SMALL_BATCH) & (c["G"] > 1)),
@@ -219,9 +210,7 @@ _BOTH_FEATURES = (
     *(Feature(f"num_tiles_{side}", "tiles", _B, _raw(f"num_tiles_{side}")) for side, _ in _SIDES),
     Feature("total_output_tiles", "tiles", _B, _raw("total_output_tiles")),
     *(Feature(f"tile_eff_{side}", "", _B, _raw(f"tile_eff_{side}")) for side, _ in _SIDES),
-    Feature(
-        "overall_tile_efficiency", "", _B, lambda c: c["tile_eff_m"] * c["tile_eff_n"] * c["tile_eff_k"]
-    ),
+    Feature("overall_tile_efficiency", "", _B, lambda c: c["tile_eff_m"] * c["tile_eff_n"] * c["tile_eff_k"]),
     Feature("cu_utilization", "tiles/CU", _B, _ratio("total_output_tiles", "hw_num_cus")),
     *(Feature(f"ratio_gemm_{s}_to_tile_{s}", "", _B, _ratio(f"gemm_{s}_output", tile)) for s, tile in _SIDES),
     *(
@@ -263,4 +252,3 @@ INPUT_COLUMNS: tuple[str, ...] = (
     "dtype",
     *("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "wave_mode", "has_dsb", "has_si"),
 )
-assert set(HARDWARE) | {"total_simds"} == set(_HARDWARE_ORDER)

@@ -93,7 +93,9 @@ EXTRA_FEATURES: tuple[Feature, ...] = (
     *(Feature(f"log2_group_gemm_{s}", "log2", _P, lambda c, s=s: _log2(c[f"group_gemm_{s}"])) for s, _ in _SIDES),  # type: ignore[misc]
     Feature("log2_flops", "log2", _P, lambda c: _log2(c["flops"])),
     Feature("log2_group_flops", "log2", _P, lambda c: _log2(c["flops"] / c["groups"])),
-    Feature("filter_to_activation", "", _P, lambda c: c["filter_elements"] / (c["input_elements"] + c["output_elements"])),
+    Feature(
+        "filter_to_activation", "", _P, lambda c: c["filter_elements"] / (c["input_elements"] + c["output_elements"])
+    ),
     Feature("is_strided", "", _P, lambda c: (c["stride_h"] > 1) | (c["stride_w"] > 1) | (c["stride_d"] > 1)),
     Feature("is_dilated", "", _P, lambda c: (c["dilation_h"] > 1) | (c["dilation_w"] > 1) | (c["dilation_d"] > 1)),
     Feature("is_padded", "", _P, lambda c: (c["pad_h"] > 0) | (c["pad_w"] > 0) | (c["pad_d"] > 0)),
@@ -117,8 +119,7 @@ EXTRA_FEATURES: tuple[Feature, ...] = (
         "",
         _B,
         lambda c: (
-            c["all_tiles"]
-            / (np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))
+            c["all_tiles"] / (np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))
         ),
     ),
 )
