@@ -28,18 +28,29 @@ class Status(StrEnum):
     UNSTABLE = "unstable"
 
 
+# What a time means, written into every dataset.
+HOW_MEASURED = (
+    "latency_ms is the median of the samples of one run of the kernel, latency_min_ms the least of them; rows read "
+    "from AMD's CSV files hold the one mean that AMD's benchmark reports. tflops and bandwidth_gb_s follow from "
+    "latency_ms and the problem. Failures are rows: see status and message."
+)
+
 # Rows that carry a time of a kernel whose result was right.
 MEASURED = (Status.OK, Status.UNSTABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A dataset column: its name, Arrow type name, unit (empty for none) and meaning."""
+    """A dataset column: its name, Arrow type name, unit (empty for none), meaning, and whether it may be null.
+
+    A nullable column may also be missing from a file.
+    """
 
     name: str
     type: str
     unit: str
     meaning: str
+    nullable: bool = False
 
 
 _IDENTITY = (
@@ -49,7 +60,7 @@ _IDENTITY = (
     Column("layout", "string", "", "layout of the tensors"),
     Column("ndim_spatial", "int64", "", "2 or 3"),
     Column("arch", "string", "", "architecture spec the row was measured on"),
-    Column("device", "string", "", "name of the device as it calls itself"),
+    Column("device", "string", "", "name of the device as it calls itself", nullable=True),
 )
 _SIZES = tuple(Column(name, "int64", "", f"problem size {name}") for name in CONV_COLUMNS)
 _KERNEL = (
@@ -69,16 +80,16 @@ _KERNEL = (
 )
 _RESULT = (
     Column("status", "string", "", "one of Status"),
-    Column("message", "string", "", "why the status is not ok"),
-    Column("latency_ms", "float64", "ms", "median time of one run"),
-    Column("latency_min_ms", "float64", "ms", "least sample"),
-    Column("spread", "float64", "", "median absolute deviation of the samples / median"),
-    Column("samples", "int64", "", "number of samples"),
-    Column("tflops", "float64", "TFLOPS", "flops / latency"),
-    Column("bandwidth_gb_s", "float64", "GB/s", "bytes of X, W and Y / latency"),
+    Column("message", "string", "", "why the status is not ok", nullable=True),
+    Column("latency_ms", "float64", "ms", "median time of one run", nullable=True),
+    Column("latency_min_ms", "float64", "ms", "least sample", nullable=True),
+    Column("spread", "float64", "", "median absolute deviation of the samples / median", nullable=True),
+    Column("samples", "int64", "", "number of samples", nullable=True),
+    Column("tflops", "float64", "TFLOPS", "flops / latency", nullable=True),
+    Column("bandwidth_gb_s", "float64", "GB/s", "bytes of X, W and Y / latency", nullable=True),
     Column("is_valid", "bool", "", "status is ok or unstable and the time is positive"),
-    Column("non_zero", "int64", "", "non-zero outputs, in AMD's data"),
-    Column("remeasured", "bool", "", "measured again among the leaders of its problem"),
+    Column("non_zero", "int64", "", "non-zero outputs, in AMD's data", nullable=True),
+    Column("remeasured", "bool", "", "measured again among the leaders of its problem", nullable=True),
 )
 HARDWARE = (
     "num_cus",
@@ -93,8 +104,10 @@ HARDWARE = (
     "l3_cache_kb",
     "num_xcd",
 )
-_HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}") for name in HARDWARE)
-_PROVENANCE = (Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from"),)
+_HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
+_PROVENANCE = (
+    Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
+)
 
 CONV_DATASET: tuple[Column, ...] = (*_IDENTITY, *_SIZES, *_KERNEL, *_RESULT, *_HARDWARE, *_PROVENANCE)
 

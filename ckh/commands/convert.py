@@ -1,0 +1,91 @@
+"""`ckh convert`: journals and AMD's CSV files become one Parquet dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.data import conversion
+from ckh.data.conversion import OutputFormat, Summary
+from ckh.data.readers import ReadOptions
+from ckh.log import warn
+from ckh.strenum import StrEnum
+
+
+class InputFormat(StrEnum):
+    """What `--from` takes: the names of the readers, here so that `--help` need not load them."""
+
+    JOURNAL = "journal"
+    AMD_CSV = "amd-csv"
+
+
+_HELP = """Merge journals of ckh bench and CSV files of AMD's benchmark into one dataset.
+
+Formats are told from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
+row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples.
+A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="convert",
+        help=_HELP,
+        epilog=examples(
+            "ckh convert runs/today --out data.parquet",
+            "ckh convert runs/*/journal.jsonl --out data.parquet --json",
+            "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
+            "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
+            "ckh convert runs/today --to csv --out for_amd.csv",
+        ),
+    )(convert)
+
+
+def convert(
+    inputs: list[Path] = typer.Argument(..., metavar="INPUT...", help="Journals, folders of runs, or CSV files."),
+    out: Path = typer.Option(..., "--out", "-o", help="File to write."),
+    arch: str | None = typer.Option(None, "--arch", help="What a CSV file was measured on, e.g. gfx942."),
+    from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
+    to: OutputFormat = typer.Option(OutputFormat.PARQUET, "--to", help="Format to write; csv is AMD's 24 columns."),
+    skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Convert the inputs and print what became of their rows."""
+    summary = conversion.convert(
+        inputs,
+        out,
+        ReadOptions(arch=arch, skip_bad=skip_bad),
+        format_name=None if from_format is None else str(from_format),
+        to=to,
+    )
+    for warning in summary.warnings:
+        warn(warning)
+    for reason, count in summary.dropped.items():
+        warn(f"left out {count} {reason}")
+    next_command = f"ckh train {out} --out model" if to is OutputFormat.PARQUET else None
+    if as_json:
+        print_json({"out": str(out), **summary.to_dict(), "next": next_command})
+    else:
+        _print_summary(out, summary, next_command)
+
+
+def _print_summary(out: Path, summary: Summary, next_command: str | None) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("rows", summary.rows),
+        ("usable times", summary.valid),
+        *((f"status {status}", count) for status, count in summary.by_status.items()),
+        ("problems", summary.problems),
+        ("kernels", summary.kernels),
+        ("arch", ", ".join(summary.archs)),
+        ("direction", ", ".join(summary.variants)),
+        ("superseded in a run", summary.superseded),
+        ("repeated across runs", summary.repeated),
+        *((f"left out: {reason}", count) for reason, count in summary.dropped.items()),
+    ]
+    print_table(str(out), ("", "count"), [[name, str(value)] for name, value in rows])
+    if next_command is not None:
+        typer.echo(f"\nnext: {next_command}")

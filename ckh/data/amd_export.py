@@ -1,0 +1,48 @@
+"""Writing a dataset as the CSV file of AMD's benchmark, for tools that read that."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError
+from ckh.kernels.names import amd_short_name, parse_kernel_name
+from ckh.paths import write_atomic
+from ckh.problems import CONV_COLUMNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+
+AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
+
+
+def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
+    """Write AMD's 24 columns and give warnings about what they cannot hold.
+
+    As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those tell all kernels
+    of the dataset apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
+
+    Raises:
+        DataError: the rows come from several architectures or none has a time, or the file cannot be written.
+    """
+    _ = dataset.arch
+    frame = dataset.frame.assign(problem_idx=dataset.problem_ids)
+    frame = frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]
+    if frame.empty:
+        raise DataError("no row has a time: there is nothing to write")
+    names = list(frame["kernel_name"].unique())
+    short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
+    is_clear = len(set(short.values())) == len(names)
+    kernel = frame["kernel_name"].map(short) if is_clear else frame["kernel_name"]
+    text = io.StringIO()
+    out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
+    out[list(AMD_COLUMNS)].to_csv(text, index=False, lineterminator="\r\n")
+    try:
+        write_atomic(path, text.getvalue().encode())
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
+    omitted = len(dataset) - len(frame)
+    warnings = [f"rows without a time are not in {path}: {omitted}"] if omitted else []
+    return warnings if is_clear else [*warnings, "AMD's short names do not tell the kernels apart: names are complete"]

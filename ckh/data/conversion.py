@@ -1,0 +1,99 @@
+"""Converting inputs to a dataset file: read all, merge, write, and count what happened to the rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.amd_export import write_amd_csv
+from ckh.data.dataset import write_dataset
+from ckh.data.merge import merge
+from ckh.data.readers import read_input
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.data.readers import ReadOptions
+
+
+class OutputFormat(StrEnum):
+    """What a conversion writes."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a conversion did.
+
+    `by_status` and `dropped` (by reason) count rows; `superseded` rows gave way to a later one of their run and
+    `repeated` rows to one of another run; `sha256` is the dataset's content hash.
+    """
+
+    rows: int
+    valid: int
+    problems: int
+    kernels: int
+    archs: tuple[str, ...]
+    variants: tuple[str, ...]
+    by_status: dict[str, int]
+    dropped: dict[str, int]
+    superseded: int
+    repeated: int
+    sha256: str
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(self)
+
+
+def convert(
+    inputs: Sequence[Path],
+    out: Path,
+    options: ReadOptions,
+    *,
+    format_name: str | None = None,
+    to: OutputFormat = OutputFormat.PARQUET,
+) -> Summary:
+    """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
+
+    Raises:
+        CkhError: an input is unusable, or the output cannot be written.
+    """
+    readings = [read_input(path, options, format_name) for path in inputs]
+    merged = merge(readings)
+    dropped: Counter[str] = Counter()
+    for reading in readings:
+        dropped.update(reading.bad)
+    warnings = [warning for reading in readings for warning in reading.warnings]
+    if to is OutputFormat.CSV:
+        warnings += write_amd_csv(merged.dataset, out)
+    else:
+        write_dataset(merged.dataset, out)
+    return Summary(
+        **_describe(merged.dataset),
+        dropped=dict(dropped),
+        superseded=merged.superseded,
+        repeated=merged.repeated,
+        sha256=merged.dataset.content_hash,
+        warnings=tuple(warnings),
+    )
+
+
+def _describe(dataset: Dataset) -> dict[str, Any]:
+    counts = dataset.frame["status"].value_counts()
+    return {
+        "rows": len(dataset),
+        "valid": int(dataset.frame["is_valid"].sum()),
+        "problems": len(dataset.first_rows),
+        "kernels": int(dataset.frame["kernel_name"].nunique()),
+        "archs": dataset.archs,
+        "variants": dataset.variants,
+        "by_status": {str(status): int(count) for status, count in counts.items()},
+    }

@@ -1,0 +1,196 @@
+"""`Dataset`: measured rows with a complete identity, read from and written to Parquet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.data import numbering, tables
+from ckh.data.schema import CONV_IDENTITY, HARDWARE
+from ckh.errors import DataError
+from ckh.paths import write_atomic
+from ckh.problems import CONV_COLUMNS, ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Measured (problem, kernel) pairs.
+
+    Args:
+        frame: one row a pair, the columns of `schema.CONV_DATASET` in that order, index 0 to n-1. A nullable integer
+            column that holds nulls is float64 with NaN.
+        metadata: where the rows come from: `sources` (name, format, sha256 of every input file) and `runs` (what each
+            run of ckh bench recorded about its device, compiler and flags). JSON-able.
+    """
+
+    frame: pd.DataFrame
+    metadata: dict[str, Any] = field(default_factory=lambda: {key: [] for key in tables.METADATA_KEYS})
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def select(self, mask: NDArray[Any]) -> Dataset:
+        """The rows of a boolean mask, or of row numbers in their order."""
+        return replace(self, frame=self.frame.iloc[mask].reset_index(drop=True))
+
+    def valid(self) -> Dataset:
+        """The rows that hold a positive time of a right result."""
+        return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
+
+    @cached_property
+    def problem_ids(self) -> NDArray[np.int64]:
+        """Number of each row's problem: 0, 1, … in order of appearance.
+
+        Rows have the same number only if every identity column and the architecture agree.
+        """
+        return numbering.group_numbers(self.frame, (*CONV_IDENTITY, "arch"))
+
+    @cached_property
+    def first_rows(self) -> NDArray[np.int64]:
+        """Row number of the first row of each problem; `first_rows[problem_ids]` is a row's representative."""
+        import numpy as np
+
+        return np.unique(self.problem_ids, return_index=True)[1].astype(np.int64)
+
+    def problem(self, i: int) -> ConvProblem:
+        """The problem of row `i`."""
+        return self._problems([i])[0]
+
+    def problems(self) -> list[ConvProblem]:
+        """The problems, so that `problems()[problem_ids[i]]` is the problem of row `i`."""
+        return self._problems(self.first_rows)
+
+    @property
+    def archs(self) -> tuple[str, ...]:
+        """Names of the architectures, sorted."""
+        return self._distinct("arch")
+
+    @property
+    def arch(self) -> str:
+        """The one architecture.
+
+        Raises:
+            DataError: the rows come from several, or there are none.
+        """
+        if len(self.archs) != 1:
+            raise DataError(
+                f"the dataset must hold one architecture, not {len(self.archs)}: {', '.join(self.archs)}",
+                "select the rows of one",
+            )
+        return self.archs[0]
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the directions, sorted."""
+        return self._distinct("variant")
+
+    def hardware(self) -> dict[str, int | NDArray[np.int64]]:
+        """The hardware profile by name (`num_cus`, …): an integer where all rows agree, else one value a row.
+
+        Raises:
+            DataError: a row has none.
+        """
+        return {name: self._hardware_values(f"hw_{name}") for name in HARDWARE}
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of all rows in their order, whatever library versions and compression wrote them."""
+        return numbering.content_hash(self.frame)
+
+    def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[ConvProblem]:
+        part = self.frame.iloc[list(rows)][list(CONV_IDENTITY)]
+        return [
+            ConvProblem(
+                variant=Direction(row["variant"]),
+                dtype=row["dtype"],
+                layout=row["layout"],
+                ndim=row["ndim_spatial"],
+                **{name: row[column] for column, name in CONV_COLUMNS.items()},
+            )
+            for row in part.to_dict("records")
+        ]
+
+    def _distinct(self, column: str) -> tuple[str, ...]:
+        return tuple(sorted(self.frame[column].unique()))
+
+    def _hardware_values(self, column: str) -> int | NDArray[np.int64]:
+        import numpy as np
+
+        values = self.frame[column].to_numpy()
+        if not len(values) or np.isnan(values.astype(np.float64)).any():
+            raise DataError(f"column {column} is empty in some rows", "convert the data again with --arch")
+        whole = values.astype(np.int64)
+        return int(whole[0]) if (whole == whole[0]).all() else whole
+
+
+def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, where: str = "the rows") -> Dataset:
+    """A dataset of a frame that has at least the columns that may not be null, checked.
+
+    Raises:
+        DataError: a column is missing or of the wrong type, or a value is impossible; names `where` and the column.
+    """
+    table = tables.conform(tables.from_pandas(frame, where), where)
+    tables.check_values(table, where)
+    return Dataset(tables.to_pandas(table), **({} if metadata is None else {"metadata": metadata}))
+
+
+def read_dataset(*paths: Path | str) -> Dataset:
+    """Read one or several Parquet files, or all those in a folder.
+
+    Raises:
+        DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is impossible,
+            or a (problem, kernel) pair of one architecture occurs twice.
+    """
+    files = [file for path in paths for file in _files(Path(path))]
+    if not files:
+        raise DataError("no dataset was named")
+    parts = [tables.read(file) for file in files]
+    whole = tables.concat([part.table for part in parts])
+    merged = {key: [item for part in parts for item in part.metadata[key]] for key in tables.METADATA_KEYS}
+    dataset = Dataset(tables.to_pandas(whole), merged)
+    _refuse_duplicates(dataset, ", ".join(map(str, files)))
+    return dataset
+
+
+def write_dataset(dataset: Dataset, path: Path | str) -> None:
+    """Write a dataset as one Parquet file, whole or not at all.
+
+    Units and meanings are metadata of its columns; schema and ckh version, sources, runs and what a time means are
+    metadata of the file.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    try:
+        write_atomic(Path(path), tables.to_parquet(dataset.frame, dataset.metadata, dataset.content_hash))
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(path.glob("*.parquet"))
+    if not found:
+        raise DataError(f"no *.parquet file in {path}", "make one with ckh convert")
+    return found
+
+
+def _refuse_duplicates(dataset: Dataset, where: str) -> None:
+    repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel_name"])
+    if repeated.any():
+        row = int(repeated.argmax())
+        raise DataError(
+            f"{where}: {int(repeated.sum())} (problem, kernel) pairs occur twice, "
+            f"e.g. {dataset.frame['kernel_name'][row]} on {dataset.problem(row).canonical()}",
+            "merge the inputs with ckh convert",
+        )

@@ -1,0 +1,100 @@
+"""Merging what several inputs say about the same pair of problem and kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data import tables
+from ckh.data.dataset import Dataset
+from ckh.data.numbering import group_numbers
+from ckh.data.schema import CONV_IDENTITY, MEASURED, Status
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ckh.data.readers import Reading
+
+_PAIR = (*CONV_IDENTITY, "arch", "kernel_name")
+_RANKED = ("device", "run_id", "status", "samples", "remeasured")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """A dataset with one row for each pair, and how many rows gave way to another of the same run, or of another."""
+
+    dataset: Dataset
+    superseded: int
+    repeated: int
+
+
+def merge(readings: Sequence[Reading]) -> Merged:
+    """One row for each (problem, architecture, kernel).
+
+    Within a run the last row counts, as in the journal. Across runs: a wrong result counts before anything else,
+    since a kernel that was ever wrong must not become the best; then a measured time before a failure, which may
+    have passed; then a row that was remeasured; then the one with more samples; then the later one.
+
+    Raises:
+        DataError: the rows of one architecture come from devices of different names, whose times do not compare.
+    """
+    table = tables.concat([reading.table for reading in readings])
+    keys = tables.to_pandas(table.select([*_PAIR, *_RANKED]))
+    _refuse_mixed_devices(keys)
+    pair = group_numbers(keys, _PAIR)
+    in_run = _last_of_each(keys, pair)
+    chosen = in_run[_best_of_each(keys.iloc[in_run], pair[in_run])]
+    metadata = {
+        "sources": [source for reading in readings for source in reading.sources],
+        "runs": _distinct([run for reading in readings for run in reading.runs]),
+    }
+    superseded = sum(reading.superseded for reading in readings) + len(keys) - len(in_run)
+    kept = table if len(chosen) == len(keys) else table.take(chosen)
+    return Merged(Dataset(tables.to_pandas(kept), metadata), superseded, len(in_run) - len(chosen))
+
+
+def _last_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:
+    """Row numbers of the last row of each pair in each run, in order."""
+    import numpy as np
+    import pandas as pd
+
+    run = pd.factorize(frame["run_id"], use_na_sentinel=False)[0]
+    key = pd.Series(pair * (int(run.max()) + 1) + run)
+    return np.flatnonzero(~key.duplicated(keep="last").to_numpy())
+
+
+def _best_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:
+    """Positions of the row of each pair that counts, in order."""
+    import numpy as np
+    import pandas as pd
+
+    status = frame["status"]
+    order = np.lexsort(
+        (
+            np.arange(len(frame)),
+            frame["samples"].fillna(0).to_numpy(dtype=float),
+            (frame["remeasured"] == True).to_numpy(dtype=bool),  # noqa: E712 # null counts as not remeasured
+            status.isin([str(one) for one in MEASURED]).to_numpy(dtype=bool),
+            (status == str(Status.WRONG_RESULT)).to_numpy(dtype=bool),
+        )
+    )
+    is_last = ~pd.Series(pair[order]).duplicated(keep="last").to_numpy()
+    return np.sort(order[is_last])
+
+
+def _refuse_mixed_devices(frame: pd.DataFrame) -> None:
+    named = frame[["arch", "device"]].drop_duplicates().dropna()
+    for arch, devices in named.groupby("arch")["device"]:
+        if len(devices) > 1:
+            raise DataError(
+                f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
+                "their times do not compare: convert them to separate datasets",
+            )
+
+
+def _distinct(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [run for i, run in enumerate(runs) if run not in runs[:i]]

@@ -1,0 +1,209 @@
+"""Judging the rows of AMD's CSV files, each distinct kernel and problem once, and building those that are good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.numbering import group_numbers, repeated_pairs
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.schema import Status
+from ckh.errors import CkhError, UsageError
+from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.problems import CONV_COLUMNS, ConvProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.data.readers._cells import Cells, Column, Faults
+    from ckh.kernels.config import ConvKernel
+
+BAD_KERNEL = "with a kernel name that does not parse"
+BAD_NUMBER = "with a cell that is not a number"
+BAD_SIZE = "with a size that is zero or negative"
+BAD_GROUPS = "with channels not divisible by G"
+BAD_PROBLEM = "with an impossible problem"
+BAD_TIME = "with a time that is zero or negative"
+DUPLICATE = "that repeat a problem and kernel"
+
+_NOT_A_NUMBER = -(2**62)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernels:
+    """The distinct kernels of a file and each row's; what is wrong with a name stands in `complaints`."""
+
+    kernels: list[ConvKernel]
+    names: list[str]
+    complaints: dict[int, str]
+    of_row: NDArray[np.int64]
+
+
+def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> pa.Table:
+    """Judge every row, noting faults; the table of the good ones."""
+    import numpy as np
+    import pandas as pd
+
+    kernels = _kernels(cells.column("kernel"), faults, tuple(arch.common.pipeline_lds))
+    sizes = _sizes(cells, faults)
+    if not cells.has("Di"):
+        is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
+        faults.mark(is_3d[kernels.of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
+    latency_ms = _finite(cells, "latency_ms", faults)
+    if cells.has("tflops"):
+        _finite(cells, "tflops", faults)
+    faults.mark(latency_ms <= 0, BAD_TIME, lambda row: f"latency_ms is {latency_ms[row]:g}")
+    non_zero = _integers(cells, "non_zero", faults) if cells.has("non_zero") else None
+
+    problems, problem_of_row = _problems(kernels, sizes, faults)
+    good = np.flatnonzero(faults.good)
+    repeated = np.zeros(len(cells), dtype=bool)
+    names = _numbers_of(kernels.names)[kernels.of_row]
+    repeated[good] = repeated_pairs(problem_of_row[good], pd.Series(names[good]))
+    faults.mark(repeated, DUPLICATE, lambda row: f"again {kernels.names[kernels.of_row[row]]} on the same problem")
+
+    good = np.flatnonzero(faults.good)
+    right = np.ones(len(good), dtype=bool) if non_zero is None else non_zero[good] != 0
+    extra: dict[str, Any] = {"message": _messages(right)}
+    if non_zero is not None:
+        extra["non_zero"] = non_zero[good]
+    return build_table(
+        Pairs(problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good]),
+        Results(status_of(right, Status.WRONG_RESULT), latency_ms[good], extra),
+        Origin(arch.name, None, arch.hardware.to_dict(), run_id),
+    )
+
+
+def _kernels(column: Column, faults: Faults, pipelines: Sequence[str]) -> _Kernels:
+    import numpy as np
+
+    kernels: list[ConvKernel] = []
+    names: list[str] = []
+    complaints: dict[int, str] = {}
+    number = np.zeros(len(column.texts), dtype=np.int64)
+    for i, text in enumerate(column.texts):
+        try:
+            kernel = parse_kernel_name(text)
+        except CkhError as error:
+            complaints[i] = error.message
+            continue
+        if kernel.pipeline not in pipelines:
+            complaints[i] = f"unknown pipeline {kernel.pipeline!r} in {text!r}"
+            continue
+        if min(kernel.tile_m, kernel.tile_n, kernel.tile_k) < 1:
+            complaints[i] = f"tile of size zero in {text!r}"
+            continue
+        number[i] = len(kernels)
+        kernels.append(kernel)
+        names.append(kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel))
+    bad = np.isin(column.codes, list(complaints))
+    faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
+    return _Kernels(kernels, names, complaints, number[column.codes])
+
+
+def _sizes(cells: Cells, faults: Faults) -> dict[str, NDArray[np.int64]]:
+    """The sizes by column; what the file lacks is as in a plain 2D convolution."""
+    import numpy as np
+
+    return {
+        name: _integers(cells, name, faults)
+        if cells.has(name)
+        else np.full(len(cells), int(not name.startswith("pad")), dtype=np.int64)
+        for name in CONV_COLUMNS
+    }
+
+
+def _finite(cells: Cells, name: str, faults: Faults) -> NDArray[np.float64]:
+    import numpy as np
+
+    values = cells.floats(name)
+    faults.mark(~np.isfinite(values), BAD_NUMBER, lambda row: f"{name} is {cells.text(name, row)!r}")
+    return values
+
+
+def _integers(cells: Cells, name: str, faults: Faults) -> NDArray[np.int64]:
+    import numpy as np
+
+    column = cells.column(name)
+    distinct = np.array([_integer(text) for text in column.texts], dtype=np.int64)
+    values: NDArray[np.int64] = distinct[column.codes]
+    faults.mark(values == _NOT_A_NUMBER, BAD_NUMBER, lambda row: f"{name} is {column.text(row)!r}")
+    return values
+
+
+def _integer(text: str) -> int:
+    """The integer that a text says, also as 64.0."""
+    try:
+        value = float(text.replace("_", "no number"))
+        return int(value) if value.is_integer() and abs(value) < -_NOT_A_NUMBER else _NOT_A_NUMBER
+    except ValueError:
+        return _NOT_A_NUMBER
+
+
+def _problems(
+    kernels: _Kernels, sizes: dict[str, NDArray[np.int64]], faults: Faults
+) -> tuple[list[ConvProblem], NDArray[np.int64]]:
+    """The distinct problems of the good rows, each judged once, and each row's number among them."""
+    import numpy as np
+    import pandas as pd
+
+    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial) for kernel in kernels.kernels]
+    of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
+    good = np.flatnonzero(faults.good)
+    if not len(good):
+        return [], of_row
+    head_of_row = _numbers_of(heads)[kernels.of_row]
+    numbers = group_numbers(
+        pd.DataFrame({"head": head_of_row[good], **{name: values[good] for name, values in sizes.items()}}),
+        ("head", *sizes),
+    )
+    problems: list[ConvProblem] = []
+    complaints: dict[int, tuple[str, str]] = {}
+    number = np.zeros(int(numbers.max()) + 1, dtype=np.int64)
+    for i, first in enumerate(good[np.unique(numbers, return_index=True)[1]]):
+        try:
+            problem = _problem(heads[kernels.of_row[first]], {name: int(sizes[name][first]) for name in sizes})
+        except UsageError as error:
+            complaints[i] = (_reason({name: int(sizes[name][first]) for name in sizes}), error.message)
+            continue
+        number[i] = len(problems)
+        problems.append(problem)
+    group_of_row = np.full(len(of_row), -1, dtype=np.int64)
+    group_of_row[good] = numbers
+    of_row[good] = number[numbers]
+    for reason in dict.fromkeys(reason for reason, _ in complaints.values()):
+        groups = [i for i, (why, _) in complaints.items() if why == reason]
+        faults.mark(np.isin(group_of_row, groups), reason, lambda row: complaints[int(group_of_row[row])][1])
+    return problems, of_row
+
+
+def _problem(head: tuple[Any, str, int], sizes: dict[str, int]) -> ConvProblem:
+    variant, dtype, ndim = head
+    fields: dict[str, Any] = {CONV_COLUMNS[name]: size for name, size in sizes.items()}
+    return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, **fields)
+
+
+def _reason(sizes: dict[str, int]) -> str:
+    if any(size < (0 if name.startswith("pad") else 1) for name, size in sizes.items()):
+        return BAD_SIZE
+    return BAD_GROUPS if sizes["C"] % sizes["G"] or sizes["K"] % sizes["G"] else BAD_PROBLEM
+
+
+def _numbers_of(values: Sequence[Any]) -> NDArray[np.int64]:
+    """Number of each value among the distinct ones."""
+    import numpy as np
+
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in values] or [0], dtype=np.int64)
+
+
+def _messages(right: NDArray[np.bool_]) -> pa.Array:
+    import pyarrow as pa
+
+    texts = pa.array([None, "all outputs are zero"])
+    return texts.take(pa.array((~right).astype("int8")))

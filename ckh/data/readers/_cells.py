@@ -1,0 +1,195 @@
+"""The cells of a CSV file as text, and their numbers, with the line of every row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.readers._base import BadRow
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+WRONG_CELLS = "with the wrong number of cells"
+_SHOWN = 60
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """A column as distinct texts, stripped of spaces, and each row's number among them."""
+
+    texts: list[str]
+    codes: NDArray[np.int64]
+
+    def text(self, row: int) -> str:
+        """The cell of a row."""
+        return self.texts[int(self.codes[row])]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The rows of a CSV file with the right number of cells, and the lines of the others."""
+
+    table: pa.Table
+    lines: NDArray[np.int64]
+    wrong: list[BadRow]
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self.table.column_names
+
+    def text(self, name: str, row: int) -> str:
+        """The cell of a row in a column whose texts are many."""
+        return str(self.table.column(name)[row].as_py())
+
+    def column(self, name: str) -> Column:
+        """A column whose distinct texts are few."""
+        array = self.table.column(name).unify_dictionaries().combine_chunks()
+        return Column([text.strip() for text in array.dictionary.to_pylist()], array.indices.to_numpy().astype("int64"))
+
+    def floats(self, name: str) -> NDArray[np.float64]:
+        """A column as numbers, NaN where the cell is none."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        cells = self.table.column(name)
+        try:
+            numbers = cells.cast(pa.float64())
+        except pa.ArrowInvalid:
+            is_number = pc.match_substring_regex(cells, _NUMBER)
+            kept = pc.if_else(is_number, pc.utf8_trim_whitespace(cells), pa.scalar(None, pa.string()))
+            numbers = kept.cast(pa.float64())
+        values: NDArray[np.float64] = numbers.to_numpy()
+        return values
+
+
+class Faults:
+    """Which rows are bad and why; the first reason found for a row is the one that counts."""
+
+    def __init__(self, cells: Cells) -> None:
+        import numpy as np
+
+        self._cells = cells
+        self._code = np.zeros(len(cells), dtype=np.int8)
+        self._kinds: list[tuple[str, Callable[[int], str]]] = []
+
+    @property
+    def good(self) -> NDArray[np.bool_]:
+        """The rows for which nothing was found."""
+        is_good: NDArray[np.bool_] = self._code == 0
+        return is_good
+
+    def mark(self, rows: NDArray[Any], reason: str, detail: Callable[[int], str]) -> None:
+        """Note what is wrong with the rows of a mask; `detail` says it of one row."""
+        if rows.any():
+            self._kinds.append((reason, detail))
+            self._code[rows & self.good] = len(self._kinds)
+
+    def counts(self) -> dict[str, int]:
+        """Number of bad rows by reason."""
+        import numpy as np
+
+        counts = {WRONG_CELLS: len(self._cells.wrong)} if self._cells.wrong else {}
+        per_kind = np.bincount(self._code, minlength=len(self._kinds) + 1)[1:]
+        for (reason, _), count in zip(self._kinds, per_kind.tolist(), strict=True):
+            if count:
+                counts[reason] = counts.get(reason, 0) + count
+        return counts
+
+    def first(self) -> list[BadRow]:
+        """The first few bad rows by line."""
+        import numpy as np
+
+        rows = np.flatnonzero(self._code)[:_NAMED].tolist()
+        found = [self._named(row) for row in rows] + self._cells.wrong[:_NAMED]
+        return sorted(found, key=lambda bad: bad.line)[:_NAMED]
+
+    def _named(self, row: int) -> BadRow:
+        reason, detail = self._kinds[self._code[row] - 1]
+        return BadRow(reason, int(self._cells.lines[row]), detail(row))
+
+
+def read_header(path: Path, content: bytes) -> list[str]:
+    """The column names of a CSV file.
+
+    Raises:
+        DataError: they are not text, or one occurs twice.
+    """
+    try:
+        line = io.BytesIO(content).readline().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text") from error
+    names = [name.strip() for name in next(csv.reader([line.rstrip("\r\n")]))]
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"{path}: column {name} occurs twice")
+    return names
+
+
+def read_cells(path: Path, content: bytes, few: Sequence[str], many: Sequence[str]) -> Cells:
+    """Read the columns `few` (few distinct texts) and `many`, whatever others there are.
+
+    Raises:
+        DataError: the file is not CSV.
+    """
+    import numpy as np
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    wrong: list[BadRow] = []
+
+    def note_wrong(row: Any) -> str:
+        cells = f"{row.actual_columns} cells instead of {row.expected_columns}: {row.text[:_SHOWN]!r}"
+        wrong.append(BadRow(WRONG_CELLS, row.number, cells))
+        return "skip"
+
+    names = read_header(path, content)
+    types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
+    try:
+        table = arrow_csv.read_csv(
+            io.BytesIO(content),
+            # Threads would lose the line numbers of wrong rows.
+            arrow_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1, block_size=1 << 24),
+            arrow_csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note_wrong),
+            arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
+        )
+    except pa.ArrowException as error:
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    lines = _lines(table.num_rows, [bad.line for bad in wrong])
+    empty = _empty_lines(table)
+    keep = np.flatnonzero(~empty)
+    return Cells(table.take(keep) if empty.any() else table, lines[keep], wrong)
+
+
+def _lines(count: int, wrong: list[int]) -> NDArray[np.int64]:
+    """Line numbers of the rows that were kept; the header is line 1."""
+    import numpy as np
+
+    every = np.arange(2, count + len(wrong) + 2)
+    return np.delete(every, np.array(wrong, dtype=np.int64) - 2)
+
+
+def _empty_lines(table: pa.Table) -> NDArray[np.bool_]:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    empty = np.ones(table.num_rows, dtype=bool)
+    for column in table.columns:
+        texts = column.unify_dictionaries() if hasattr(column.type, "value_type") else column
+        empty &= pc.equal(pc.binary_length(texts.cast("string")), 0).to_numpy()
+        if not empty.any():
+            break
+    return empty

@@ -1,0 +1,182 @@
+"""`ckh convert` as it is called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from ckh.cli import run
+from ckh.commands.convert import InputFormat
+from ckh.data.amd_export import AMD_COLUMNS
+from ckh.data.dataset import read_dataset
+from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+from ckh.data.readers import READERS
+from ckh.data.schema import HARDWARE, Status
+from ckh.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNELS = [f"grouped_conv_forward_bf16_2d_64x32x16_{how}" for how in ("mem_intrawave", "mem_interwave", "compv3")]
+FULL = "grouped_conv_fwd_bf16_nhwgc_2d_{}_cshuffle_intrawave_64x32x16_{}_16x16x16"
+PROBLEM = "conv_forward_bf16_nhwgc_2d_n2_c64_k128_g2_i28x28_f3x3_s1x1_p1x1_d1x1"
+SIZES = "2,64,128,2,1,28,28,1,3,3,1,{stride},1,0,1,1,1,1,1"
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    """A file of AMD's benchmark: two problems, three kernels, one of which wrote zeros."""
+    lines = [",".join(AMD_COLUMNS)]
+    for i, stride in enumerate((1, 2)):
+        flops = 2 * 2 * 128 * 32 * 28 * (28 // stride) * 9
+        for j, kernel in enumerate(KERNELS):
+            ms = 0.125 * (1 + i + j)
+            sizes = SIZES.format(stride=stride)
+            lines.append(f"{kernel},{i},{sizes},{ms},{flops / ms / 1e9},{int((i, j) != (1, 2))}")
+    path = tmp_path / "amd.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def journal(folder: Path, *rows: ResultRow, run_id: str = "run1") -> Path:
+    """A run of ckh bench."""
+    hardware = dict.fromkeys(HARDWARE, 4)
+    record = RunRecord(run_id, "0", "now", "hip", "gfx942", "GPU", 2100, hardware, "hipcc", (), 0, 3, "f", "p", "k")
+    writer = JournalWriter(folder)
+    writer.start_run(record)
+    writer.add(*rows)
+    writer.close()
+    return folder
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The JSON document on stdout."""
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_a_csv_becomes_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The summary counts rows, statuses, problems and kernels, and the file holds them."""
+    out = csv.with_name("data.parquet")
+    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out), "--json"]) == ExitCode.OK
+    summary = document(capsys)
+    expected = {"rows": 6, "valid": 5, "problems": 2, "kernels": 3, "by_status": {"ok": 5, "wrong_result": 1}}
+    expected |= {"dropped": {}, "superseded": 0, "repeated": 0, "archs": ["gfx942"], "variants": ["forward"]}
+    assert {name: summary[name] for name in expected} == expected
+    assert summary["next"] == f"ckh train {out} --out model"
+    dataset = read_dataset(out)
+    assert dataset.content_hash == summary["sha256"]
+    assert dataset.frame["latency_ms"].tolist() == [0.125, 0.25, 0.375, 0.25, 0.375, 0.5]
+
+
+def test_the_table_names_the_next_command(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --json a table and the next command are printed."""
+    out = csv.with_name("data.parquet")
+    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert ["status", "wrong_result", "1"] in [line.split() for line in text.splitlines()]
+    assert text.rstrip().endswith(f"next: ckh train {out} --out model")
+
+
+def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Runs, journal files and CSV files become one dataset, and repeated pairs are counted."""
+    kernels = [FULL.format("mem", waves) for waves in ("1x2x1", "2x1x1", "2x2x1")]
+    weak = ResultRow("run1", PROBLEM, kernels[0], Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1)
+    again = ResultRow("run1", PROBLEM, kernels[0], Status.OK, "", 2.0, 2.0, 0.0, (2e6,), 1)
+    other = ResultRow("run1", PROBLEM, kernels[1], Status.CRASH, "signal 6")
+    strong = ResultRow("run2", PROBLEM, kernels[0], Status.OK, "", 3.0, 3.0, 0.0, (3e6, 3e6), 1)
+    one = journal(tmp_path / "one", weak, again, other)
+    two = journal(tmp_path / "two", strong, run_id="run2") / "journal.jsonl"
+    out = tmp_path / "data.parquet"
+    args = ["convert", str(one), str(two), str(csv), "--arch", "gfx942", "--out", str(out), "--json"]
+    assert run(args) == ExitCode.OK
+    summary = document(capsys)
+    assert (summary["rows"], summary["superseded"], summary["repeated"], summary["kernels"]) == (8, 1, 1, 5)
+    dataset = read_dataset(out)
+    assert dataset.frame["latency_ms"].max() == 3.0
+    assert [record["run_id"] for record in dataset.metadata["runs"]] == ["run1", "run2"]
+    assert [source["format"] for source in dataset.metadata["sources"]] == ["journal", "journal", "amd-csv"]
+
+
+def test_bad_rows_refuse_or_are_skipped(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bad row ends in exit code 4 with nothing written; --skip-bad leaves it out and says so."""
+    out = csv.with_name("data.parquet")
+    csv.write_text(csv.read_text(encoding="utf-8").replace(KERNELS[0], "mystery", 1), encoding="utf-8")
+    args = ["convert", str(csv), "--arch", "gfx942", "--out", str(out)]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.splitlines()[0].startswith(
+        f"error: {csv}: 1 bad row (1 with a kernel name that does not parse): line 2"
+    )
+    assert not out.exists()
+    assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["dropped"] == {"with a kernel name that does not parse": 1}
+    assert "left out 1 with a kernel name" in stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "args", "code"),
+    [
+        ("", ["--arch", "gfx942"], ExitCode.BAD_DATA),
+        ("hello\n", ["--arch", "gfx942"], ExitCode.BAD_DATA),
+        (None, [], ExitCode.USAGE),
+        (None, ["--arch", "gfx000"], ExitCode.USAGE),
+        (None, ["--from", "xml"], ExitCode.USAGE),
+        (None, ["--from", "journal"], ExitCode.BAD_DATA),
+    ],
+)
+def test_errors_leave_the_old_output(csv: Path, content: str | None, args: list[str], code: ExitCode) -> None:
+    """Whatever is wrong, an output that exists is not touched."""
+    if content is not None:
+        csv.write_text(content, encoding="utf-8")
+    out = csv.with_name("data.parquet")
+    out.write_text("precious", encoding="utf-8")
+    assert run(["convert", str(csv), "--out", str(out), *args]) == code
+    assert out.read_text(encoding="utf-8") == "precious"
+    assert sorted(path.name for path in csv.parent.iterdir()) == ["amd.csv", "data.parquet"]
+
+
+def test_an_output_folder_that_is_missing_is_an_error(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the file that cannot be written."""
+    out = csv.parent / "none" / "data.parquet"
+    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.BAD_DATA
+    assert f"cannot write {out}" in capsys.readouterr().err
+
+
+def test_amd_csv_round_trip(csv: Path) -> None:
+    """Written back as AMD's 24 columns and read again, the rows are the same."""
+    back, parquet, again = (csv.with_name(name) for name in ("back.csv", "data.parquet", "again.parquet"))
+    arch = ["--arch", "gfx942"]
+    assert run(["convert", str(csv), *arch, "--to", "csv", "--out", str(back)]) == ExitCode.OK
+    assert tuple(back.read_text(encoding="utf-8").splitlines()[0].split(",")) == AMD_COLUMNS
+    assert run(["convert", str(csv), *arch, "--out", str(parquet)]) == ExitCode.OK
+    assert run(["convert", str(back), *arch, "--out", str(again)]) == ExitCode.OK
+    left, right = (read_dataset(path).frame.drop(columns="run_id") for path in (parquet, again))
+    pd.testing.assert_frame_equal(left, right)
+
+
+def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels that AMD's short names do not tell apart keep their complete names; failures are left out aloud."""
+    kernels = [FULL.format("mem", waves) for waves in ("1x2x1", "2x1x1")]
+    rows = [ResultRow("run1", PROBLEM, kernel, Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1) for kernel in kernels]
+    folder = journal(
+        tmp_path / "run", *rows, ResultRow("run1", PROBLEM, FULL.format("compv3", "2x2x1"), Status.TIMEOUT)
+    )
+    out = tmp_path / "back.csv"
+    assert run(["convert", str(folder), "--to", "csv", "--out", str(out)]) == ExitCode.OK
+    assert [line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()[1:]] == kernels
+    err = capsys.readouterr().err
+    assert "rows without a time are not in" in err
+    assert "do not tell the kernels apart" in err
+    assert run(["convert", str(out), "--arch", "gfx942", "--out", str(tmp_path / "data.parquet")]) == ExitCode.OK
+    assert read_dataset(tmp_path / "data.parquet").frame["kernel_name"].tolist() == kernels
+
+
+def test_every_reader_can_be_named() -> None:
+    """`--from` takes exactly the formats that there are readers for."""
+    assert [str(name) for name in InputFormat] == list(READERS)

@@ -1,0 +1,264 @@
+"""AMD's CSV files: exact values, both sets of columns, and every kind of bad row."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.data.amd_export import AMD_COLUMNS
+from ckh.data.readers import READERS, ReadOptions, find_reader, read_input
+from ckh.data.readers import _amd_rows as bad
+from ckh.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Write = Callable[..., Path]
+
+GFX942 = ReadOptions(arch="gfx942")
+SKIP_BAD = ReadOptions(arch="gfx942", skip_bad=True)
+NAME = "grouped_conv_forward_bf16_2d_64x32x16_"
+SEVENTEEN = tuple(
+    name for name in AMD_COLUMNS if name not in {"Di", "Z"} and not name.endswith("_d") and not name.startswith("dil")
+)
+
+
+def rows_of(path: Path, options: ReadOptions = GFX942) -> list[dict[str, Any]]:
+    """The rows that were read."""
+    rows: list[dict[str, Any]] = read_input(path, options).table.to_pylist()
+    return rows
+
+
+def test_exact_values(write_csv: Write) -> None:
+    """Every column of a row has the value that the file, the name, the problem or the arch gives it."""
+    path = write_csv({"latency_ms": "0.1"})
+    row = rows_of(path)[0]
+    assert row["latency_ms"] == 0.1
+    assert row["tflops"] == pytest.approx(115_605_504 / 0.1 / 1e9, rel=1e-15)
+    moved = 2 * (2 * 28 * 28 * 64 + 128 * 32 * 9 + 2 * 28 * 28 * 128)
+    assert row["bandwidth_gb_s"] == pytest.approx(moved / 0.1 / 1e6, rel=1e-15)
+    expected = {"variant": "forward", "dtype": "bf16", "layout": "nhwgc", "ndim_spatial": 2, "op_type": "grouped_conv"}
+    expected |= {"N": 2, "C": 64, "K": 128, "G": 2, "Hi": 28, "Y": 3, "pad_h": 1, "pad_d": 0, "dilation_d": 1}
+    expected |= {"status": "ok", "is_valid": True, "non_zero": 7, "message": None, "samples": None, "device": None}
+    expected |= {"arch": "gfx942", "hw_num_cus": 228, "hw_lds_capacity": 65536}
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_a_tile_is_m_n_k_in_the_order_of_the_name(write_csv: Write) -> None:
+    """`block_size` is tile_k and the others are tile_m and tile_n, not what AMD's converter calls them."""
+    row = rows_of(write_csv({}))[0]
+    assert (row["tile_m"], row["tile_n"], row["tile_k"]) == (64, 32, 16)
+    assert (row["gemm_m_per_block"], row["gemm_n_per_block"], row["block_size"]) == (64, 32, 16)
+
+
+def test_kernels_are_not_aliased(write_csv: Write) -> None:
+    """Names that differ only in wave mode, dsb, si, merged groups or stages stay different kernels."""
+    suffixes = [
+        f"{wave}{gm}{dsb}{si}{stage}"
+        for wave in ("_intrawave", "_interwave")
+        for gm in ("", "_gm2")
+        for dsb in ("", "_dsb")
+        for si in ("", "_si")
+        for stage in ("", "_2stage")
+    ]
+    rows = rows_of(write_csv(*({"kernel": NAME + "mem" + suffix} for suffix in suffixes)))
+    columns = ("wave_mode", "num_groups_to_merge", "has_dsb", "has_si", "two_stage")
+    assert len({tuple(row[column] for column in columns) for row in rows}) == len(suffixes) == 32
+    assert len({row["kernel_name"] for row in rows}) == 32
+    assert {row["pipeline"] for row in rows} == {"mem"}
+
+
+def test_a_name_without_scheduler_is_the_intrawave_kernel(write_csv: Write) -> None:
+    """Two spellings of one kernel are one kernel, so the second row is a duplicate."""
+    path = write_csv({"kernel": NAME + "compv3"}, {"kernel": NAME + "compv3_intrawave"})
+    with pytest.raises(DataError, match=r"1 that repeat .* line 3"):
+        rows_of(path)
+
+
+def test_17_and_24_columns_agree(write_csv: Write) -> None:
+    """The older 2D files give the same rows as the newer ones."""
+    assert len(SEVENTEEN) == 17
+    assert len(AMD_COLUMNS) == 24
+    new, old = rows_of(write_csv({}, name="new.csv"))[0], rows_of(write_csv({}, columns=SEVENTEEN, name="old.csv"))[0]
+    assert {**old, "run_id": ""} == {**new, "run_id": ""}
+
+
+def test_column_order_does_not_matter(write_csv: Write) -> None:
+    """Columns are found by name."""
+    path = write_csv({}, columns=AMD_COLUMNS[::-1])
+    assert find_reader(path) is READERS["amd-csv"]
+    assert rows_of(path)[0]["latency_ms"] == 0.5
+
+
+def test_3d_rows(write_csv: Write) -> None:
+    """3D problems keep depth, stride_d, pad_d and dilation_d."""
+    sizes = {"Di": 9, "Z": 3, "stride_d": 2, "pad_d": 1, "dilation_d": 2}
+    row = rows_of(write_csv({"kernel": NAME.replace("_2d_", "_3d_") + "mem", "tflops": 0, **sizes}))[0]
+    assert {name: row[name] for name in sizes} == sizes
+    assert (row["ndim_spatial"], row["layout"]) == (3, "ndhwgc")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason", "detail"),
+    [
+        ({"kernel": "conv_kernel_7"}, bad.BAD_KERNEL, "conv_kernel_7"),
+        ({"kernel": ""}, bad.BAD_KERNEL, "not a kernel name"),
+        ({"kernel": NAME + "compv77_intrawave"}, bad.BAD_KERNEL, "unknown pipeline 'compv77'"),
+        ({"kernel": NAME + "compv3_dsb_intrawave"}, bad.BAD_KERNEL, "'_intrawave' is unknown"),
+        ({"kernel": "grouped_conv_forward_bf16_2d_64x0x16_mem"}, bad.BAD_KERNEL, "tile"),
+        ({"N": "two"}, bad.BAD_NUMBER, "N is 'two'"),
+        ({"N": "1_0"}, bad.BAD_NUMBER, "N is '1_0'"),
+        ({"Hi": "nan"}, bad.BAD_NUMBER, "Hi is 'nan'"),
+        ({"Hi": 2.5}, bad.BAD_NUMBER, "Hi is '2.5'"),
+        ({"latency_ms": "fast"}, bad.BAD_NUMBER, "latency_ms is 'fast'"),
+        ({"latency_ms": "nan"}, bad.BAD_NUMBER, "latency_ms is 'nan'"),
+        ({"latency_ms": "inf"}, bad.BAD_NUMBER, "latency_ms is 'inf'"),
+        ({"latency_ms": ""}, bad.BAD_NUMBER, "latency_ms is ''"),
+        ({"tflops": "x"}, bad.BAD_NUMBER, "tflops is 'x'"),
+        ({"non_zero": "x"}, bad.BAD_NUMBER, "non_zero is 'x'"),
+        ({"C": 0}, bad.BAD_SIZE, "C must be 1 or more"),
+        ({"G": 0}, bad.BAD_SIZE, "G must be 1 or more"),
+        ({"pad_h": -1}, bad.BAD_SIZE, "pad_h must be 0 or more"),
+        ({"stride_w": -2}, bad.BAD_SIZE, "stride_w must be 1 or more"),
+        ({"G": 3}, bad.BAD_GROUPS, "C=64 is not divisible by G=3"),
+        ({"K": 127}, bad.BAD_GROUPS, "K=127 is not divisible by G=2"),
+        ({"Y": 99}, bad.BAD_PROBLEM, "does not fit"),
+        ({"Di": 4}, bad.BAD_PROBLEM, "no depth"),
+        ({"N": 2**40}, bad.BAD_PROBLEM, "below 2"),
+        ({"latency_ms": 0}, bad.BAD_TIME, "latency_ms is 0"),
+        ({"latency_ms": -0.5}, bad.BAD_TIME, "latency_ms is -0.5"),
+        ({}, bad.DUPLICATE, "again grouped_conv_forward"),
+    ],
+)
+def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any], reason: str, detail: str) -> None:
+    """A bad row is refused with its reason and line, or counted and left out when asked."""
+    path = write_csv({}, {"Wi": 30, "tflops": 0}, change)
+    with pytest.raises(DataError) as refused:
+        rows_of(path)
+    assert refused.value.message.startswith(f"{path}: 1 bad row (1 {reason}): line 4: ")
+    assert detail in refused.value.message
+    assert "--skip-bad" in refused.value.hint
+    reading = read_input(path, SKIP_BAD)
+    assert reading.bad == {reason: 1}
+    assert reading.table.num_rows == 2
+
+
+def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write) -> None:
+    """Many bad rows give a count for each reason, and the lines of the first three."""
+    path = write_csv({}, {"N": "x"}, {"C": -4}, {"C": -8}, {"N": "y"}, {"latency_ms": 0})
+    with pytest.raises(DataError) as refused:
+        rows_of(path)
+    message = refused.value.message
+    assert "5 bad rows" in message
+    assert f"2 {bad.BAD_NUMBER}" in message
+    assert f"2 {bad.BAD_SIZE}" in message
+    assert [f"line {i}:" in message for i in range(2, 8)] == [False, True, True, True, False, False]
+
+
+def test_a_cut_off_file_is_refused(write_csv: Write) -> None:
+    """A last line with too few cells is a bad row; a whole one without an end gives a warning."""
+    path = write_csv({}, {"N": 4, "tflops": 0})
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b",1,1,1,")])
+    with pytest.raises(DataError, match=r"wrong number of cells\): line 3: 1[0-9] cells instead of 24"):
+        rows_of(path)
+    assert read_input(path, SKIP_BAD).table.num_rows == 1
+    path.write_bytes(whole.rstrip())
+    assert any("cut off" in warning for warning in read_input(path, GFX942).warnings)
+
+
+def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -> None:
+    """Empty lines are no rows, and line numbers stay those of the file."""
+    path = write_csv({}, {"N": 4, "tflops": 0}, {"N": "x"})
+    lines = path.read_bytes().split(b"\r\n")
+    path.write_bytes(b"\n".join([lines[0], b"", lines[1], b"a,b", b"", *lines[2:]]))
+    with pytest.raises(DataError, match=r"line 4: 2 cells .* line 7: N is 'x'"):
+        rows_of(path)
+    assert read_input(path, SKIP_BAD).table.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"\x00\xff\xfe\x01" * 20, "no format"),
+        (b"a,b\n1,2\n", "no format"),
+        (b"kernel,N,C,K,latency_ms\n", "column G is missing"),
+        (",".join(AMD_COLUMNS).encode() + b"\n", "no rows"),
+        (",".join([*AMD_COLUMNS, "N"]).encode() + b"\n", "column N occurs twice"),
+        (",".join(name for name in AMD_COLUMNS if name != "Z").encode() + b"\n", "column Z is missing"),
+        (",".join(AMD_COLUMNS).encode() + b"\n\xff\xfe" + b"," * 23 + b"\n", "UTF8"),
+    ],
+)
+def test_an_unusable_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:
+    """Empty, foreign and incomplete files are refused by name."""
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as refused:
+        read_input(path, GFX942)
+    assert str(path) in refused.value.message
+    assert "\n" not in refused.value.message
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """A file that is not there is bad data."""
+    with pytest.raises(DataError, match="cannot read"):
+        read_input(tmp_path / "none.csv", GFX942)
+
+
+def test_the_arch_must_be_given_and_known(write_csv: Write) -> None:
+    """A CSV file does not say its arch; an unknown one is wrong usage."""
+    path = write_csv({})
+    with pytest.raises(UsageError, match="does not say"):
+        read_input(path, ReadOptions())
+    with pytest.raises(UsageError, match="unknown architecture"):
+        read_input(path, ReadOptions(arch="gfx000"))
+
+
+def test_all_zero_outputs_are_a_wrong_result(write_csv: Write) -> None:
+    """A kernel that wrote only zeros has a time but is not valid."""
+    row = rows_of(write_csv({"non_zero": 0}))[0]
+    assert (row["status"], row["is_valid"], row["message"]) == ("wrong_result", False, "all outputs are zero")
+    assert row["latency_ms"] == 0.5
+
+
+def test_tflops_are_computed_and_compared(write_csv: Write) -> None:
+    """AMD's tflops give way to flops / time, with a warning when more than 1 % apart."""
+    reading = read_input(write_csv({}, {"N": 4, "tflops": 3.0}), GFX942)
+    assert reading.table["tflops"].to_pylist()[1] == pytest.approx(2 * 115_605_504 / 0.5 / 1e9)
+    assert len(reading.warnings) == 1
+    assert "in 1 rows, e.g. line 3: 3 instead of 0.46" in reading.warnings[0]
+
+
+def test_a_3d_kernel_needs_the_columns_of_depth(write_csv: Write) -> None:
+    """In the 17 columns of 2D, a 3D kernel is a bad row: its depth is not known."""
+    path = write_csv({"kernel": NAME.replace("_2d_", "_3d_") + "mem"}, columns=SEVENTEEN)
+    with pytest.raises(DataError, match="no column Di"):
+        rows_of(path)
+
+
+def test_unknown_columns_give_a_warning(write_csv: Write, tmp_path: Path) -> None:
+    """A column that nobody knows is ignored aloud."""
+    text = write_csv({}).read_text(encoding="utf-8").splitlines()
+    path = tmp_path / "more.csv"
+    path.write_text(f"{text[0]},mood\n{text[1]},fine\n", encoding="utf-8")
+    assert "mood" in read_input(path, GFX942).warnings[0]
+
+
+def test_100_000_rows_are_read_in_seconds(write_csv: Write) -> None:
+    """Rows are judged column by column, not one by one."""
+    path = write_csv({"tflops": 0})
+    header, line = path.read_text(encoding="utf-8").splitlines()
+    start = line.index(",")
+    kernels = [f"{NAME}mem_intrawave_gm{i}" for i in range(2, 202)]
+    tail = line[start:].split(",", 3)[3]
+    lines = [f"{kernel},0,{n},{tail}" for n in range(1, 501) for kernel in kernels]
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    began = time.perf_counter()
+    table = read_input(path, GFX942).table
+    assert table.num_rows == 100_000
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,168 @@
+"""Journals of ckh bench as dataset rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+from ckh.data.readers import READERS, Reading, ReadOptions, find_reader, read_input
+from ckh.data.readers import journal as reader
+from ckh.data.schema import Status
+from ckh.errors import DataError
+from ckh.kernels.names import kernel_name
+from ckh.kernels.pool import conv_pool
+from ckh.problems import Direction, parse_conv_problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+POOL = [kernel_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")]
+RUN = RunRecord(
+    run_id="run1",
+    ckh_version="0",
+    started="2026-01-01",
+    device_kind="host",
+    arch="host",
+    device="A CPU",
+    clock_mhz=3000,
+    hardware={**load_arch("gfx942").hardware.to_dict(), "num_cus": 4},
+    compiler="c++",
+    flags=("-O3",),
+    seed=0,
+    samples=3,
+    variant="forward",
+    problems="p",
+    kernels="k",
+)
+OK = ResultRow("run1", PROBLEM, POOL[0], Status.OK, "", 0.5, 0.4, 0.01, (4e5, 5e5, 6e5), 2, remeasured=True)
+FAILED = ResultRow("run1", PROBLEM, POOL[1], Status.CRASH, "signal 11")
+
+
+def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN) -> Path:
+    """A journal of one run."""
+    writer = JournalWriter(folder)
+    writer.start_run(run)
+    writer.add(*rows)
+    writer.close()
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """The rows that were read."""
+    rows: list[dict[str, Any]] = read_input(path, ReadOptions()).table.to_pylist()
+    return rows
+
+
+def test_rows_and_failures(tmp_path: Path) -> None:
+    """A result keeps its numbers and what its run says; a failure is a row without times."""
+    ok, failed = rows_of(write(tmp_path, OK, FAILED))
+    flops = parse_conv_problem(PROBLEM).flops
+    expected: dict[str, Any] = {
+        "latency_ms": 0.5,
+        "latency_min_ms": 0.4,
+        "spread": 0.01,
+        "samples": 3,
+        "remeasured": True,
+    }
+    expected |= {"is_valid": True, "status": "ok", "arch": "host", "device": "A CPU", "hw_num_cus": 4, "run_id": "run1"}
+    expected |= {"kernel_name": POOL[0], "tflops": flops / 0.5 / 1e9, "C": 64, "dtype": "fp32", "message": None}
+    assert {name: ok[name] for name in expected} == expected
+    assert (failed["status"], failed["message"], failed["is_valid"]) == ("crash", "signal 11", False)
+    assert [failed[name] for name in ("latency_ms", "tflops", "bandwidth_gb_s", "spread")] == [None] * 4
+
+
+def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
+    """Only the last row of a (problem, kernel) pair is kept, and the others are counted."""
+    reading = read_input(write(tmp_path, OK, FAILED, replace(OK, latency_ms=0.25)), ReadOptions())
+    assert reading.table["latency_ms"].to_pylist() == [0.25, None]
+    assert reading.superseded == 1
+
+
+def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
+    """Rows of a second run in the same journal carry that run's id and hardware."""
+    write(tmp_path, OK)
+    second = replace(RUN, run_id="run2", hardware={**RUN.hardware, "num_cus": 8})
+    write(tmp_path, replace(FAILED, run_id="run2"), run=second)
+    reading = read_input(tmp_path, ReadOptions())
+    assert reading.table["hw_num_cus"].to_pylist() == [4, 8]
+    assert [run["run_id"] for run in reading.runs] == ["run1", "run2"]
+
+
+def test_a_journal_is_told_from_its_content(tmp_path: Path) -> None:
+    """The first line, not the name, says that a file is a journal."""
+    path = write(tmp_path, OK) / "journal.jsonl"
+    other = path.rename(tmp_path / "data.csv")
+    assert find_reader(other) is READERS["journal"]
+
+
+def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
+    """A journal that was killed while writing is read up to there."""
+    path = write(tmp_path, OK, FAILED) / "journal.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    assert len(rows_of(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (replace(OK, problem="conv_1"), reader.BAD_PROBLEM),
+        (replace(OK, problem=PROBLEM.replace("_g1_", "_g3_")), reader.BAD_PROBLEM),
+        (replace(OK, problem=PROBLEM.replace("_n1_", "_n0_")), reader.BAD_PROBLEM),
+        (replace(OK, kernel="fast_kernel"), reader.BAD_KERNEL),
+        (replace(OK, problem=PROBLEM.replace("fp32", "bf16")), reader.MISMATCH),
+        (replace(OK, latency_ms=None), reader.BAD_TIME),
+        (replace(OK, latency_ms=0.0), reader.BAD_TIME),
+        (replace(OK, latency_ms=-1.0), reader.BAD_TIME),
+        (replace(OK, run_id="run9"), reader.UNKNOWN_RUN),
+    ],
+)
+def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: str) -> None:
+    """A row that cannot be is refused with its line, or left out and counted when asked."""
+    path = write(tmp_path, FAILED, row)
+    with pytest.raises(DataError, match=rf"1 bad row \(1 {reason}\): line 3: "):
+        rows_of(path)
+    reading: Reading = read_input(path, ReadOptions(skip_bad=True))
+    assert (reading.table.num_rows, reading.bad) == (1, {reason: 1})
+
+
+def test_nan_in_a_journal_is_a_bad_time(tmp_path: Path) -> None:
+    """JSON's NaN extension does not become a time."""
+    path = write(tmp_path, OK) / "journal.jsonl"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"latency_ms": 0.5', '"latency_ms": NaN'), encoding="utf-8"
+    )
+    with pytest.raises(DataError, match="latency_ms is nan"):
+        rows_of(path)
+
+
+def test_a_journal_without_results_is_refused(tmp_path: Path) -> None:
+    """A run that has measured nothing yet is no dataset."""
+    with pytest.raises(DataError, match="no results yet"):
+        rows_of(write(tmp_path))
+
+
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    """A broken line in the middle is refused by number."""
+    path = write(tmp_path, OK, FAILED) / "journal.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:-9], lines[2], ""]), encoding="utf-8")
+    with pytest.raises(DataError, match=":2: damaged line"):
+        rows_of(path)
+
+
+def test_incomplete_hardware_is_refused(tmp_path: Path) -> None:
+    """A run must say the whole profile."""
+    hardware = {name: value for name, value in RUN.hardware.items() if name != "num_xcd"}
+    with pytest.raises(DataError, match="num_xcd"):
+        rows_of(write(tmp_path, OK, run=replace(RUN, hardware=hardware)))
+
+
+def test_a_folder_must_hold_one_journal(tmp_path: Path) -> None:
+    """A folder without a journal is bad data, and says so."""
+    with pytest.raises(DataError, match="holds 0"):
+        read_input(tmp_path, ReadOptions())

@@ -1,0 +1,261 @@
+"""Datasets: identity, checks on reading, and Parquet files."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ckh.data.dataset import Dataset, make_dataset, read_dataset, write_dataset
+from ckh.data.schema import CONV_DATASET, CONV_IDENTITY, HARDWARE, SCHEMA_VERSION
+from ckh.errors import DataError
+from ckh.problems import CONV_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def path(dataset: Dataset, tmp_path: Path) -> Path:
+    """The dataset as a file."""
+    path = tmp_path / "data.parquet"
+    write_dataset(dataset, path)
+    return path
+
+
+def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
+    """Change a file behind ckh's back, keeping its metadata."""
+    table = pq.read_table(path)
+    changed = change(table)
+    metadata = {**(table.schema.metadata or {}), **(changed.schema.metadata or {})}
+    pq.write_table(changed.replace_schema_metadata(metadata), path)
+    return path
+
+
+def replaced(name: str, values: pa.Array) -> Callable[[pa.Table], pa.Table]:
+    """A change of one column."""
+    return lambda table: table.set_column(table.column_names.index(name), name, values)
+
+
+def test_round_trip(dataset: Dataset, path: Path) -> None:
+    """A file gives back the same rows, types, metadata and content hash."""
+    again = read_dataset(path)
+    pd.testing.assert_frame_equal(again.frame, dataset.frame)
+    assert again.metadata == dataset.metadata
+    assert again.content_hash == dataset.content_hash
+    assert list(again.frame.columns) == [column.name for column in CONV_DATASET]
+
+
+def test_metadata_of_the_file(dataset: Dataset, path: Path) -> None:
+    """Units and meanings stand at the columns, lineage and how it was measured at the file."""
+    schema = pq.read_schema(path)
+    for column in CONV_DATASET:
+        field = schema.field(column.name)
+        assert field.type == pa.type_for_alias(column.type)
+        assert field.nullable == column.nullable
+        assert field.metadata == {b"unit": column.unit.encode(), b"meaning": column.meaning.encode()}
+    document = json.loads(schema.metadata[b"ckh"])
+    assert document["schema_version"] == SCHEMA_VERSION
+    assert document["content_sha256"] == dataset.content_hash
+    assert "median" in document["how_measured"]
+    assert [source["name"] for source in document["sources"]] == ["amd.csv"]
+    assert len(document["sources"][0]["sha256"]) == 64
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_problems_are_told_apart_by_their_complete_identity(dataset: Dataset) -> None:
+    """Rows that differ in any identity column, or in the arch, are different problems."""
+    base = dataset.frame.iloc[[0]]
+    variants = [base]
+    for column in (*CONV_IDENTITY, "arch"):
+        other = base.copy()
+        other[column] = base[column] + (1 if column in CONV_COLUMNS or column == "ndim_spatial" else "x")
+        variants.append(other)
+    ids = Dataset(pd.concat([*variants, base], ignore_index=True)).problem_ids
+    assert ids.tolist() == [*range(len(CONV_IDENTITY) + 2), 0]
+
+
+def test_problem_ids_agree_with_a_dictionary(dataset: Dataset) -> None:
+    """The vectorised numbering equals one made row by row."""
+    rng = np.random.default_rng(0)
+    frame = dataset.frame.iloc[np.zeros(500, dtype=int)].reset_index(drop=True)
+    for column in CONV_COLUMNS:
+        frame[column] = rng.integers(0, 2**20, 3)[rng.integers(0, 3, 500)] if column in "NCK" else frame[column]
+    seen: dict[tuple[Any, ...], int] = {}
+    keys = frame[[*CONV_IDENTITY, "arch"]].itertuples(index=False, name=None)
+    assert Dataset(frame).problem_ids.tolist() == [seen.setdefault(key, len(seen)) for key in keys]
+
+
+def test_numbering_survives_many_distinct_values(dataset: Dataset) -> None:
+    """Products of the numbers of values beyond 64 bits do not overflow."""
+    rng = np.random.default_rng(0)
+    frame = dataset.frame.iloc[np.zeros(2000, dtype=int)].reset_index(drop=True)
+    for column in CONV_COLUMNS:
+        frame[column] = rng.integers(0, 10**6, 2000)
+    assert Dataset(frame).problem_ids.tolist() == list(range(2000))
+
+
+def test_problems(dataset: Dataset) -> None:
+    """`problems()[problem_ids[i]]` is the problem of row i."""
+    assert len(dataset) == 6
+    assert dataset.problem_ids.tolist() == [0, 0, 0, 1, 1, 1]
+    first, second = dataset.problems()
+    assert (first.stride_h, second.stride_h) == (1, 2)
+    assert dataset.problem(4) == second
+    assert first.canonical() == "conv_forward_bf16_nhwgc_2d_n2_c64_k128_g2_i28x28_f3x3_s1x1_p1x1_d1x1"
+
+
+def test_valid_leaves_out_wrong_results(dataset: Dataset) -> None:
+    """Only positive times of right results are left."""
+    assert dataset.valid().frame["latency_ms"].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.1, 0.3])
+    assert dataset.select(dataset.problem_ids == 1).problem_ids.tolist() == [0, 0, 0]
+
+
+def test_hardware(dataset: Dataset) -> None:
+    """The profile is plain integers where rows agree, arrays where not, and an error where it is missing."""
+    hardware = dataset.hardware()
+    assert tuple(hardware) == HARDWARE
+    assert (hardware["num_cus"], hardware["lds_capacity"]) == (228, 65536)
+    mixed = Dataset(dataset.frame.assign(hw_num_cus=[1, 1, 1, 2, 2, 2])).hardware()["num_cus"]
+    assert isinstance(mixed, np.ndarray)
+    assert mixed.tolist() == [1, 1, 1, 2, 2, 2]
+    with pytest.raises(DataError, match="hw_num_xcd"):
+        Dataset(dataset.frame.assign(hw_num_xcd=np.nan)).hardware()
+
+
+def test_arch_and_variants(dataset: Dataset) -> None:
+    """One arch is given by name; of several none is."""
+    assert (dataset.arch, dataset.variants) == ("gfx942", ("forward",))
+    mixed = Dataset(dataset.frame.assign(arch=["gfx942", "gfx950"] * 3))
+    assert mixed.archs == ("gfx942", "gfx950")
+    with pytest.raises(DataError, match="not 2: gfx942, gfx950"):
+        _ = mixed.arch
+
+
+def test_the_content_hash_sees_values_nulls_and_order(dataset: Dataset) -> None:
+    """Any change of content changes the hash; what is not in the schema does not."""
+    frame = dataset.frame
+    changes = [
+        frame.assign(latency_ms=frame["latency_ms"] * (1 + 1e-15)),
+        frame.assign(non_zero=[np.nan, *frame["non_zero"][1:]]),
+        frame.assign(message=None),
+        frame.assign(kernel_name=frame["kernel_name"] + "_"),
+        frame.iloc[::-1].reset_index(drop=True),
+        frame.iloc[:5],
+    ]
+    hashes = {Dataset(changed).content_hash for changed in [frame, *changes]}
+    assert len(hashes) == len(changes) + 1
+    assert Dataset(frame.assign(other=1)).content_hash == dataset.content_hash
+
+
+def test_several_files_and_folders(dataset: Dataset, tmp_path: Path) -> None:
+    """Files are joined in order, those of a folder by name, with their sources."""
+    for i in (0, 1):
+        write_dataset(dataset.select(dataset.problem_ids == i), tmp_path / f"{i}.parquet")
+    joined = read_dataset(tmp_path)
+    pd.testing.assert_frame_equal(joined.frame, dataset.frame)
+    assert len(joined.metadata["sources"]) == 2
+    assert read_dataset(tmp_path / "1.parquet", tmp_path / "0.parquet").content_hash != joined.content_hash
+
+
+def test_a_pair_in_two_files_is_refused(dataset: Dataset, path: Path, tmp_path: Path) -> None:
+    """Merged and unmerged files side by side do not count twice."""
+    write_dataset(dataset.select(dataset.problem_ids == 1), tmp_path / "part.parquet")
+    with pytest.raises(DataError, match=r"3 \(problem, kernel\) pairs occur twice, e.g. .*_s2x1_"):
+        read_dataset(path, tmp_path / "part.parquet")
+
+
+def test_missing_nullable_columns_are_null(path: Path) -> None:
+    """A file without optional columns is read, and they are null."""
+    rewrite(path, lambda table: table.drop_columns(["spread", "hw_num_xcd", "device", "remeasured"]))
+    frame = read_dataset(path).frame
+    assert frame[["spread", "hw_num_xcd", "device", "remeasured"]].isna().all().all()
+
+
+def test_narrower_types_are_widened(path: Path) -> None:
+    """int32 and dictionary-encoded strings are what the schema means."""
+    before = read_dataset(path)
+    rewrite(path, lambda table: replaced("N", table["N"].cast(pa.int32()))(table))
+    rewrite(path, lambda table: replaced("variant", table["variant"].dictionary_encode())(table))
+    pd.testing.assert_frame_equal(read_dataset(path).frame, before.frame)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["stride_w"]), "column stride_w is missing"),
+        (replaced("C", pa.array(["64"] * 6)), "column C must be int64, not string"),
+        (replaced("C", pa.array([64.5] * 6)), "column C must be int64, not double"),
+        (replaced("variant", pa.array([1] * 6)), "column variant must be string, not int64"),
+        (replaced("C", pa.array([64, None] * 3)), "column C is empty in 3 rows"),
+        (replaced("kernel_name", pa.array(["k", None] * 3)), "column kernel_name is empty in 3 rows"),
+        (replaced("latency_ms", pa.array([-1.0, None] * 3)), "column latency_ms is negative in 3 rows"),
+        (replaced("pad_w", pa.array([-1, 0] * 3)), "column pad_w is negative in 3 rows"),
+        (replaced("latency_ms", pa.nulls(6, pa.float64())), "latency_ms has no positive time in a row that is_valid"),
+        (replaced("latency_ms", pa.array([float("nan")] * 6)), "latency_ms has no positive time"),
+        (replaced("status", pa.array(["fine"] * 6)), "column status holds 'fine'"),
+        (lambda table: table.slice(0, 0), "there are no rows"),
+        (
+            lambda table: table.replace_schema_metadata({b"ckh": b'{"schema_version": 99}'}),
+            f"has schema version 99, this ckh reads {SCHEMA_VERSION}",
+        ),
+        (lambda table: table.replace_schema_metadata({b"ckh": b"{"}), "metadata is damaged"),
+        (lambda table: table.replace_schema_metadata({b"ckh": b"{}"}), "metadata is damaged"),
+    ],
+)
+def test_a_wrong_file_is_refused(path: Path, change: Callable[[pa.Table], pa.Table], message: str) -> None:
+    """What a dataset cannot hold is refused, naming file and column."""
+    rewrite(path, change)
+    with pytest.raises(DataError) as refused:
+        read_dataset(path)
+    assert message in refused.value.message
+    assert str(path) in refused.value.message
+
+
+@pytest.mark.parametrize("size", [0, 3, 1000, -10])
+def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
+    """A file that is not a whole Parquet file is one clear error."""
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(DataError, match=r"cannot read .*data\.parquet") as refused:
+        read_dataset(path)
+    assert "\n" not in refused.value.message
+
+
+def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
+    """Parquet that ckh did not write is told from a dataset."""
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    with pytest.raises(DataError, match="is not a dataset of ckh"):
+        read_dataset(path)
+
+
+def test_missing_inputs_are_refused(tmp_path: Path) -> None:
+    """No file, no path at all, and a folder without Parquet files are errors."""
+    with pytest.raises(DataError, match="no such file"):
+        read_dataset(tmp_path / "none.parquet")
+    with pytest.raises(DataError, match=r"no \*.parquet file"):
+        read_dataset(tmp_path)
+    with pytest.raises(DataError, match="no dataset"):
+        read_dataset()
+
+
+def test_make_dataset_checks_and_fills(dataset: Dataset) -> None:
+    """A frame with only the needed columns is a dataset; one with a fraction for a size is not."""
+    needed = dataset.frame[[column.name for column in CONV_DATASET if not column.nullable] + ["latency_ms"]]
+    made = make_dataset(needed)
+    assert made.frame["tflops"].isna().all()
+    assert made.metadata == {"sources": [], "runs": []}
+    with pytest.raises(DataError, match="column C"):
+        make_dataset(needed.assign(C=64.5))
+
+
+def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) -> None:
+    """A folder that is not there is an error that names the file."""
+    with pytest.raises(DataError, match="cannot write"):
+        write_dataset(dataset, tmp_path / "none" / "data.parquet")

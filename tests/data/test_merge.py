@@ -1,0 +1,86 @@
+"""Which row of a pair counts when several inputs measured it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from ckh.data import tables
+from ckh.data.merge import Merged, merge
+from ckh.data.readers import Reading
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+
+def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:
+    """One row of a run that differs from the dataset's first row."""
+    row = dataset.frame.iloc[[0]].assign(run_id=run_id, **changes)
+    if row["status"].iloc[0] not in {"ok", "unstable"}:
+        row = row.assign(is_valid=False)
+    table = tables.conform(tables.from_pandas(row, "test"), "test")
+    return Reading(table, ({"name": run_id, "format": "test", "sha256": ""},))
+
+
+def merged(*readings: Reading) -> Merged:
+    """The readings as one."""
+    return merge(readings)
+
+
+def test_the_last_row_of_a_run_counts(dataset: Dataset) -> None:
+    """Within a run a later row replaces the earlier, even if it failed."""
+    result = merged(measured(dataset, "a", samples=9), measured(dataset, "a", status="crash", latency_ms=float("nan")))
+    assert result.dataset.frame["status"].tolist() == ["crash"]
+    assert (result.superseded, result.repeated) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        ({"samples": 30, "remeasured": True}, {"status": "wrong_result"}),
+        ({"status": "timeout"}, {"samples": 1}),
+        ({"status": "crash"}, {"status": "unstable"}),
+        ({"samples": 30, "remeasured": False}, {"samples": 5, "remeasured": True}),
+        ({"samples": 5}, {"samples": 30}),
+        ({"samples": float("nan")}, {"samples": 1}),
+    ],
+)
+def test_across_runs_the_stronger_row_counts(
+    dataset: Dataset, weaker: dict[str, Any], stronger: dict[str, Any]
+) -> None:
+    """Wrong before measured before failed, then remeasured, then samples, in whatever order the inputs come."""
+    pair = [measured(dataset, "weaker", **weaker), measured(dataset, "stronger", **stronger)]
+    for readings in (pair, pair[::-1]):
+        result = merged(*readings)
+        assert result.dataset.frame["run_id"].tolist() == ["stronger"]
+        assert (result.superseded, result.repeated) == (0, 1)
+
+
+def test_equal_rows_give_the_later_input(dataset: Dataset) -> None:
+    """Among equals the later input counts."""
+    assert merged(measured(dataset, "a"), measured(dataset, "b")).dataset.frame["run_id"].tolist() == ["b"]
+
+
+def test_different_archs_problems_and_kernels_are_kept_apart(dataset: Dataset) -> None:
+    """Only rows that agree in problem, arch and kernel give way to each other."""
+    changes: list[dict[str, Any]] = [{}, {"arch": "gfx950"}, {"dilation_d": 2}, {"stride_w": 2}, {"kernel_name": "k"}]
+    result = merged(*(measured(dataset, "a", **change) for change in changes))
+    assert len(result.dataset) == len(changes)
+    assert len(result.dataset.metadata["sources"]) == len(changes)
+
+
+def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
+    """Times of two different devices are not comparable; an unnamed device is no other device."""
+    with pytest.raises(DataError, match="gfx942 on different devices: A, B"):
+        merged(measured(dataset, "a", device="A"), measured(dataset, "b", device="B"))
+    assert len(merged(measured(dataset, "a", device="A"), measured(dataset, "b", device=None)).dataset) == 1
+
+
+def test_nothing_is_lost_without_repeats(dataset: Dataset) -> None:
+    """A table without repeated pairs comes through unchanged."""
+    table = tables.from_pandas(dataset.frame, "test")
+    reading = Reading(tables.conform(table, "test"), ())
+    pd.testing.assert_frame_equal(merged(reading).dataset.frame, dataset.frame)
