@@ -1,0 +1,11 @@
+// The vocabulary of a kernel's parameters. The emitted translation unit includes this first, then states its own
+// parameters as constants of namespace ckh::kernel, then includes conv.hpp.
+#pragma once
+
+namespace ckh {
+
+enum class Variant { forward, bwd_data, bwd_weight };
+enum class Pipeline { basic_v1, mem, compv3, compv4, compv5, compv6 };
+enum class Scheduler { intrawave, interwave };
+
+}  // namespace ckh

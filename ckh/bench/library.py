@@ -1,0 +1,52 @@
+"""A compiled kernel as the worker sees it: a shared library with the C functions of ABI version 1."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ckh.problems import ConvProblem
+
+ABI_VERSION = 1
+
+_FIELDS = (
+    *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
+    *("pad_d", "pad_h", "pad_w", "dilation_d", "dilation_h", "dilation_w", "do", "ho", "wo"),
+)
+
+
+class CConvProblem(ctypes.Structure):
+    """`struct ckh_conv_problem`."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in _FIELDS]  # noqa: RUF012 - ctypes asks for this attribute
+
+
+def c_problem(problem: ConvProblem) -> CConvProblem:
+    """The problem as kernels take it."""
+    return CConvProblem(**{name: getattr(problem, name) for name in _FIELDS})
+
+
+class KernelLibrary:
+    """The functions of a loaded kernel.
+
+    Raises:
+        OSError: the file cannot be loaded, or speaks another ABI.
+        AttributeError: a function is missing.
+    """
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.CDLL(path)
+        pointer, problem = ctypes.c_void_p, ctypes.POINTER(CConvProblem)
+        library.ckh_abi_version.restype = ctypes.c_int32
+        if (found := library.ckh_abi_version()) != ABI_VERSION:
+            raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
+        self.unsupported = library.ckh_unsupported
+        self.unsupported.restype, self.unsupported.argtypes = ctypes.c_char_p, [problem]
+        self.workspace_bytes = library.ckh_workspace_bytes
+        self.workspace_bytes.restype, self.workspace_bytes.argtypes = ctypes.c_int64, [problem]
+        self.run = library.ckh_run
+        self.run.restype, self.run.argtypes = ctypes.c_int32, [problem, *(pointer,) * 4]
+        self.time = library.ckh_time
+        self.time.restype = ctypes.c_int32
+        self.time.argtypes = [problem, *(pointer,) * 4, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_double)]

@@ -1,0 +1,209 @@
+"""Grouped convolutions in NumPy, the reference that kernels are checked against.
+
+Independent of the kernels' algorithm: taps are gathered in chunks and multiplied as matrices by BLAS, one product per
+group; depthwise problems are multiplied and added element by element. 2D is depth 1.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ckh.problems import ConvProblem
+
+Array = NDArray[Any]
+
+_CHUNK_WIDTH = 512  # columns of a gathered matrix that keep BLAS busy
+_CHUNK_BYTES = 128 << 20
+_BLOCK_BYTES = 192 << 10  # of a depthwise block's product: stays in the second-level cache
+
+_Tap = tuple[int, tuple[slice, slice, slice]]
+
+
+def operand_shapes(problem: ConvProblem) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Shapes of a kernel's operands a and b and of its result."""
+    x, w, y = problem.input_shape, problem.weight_shape, problem.output_shape
+    by_direction = {Direction.FORWARD: (x, w, y), Direction.BWD_DATA: (y, w, x), Direction.BWD_WEIGHT: (y, x, w)}
+    return by_direction[problem.variant]
+
+
+def reduction_length(problem: ConvProblem) -> int:
+    """The most products that one element of the result sums."""
+    return problem.gemm_sizes[2]
+
+
+def convolve(problem: ConvProblem, a: Array, b: Array) -> Array:
+    """The result of a problem in the precision of its operands, which have the shapes of `operand_shapes`."""
+    depthwise = problem.c_per_group == problem.k_per_group == 1
+    table = _DEPTHWISE if depthwise else _GENERAL
+    return table[problem.variant](problem, a, b).reshape(operand_shapes(problem)[2])
+
+
+def _sizes(problem: ConvProblem) -> tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]:
+    """Depth, height and width of input, filter and output."""
+    return (problem.di, problem.hi, problem.wi), (problem.z, problem.y, problem.x), (problem.do, problem.ho, problem.wo)
+
+
+def _taps(problem: ConvProblem) -> Iterator[_Tap]:
+    """Every tap's index and the pixels of the padded input that it meets."""
+    _, taps, outputs = _sizes(problem)
+    strides = (problem.stride_d, problem.stride_h, problem.stride_w)
+    dilations = (problem.dilation_d, problem.dilation_h, problem.dilation_w)
+    for index, position in enumerate(np.ndindex(*taps)):
+        starts = [at * dilation for at, dilation in zip(position, dilations, strict=True)]
+        d, h, w = (slice(o, o + (n - 1) * s + 1, s) for o, n, s in zip(starts, outputs, strides, strict=True))
+        yield index, (d, h, w)
+
+
+def _padded_sizes(problem: ConvProblem) -> tuple[int, int, int]:
+    pads = (problem.pad_d, problem.pad_h, problem.pad_w)
+    d, h, w = (size + 2 * pad for size, pad in zip(_sizes(problem)[0], pads, strict=True))
+    return d, h, w
+
+
+def _inside(problem: ConvProblem) -> tuple[slice, slice, slice]:
+    pads = (problem.pad_d, problem.pad_h, problem.pad_w)
+    d, h, w = (slice(pad, pad + size) for size, pad in zip(_sizes(problem)[0], pads, strict=True))
+    return d, h, w
+
+
+def _padded_groups(problem: ConvProblem, x: Array) -> Array:
+    """X as G, N, D, H, W, C/G with zeros around it."""
+    padded = np.zeros((problem.g, problem.n, *_padded_sizes(problem), problem.c_per_group), x.dtype)
+    pixels = x.reshape(problem.n, *_sizes(problem)[0], problem.g, problem.c_per_group)
+    padded[(slice(None), slice(None), *_inside(problem))] = np.moveaxis(pixels, 4, 0)
+    return padded
+
+
+def _output_groups(problem: ConvProblem, y: Array) -> Array:
+    """Y as G, pixels, K/G."""
+    return np.ascontiguousarray(np.moveaxis(y.reshape(-1, problem.g, problem.k_per_group), 1, 0))
+
+
+def _chunks(problem: ConvProblem, itemsize: int) -> Iterator[list[_Tap]]:
+    pixels = problem.n * problem.do * problem.ho * problem.wo
+    per_tap = pixels * problem.c * itemsize
+    size = max(1, min(_CHUNK_WIDTH // problem.c_per_group, _CHUNK_BYTES // per_tap))
+    taps = list(_taps(problem))
+    for start in range(0, len(taps), size):
+        yield taps[start : start + size]
+
+
+def _gather(problem: ConvProblem, padded: Array, chunk: list[_Tap]) -> Array:
+    """What the taps of a chunk meet, as G, pixels, taps * C/G."""
+    outputs = _sizes(problem)[2]
+    columns = np.empty((problem.g, problem.n, *outputs, len(chunk), problem.c_per_group), padded.dtype)
+    for position, (_, (d, h, w)) in enumerate(chunk):
+        columns[..., position, :] = padded[:, :, d, h, w]
+    return columns.reshape(problem.g, -1, len(chunk) * problem.c_per_group)
+
+
+def _filter_columns(problem: ConvProblem, w: Array, chunk: list[_Tap]) -> Array:
+    """The filter's taps of a chunk, as G, K/G, taps * C/G."""
+    taps = w.reshape(problem.g, problem.k_per_group, -1, problem.c_per_group)
+    part = taps[:, :, chunk[0][0] : chunk[-1][0] + 1]
+    return part.reshape(problem.g, problem.k_per_group, -1)
+
+
+def _forward(problem: ConvProblem, x: Array, w: Array) -> Array:
+    padded = _padded_groups(problem, x)
+    total: Array | None = None
+    for chunk in _chunks(problem, x.itemsize):
+        product = _gather(problem, padded, chunk) @ _filter_columns(problem, w, chunk).swapaxes(1, 2)
+        total = product if total is None else np.add(total, product, out=total)
+    assert total is not None
+    return np.moveaxis(total, 0, 1)
+
+
+def _bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:
+    padded = np.zeros((problem.g, problem.n, *_padded_sizes(problem), problem.c_per_group), dy.dtype)
+    gradients, outputs = _output_groups(problem, dy), _sizes(problem)[2]
+    for chunk in _chunks(problem, dy.itemsize):
+        columns = gradients @ _filter_columns(problem, w, chunk)
+        columns = columns.reshape(problem.g, problem.n, *outputs, len(chunk), problem.c_per_group)
+        for position, (_, (d, h, width)) in enumerate(chunk):
+            padded[:, :, d, h, width] += columns[..., position, :]
+    return np.moveaxis(padded[(slice(None), slice(None), *_inside(problem))], 0, 4)
+
+
+def _bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
+    padded, gradients = _padded_groups(problem, x), _output_groups(problem, dy).swapaxes(1, 2)
+    products = [gradients @ _gather(problem, padded, chunk) for chunk in _chunks(problem, dy.itemsize)]
+    return np.concatenate(products, axis=2)
+
+
+def _padded_pixels(problem: ConvProblem, x: Array) -> Array:
+    padded = np.zeros((problem.n, *_padded_sizes(problem), problem.g), x.dtype)
+    padded[(slice(None), *_inside(problem))] = x.reshape(problem.n, *_sizes(problem)[0], problem.g)
+    return padded
+
+
+def _blocks(problem: ConvProblem, itemsize: int) -> Iterator[tuple[int, int, slice]]:
+    """Image, output depth and output rows of blocks that stay in a cache."""
+    rows = max(1, _BLOCK_BYTES // (problem.wo * problem.g * itemsize))
+    for image, depth in np.ndindex(problem.n, problem.do):
+        for start in range(0, problem.ho, rows):
+            yield image, depth, slice(start, min(start + rows, problem.ho))
+
+
+def _met(problem: ConvProblem, padded: Array, block: tuple[int, int, slice], tap: _Tap) -> Array:
+    """The pixels of the padded input that a tap meets for a block of the output."""
+    (image, depth, rows), (_, (d, h, w)) = block, tap
+    start = h.start + rows.start * problem.stride_h
+    stop = h.start + (rows.stop - 1) * problem.stride_h + 1
+    pixels: Array = padded[image, d.start + depth * problem.stride_d, start : stop : problem.stride_h, w]
+    return pixels
+
+
+def _depthwise_forward(problem: ConvProblem, x: Array, w: Array) -> Array:
+    padded, taps = _padded_pixels(problem, x), list(_taps(problem))
+    filters = np.ascontiguousarray(w.reshape(problem.g, -1).T)
+    result = np.zeros((problem.n, problem.do, problem.ho, problem.wo, problem.g), x.dtype)
+    for block in _blocks(problem, x.itemsize):
+        total = result[block]
+        for tap in taps:
+            total += _met(problem, padded, block, tap) * filters[tap[0]]
+    return result
+
+
+def _depthwise_bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:
+    padded = np.zeros((problem.n, *_padded_sizes(problem), problem.g), dy.dtype)
+    filters, taps = np.ascontiguousarray(w.reshape(problem.g, -1).T), list(_taps(problem))
+    gradients = dy.reshape(problem.n, problem.do, problem.ho, problem.wo, problem.g)
+    for block in _blocks(problem, dy.itemsize):
+        for tap in taps:
+            met = _met(problem, padded, block, tap)
+            met += gradients[block] * filters[tap[0]]
+    inside: Array = padded[(slice(None), *_inside(problem))]
+    return inside
+
+
+def _depthwise_bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
+    padded, taps = _padded_pixels(problem, x), list(_taps(problem))
+    gradients = dy.reshape(problem.n, problem.do, problem.ho, problem.wo, problem.g)
+    sums = np.zeros((prod(_sizes(problem)[1]), problem.g), dy.dtype)
+    for block in _blocks(problem, dy.itemsize):
+        for tap in taps:
+            product = _met(problem, padded, block, tap) * gradients[block]
+            sums[tap[0]] += product.reshape(-1, problem.g).sum(axis=0)
+    return np.ascontiguousarray(sums.T)
+
+
+_GENERAL: dict[Direction, Callable[[ConvProblem, Array, Array], Array]] = {
+    Direction.FORWARD: _forward,
+    Direction.BWD_DATA: _bwd_data,
+    Direction.BWD_WEIGHT: _bwd_weight,
+}
+_DEPTHWISE: dict[Direction, Callable[[ConvProblem, Array, Array], Array]] = {
+    Direction.FORWARD: _depthwise_forward,
+    Direction.BWD_DATA: _depthwise_bwd_data,
+    Direction.BWD_WEIGHT: _depthwise_bwd_weight,
+}
