@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,8 @@ def _pages(size: int) -> Array:
     """`size` bytes of zeros that start a page; large ones in huge pages, which time more steadily."""
     memory = mmap.mmap(-1, max(size, 1))
     if size >= _HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel built without them
-            pass
     return np.frombuffer(memory, np.uint8)
 
 

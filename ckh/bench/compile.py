@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,7 @@ def find_compiler() -> Compiler:
     raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", "install g++ or clang++, or set CXX")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _version(path: str) -> str:
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)

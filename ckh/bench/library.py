@@ -19,7 +19,7 @@ _FIELDS = (
 class CConvProblem(ctypes.Structure):
     """`struct ckh_conv_problem`."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in _FIELDS]  # noqa: RUF012 - ctypes asks for this attribute
+    _fields_ = [(name, ctypes.c_int64) for name in _FIELDS]
 
 
 def c_problem(problem: ConvProblem) -> CConvProblem:

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ckh.bench.protocol import Job, Reply, WorkerConfig, reply_from_line
@@ -68,10 +69,8 @@ class WorkerProcess:
 
     def send(self, job: Job) -> None:
         """Hand over a job; that the worker is dead is found out when receiving."""
-        try:
+        with suppress(BrokenPipeError):
             os.write(self._stdin, job.to_line())
-        except BrokenPipeError:
-            pass
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
         """The next reply.
@@ -100,10 +99,8 @@ class WorkerProcess:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
-            try:
+            with suppress(BrokenPipeError):
                 pipe.close()
-            except BrokenPipeError:
-                pass
 
     def _read(self, descriptor: int) -> None:
         if descriptor == self._err:

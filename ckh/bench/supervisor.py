@@ -1,7 +1,7 @@
 """Keeps one warm worker per device, and turns its crashes and hangs into results.
 
-Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is the
-one at work, and each has its own deadline from the moment the one before it was answered.
+Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is
+the one at work, and each has its own deadline from the moment the one before it was answered.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Supervisor:
         self.phase_s: dict[str, float] = {}
         self.restarts = -1
 
-    def __enter__(self) -> Supervisor:
+    def __enter__(self) -> Supervisor:  # noqa: PYI034 - Self is not in Python 3.10
         """Start nothing yet: the worker starts with the first job."""
         return self
 

@@ -10,13 +10,15 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckh.data.schema import SCHEMA_VERSION, Status
 from ckh.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
@@ -45,6 +47,8 @@ class RunRecord:
     variant: str
     problems: str
     kernels: str
+    dtype: str
+    ndim: int | None = None
     schema_version: int = SCHEMA_VERSION
 
 

@@ -159,7 +159,7 @@ FAMILIES: dict[str, Family] = {
 @cache
 def host_train() -> tuple[ConvProblem, ...]:
     """The set, forward and fp32, in the order of `FAMILIES` and of the targets."""
-    rng = Random(SEED)  # noqa: S311 - a reproducible sample, not a secret
+    rng = Random(SEED)
     layers = frozenset(layers_at_batch_1())
     taken: dict[ConvProblem, None] = {}
     for family in FAMILIES.values():

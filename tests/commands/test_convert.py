@@ -44,7 +44,8 @@ def csv(tmp_path: Path) -> Path:
 def journal(folder: Path, *rows: ResultRow, run_id: str = "run1") -> Path:
     """A run of ckh bench."""
     hardware = dict.fromkeys(HARDWARE, 4)
-    record = RunRecord(run_id, "0", "now", "hip", "gfx942", "GPU", 2100, hardware, "hipcc", (), 0, 3, "f", "p", "k")
+    device = ("hip", "gfx942", "GPU", 2100, hardware, "hipcc", ())
+    record = RunRecord(run_id, "0", "now", *device, 0, 3, "f", "p", "k", "fp32")
     writer = JournalWriter(folder)
     writer.start_run(record)
     writer.add(*rows)

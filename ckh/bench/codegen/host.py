@@ -1,8 +1,8 @@
 """The `host` device: a kernel of the table as C++17 for this CPU.
 
 A translation unit is the kernel's parameters as constants and one include. All parameters do something real there:
-`templates/host/nest.hpp` says what a pipeline stages and in which order tiles are visited, `register_tile.hpp` how waves
-and warp tiles become a register block.
+`templates/host/nest.hpp` says what a pipeline stages and in which order tiles are visited, `register_tile.hpp` how
+waves and warp tiles become a register block.
 """
 
 from __future__ import annotations
@@ -95,8 +95,11 @@ def emit(kernel: ConvKernel, simd: HostSimd) -> str:
     ]
     source_id = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     lines.append(f'inline constexpr const char* source_id = "{source_id}";')
-    body = "\n".join(lines)
-    return f'#include "kernel.hpp"\n\nnamespace ckh::kernel {{\n\n{body}\n\n}}  // namespace ckh::kernel\n\n#include "conv.hpp"\n'
+    head, tail = (
+        '#include "kernel.hpp"\n\nnamespace ckh::kernel {\n',
+        '\n}  // namespace ckh::kernel\n\n#include "conv.hpp"\n',
+    )
+    return "\n".join((head, *lines, tail))
 
 
 def _check(kernel: ConvKernel) -> None:

@@ -38,6 +38,7 @@ RUN = RunRecord(
     variant="forward",
     problems="p",
     kernels="k",
+    dtype="fp32",
 )
 OK = ResultRow("run1", PROBLEM, POOL[0], Status.OK, "", 0.5, 0.4, 0.01, (4e5, 5e5, 6e5), 2, remeasured=True)
 FAILED = ResultRow("run1", PROBLEM, POOL[1], Status.CRASH, "signal 11")

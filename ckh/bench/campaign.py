@@ -1,0 +1,275 @@
+"""A run of `ckh bench` from its options to its summary: settings, the run's folder, the plan, the sweep."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh import __version__
+from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, available_bytes, default_jobs
+from ckh.bench.device import HOST_KIND, Device, open_device
+from ckh.bench.plan import ALL, Plan, make_plan
+from ckh.bench.protocol import WORK_PHASES, WorkerConfig
+from ckh.bench.stop import Stop, StopReason
+from ckh.bench.supervisor import SupervisorOptions
+from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
+from ckh.bench.timing import DEFAULT_SAMPLES
+from ckh.data.journal import JOURNAL_NAME, Journal, JournalWriter, RunRecord, read_journal
+from ckh.errors import DataError, UsageError
+from ckh.problem_sets import load_problems
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.problems import ConvProblem
+
+ALL_DIRECTIONS = "all"
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_PROBLEMS = {HOST_KIND: "host-train", "hip": "train"}
+
+_RUNS = Path("runs")
+_MEMORY_SHARE = 0.8  # of what is free, for the worker
+# Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
+_COMPILE_S = 0.9
+_PAIR_S = 0.004
+_PAIR_S_PER_GFLOP = 0.02
+_FLOPS_PER_GFLOP = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is measured. It is recorded in the journal; a resumed run takes from there what it is not told."""
+
+    variant: str
+    problems: str
+    kernels: str
+    dtype: str
+    ndim: int | None
+    seed: int
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The settings that were given; None: not given."""
+
+    variant: str | None = None
+    problems: str | None = None
+    kernels: str | None = None
+    dtype: str | None = None
+    ndim: int | None = None
+    seed: int | None = None
+    samples: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use. None: the default."""
+
+    budget_s: float | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    jobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a run would do."""
+
+    kernels: int
+    to_compile: int
+    problems: int
+    pairs: int
+    pairs_done: int
+    refused: dict[str, int]
+    estimate_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did, and what is left."""
+
+    reason: StopReason
+    totals: Totals
+    pairs_left: int
+
+    @property
+    def orchestration(self) -> float:
+        """Share of the time after compilation that was not inputs, reference, the kernel, its check or its timing."""
+        measuring_s = self.totals.wall_s - self.totals.compile_s
+        work_s = sum(self.totals.phase_s.get(str(phase), 0.0) for phase in WORK_PHASES)
+        return max(0.0, 1 - work_s / measuring_s) if measuring_s > 0 else 0.0
+
+
+class Campaign:
+    """A run in a folder.
+
+    Args:
+        device_kind: "host" or "hip".
+        given: the settings; with `resume`, those that are not given are the ones of the folder's last run.
+        out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
+        resume: whether to go on with what the folder holds.
+
+    Raises:
+        UsageError: the folder holds a run already and `resume` is not set, or it holds none and it is, or a setting
+            is impossible.
+        DeviceError: the device cannot be used.
+        DataError: the journal or a file of problems or kernels is unusable.
+        NoKernelError: no kernel applies to any problem.
+    """
+
+    def __init__(self, device_kind: str, given: Given, out: Path | None, *, resume: bool) -> None:
+        self.device: Device = open_device(device_kind)
+        arch = self.device.arch
+        self.out = out or (_newest_run(given, arch.name) if resume else _new_run(given, arch.name))
+        self._journal = self._read(resume=resume)
+        self.settings = _settle(given, self._journal, device_kind, arch.default_dtype)
+        self._problems = _problems(self.settings)
+        self.plan: Plan = make_plan(self._problems, self.settings.kernels, arch, self.settings.seed)
+        self._results = Results(() if self._journal is None else self._journal.final_rows())
+
+    def outlook(self, limits: Limits) -> Outlook:
+        """What is left to do, without doing it."""
+        left = self.plan.without(self._results.has)
+        kernels = left.kernels
+        to_compile = KernelBuilder(self.device).missing(kernels)
+        compile_s = to_compile * _COMPILE_S / (limits.jobs or default_jobs())
+        return Outlook(
+            kernels=len(kernels),
+            to_compile=to_compile,
+            problems=sum(bool(task.kernels) for task in left.tasks),
+            pairs=left.pairs,
+            pairs_done=self.plan.pairs - left.pairs,
+            refused=self.plan.refused,
+            estimate_s=compile_s + self._measuring_s(left),
+        )
+
+    def run(self, limits: Limits) -> Outcome:
+        """Measure what is left, until complete, interrupted or out of time.
+
+        Raises:
+            DeviceError: the compiler or the worker cannot be started.
+            DataError: journal or cache cannot be written; what was measured before is safe.
+        """
+        journal = JournalWriter(self.out)
+        try:
+            record = self._record()
+            journal.start_run(record)
+            options = SweepOptions(
+                jobs=limits.jobs or default_jobs(),
+                compile_timeout_s=DEFAULT_COMPILE_TIMEOUT_S,
+                supervisor=SupervisorOptions(limits.timeout_s, _worker_config()),
+            )
+            with Stop(limits.budget_s) as stop:
+                totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
+                pairs_left = self.plan.without(self._results.has).pairs
+                return Outcome(stop.reason if pairs_left else StopReason.COMPLETE, totals, pairs_left)
+        finally:
+            journal.close()
+
+    def _read(self, *, resume: bool) -> Journal | None:
+        exists = (self.out / JOURNAL_NAME).exists()
+        if not resume and exists:
+            raise UsageError(f"{self.out} holds a run already", "go on with --resume, or choose another --out")
+        if not resume:
+            return None
+        if not exists:
+            raise UsageError(f"there is no run to resume in {self.out}", "leave out --resume to start one")
+        journal = read_journal(self.out)
+        if journal.runs:
+            self._refuse_other_device(journal.runs[-1])
+        return journal
+
+    def _refuse_other_device(self, last: RunRecord) -> None:
+        here = self.device.identity()
+        for what, then, now in (
+            ("device", last.device, here.name),
+            ("architecture", last.arch, here.arch),
+            ("compiler", last.compiler, here.compiler),
+            ("flags", last.flags, here.flags),
+        ):
+            if then != now:
+                raise UsageError(
+                    f"{self.out} was measured with the {what} {then!r}, this is {now!r}",
+                    "times of both must not be mixed in a run: choose another --out",
+                )
+
+    def _measuring_s(self, left: Plan) -> float:
+        """Seconds that pairs take: at the rate of the runs before, if there were any."""
+        if self._journal is not None and (rate := _seconds_per_row(self._journal)):
+            return left.pairs * rate
+        gflops = sum(len(task.kernels) * task.problem.flops for task in left.tasks) / _FLOPS_PER_GFLOP
+        return left.pairs * _PAIR_S + gflops * _PAIR_S_PER_GFLOP
+
+    def _record(self) -> RunRecord:
+        identity, settings = self.device.identity(), self.settings
+        now = datetime.now(timezone.utc)
+        return RunRecord(
+            run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+            ckh_version=__version__,
+            started=now.isoformat(timespec="seconds"),
+            device_kind=identity.kind,
+            arch=identity.arch,
+            device=identity.name,
+            clock_mhz=identity.clock_mhz,
+            hardware=identity.hardware,
+            compiler=identity.compiler,
+            flags=identity.flags,
+            seed=settings.seed,
+            samples=settings.samples,
+            variant=settings.variant,
+            problems=settings.problems,
+            kernels=settings.kernels,
+            dtype=settings.dtype,
+            ndim=settings.ndim,
+        )
+
+
+def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
+    settings = Settings(
+        Direction.FORWARD.value, DEFAULT_PROBLEMS[device_kind], ALL, default_dtype, None, 0, DEFAULT_SAMPLES
+    )
+    if journal is not None and journal.runs:
+        last = journal.runs[-1]
+        settings = Settings(**{name: getattr(last, name) for name in Settings.__slots__})
+    wanted: dict[str, Any] = {name: getattr(given, name) for name in Given.__slots__}
+    return replace(settings, **{name: value for name, value in wanted.items() if value is not None})
+
+
+def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
+    is_all = settings.variant == ALL_DIRECTIONS
+    variants: Sequence[Direction] = tuple(Direction) if is_all else (Direction(settings.variant),)
+    found = (p for variant in variants for p in load_problems(settings.problems, variant, settings.dtype))
+    problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
+    if not problems:
+        raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
+    return problems
+
+
+def _run_prefix(given: Given, arch: str) -> str:
+    return f"{given.variant or Direction.FORWARD.value}-{arch}-"
+
+
+def _new_run(given: Given, arch: str) -> Path:
+    return _RUNS / f"{_run_prefix(given, arch)}{datetime.now(timezone.utc):%Y-%m-%d}"
+
+
+def _newest_run(given: Given, arch: str) -> Path:
+    found = sorted(_RUNS.glob(f"{_run_prefix(given, arch)}*/{JOURNAL_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UsageError(f"there is no run {_RUNS}/{_run_prefix(given, arch)}… to resume", "name its folder with --out")
+    return found[-1].parent
+
+
+def _worker_config() -> WorkerConfig:
+    return WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0)))
+
+
+def _seconds_per_row(journal: Journal) -> float:
+    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in journal.ends}
+    rows = sum(row.run_id in ended and not row.remeasured for row in journal.rows)
+    return sum(ended.values()) / rows if rows else 0.0

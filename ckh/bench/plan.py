@@ -1,0 +1,160 @@
+"""What a run of bench measures: which kernels on which problems, in which order.
+
+Everything follows from the seed and the problem, so that a run that is resumed, or one with more problems, makes the
+same choices. A random sample of a problem's kernels is the head of their shuffled order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
+from ckh.kernels.pool import conv_pool, refused_pool
+from ckh.kernels.validity import problem_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.config import ConvKernel
+    from ckh.problems import ConvProblem, Direction
+
+ALL = "all"
+_SAMPLE = "sample:"
+_HINT = "all, sample:N, a pattern such as '*_compv3_*', or a file with one kernel name a line"
+
+full_name = cache(kernel_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A problem and its kernels in the order they are measured."""
+
+    problem: ConvProblem
+    kernels: tuple[ConvKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The tasks in their order, and how many (problem, kernel) pairs were refused, by the first rule they break."""
+
+    tasks: tuple[Task, ...]
+    refused: dict[str, int]
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs there are to measure."""
+        return sum(len(task.kernels) for task in self.tasks)
+
+    @property
+    def kernels(self) -> tuple[ConvKernel, ...]:
+        """The distinct kernels, in the order they are needed."""
+        return tuple(dict.fromkeys(kernel for task in self.tasks for kernel in task.kernels))
+
+    def without(self, is_done: Callable[[str, str], bool]) -> Plan:
+        """What is left when pairs, by canonical problem and kernel name, are done."""
+        left = (
+            Task(task.problem, tuple(k for k in task.kernels if not is_done(canonical, full_name(k))))
+            for task in self.tasks
+            for canonical in [task.problem.canonical()]
+        )
+        return Plan(tuple(left), self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which kernels of a pool are wanted, and how many at most of a problem's."""
+
+    wants: Callable[[ConvKernel], bool]
+    limit: int | None = None
+
+
+def make_plan(problems: Sequence[ConvProblem], kernels: str, arch: ArchSpec, seed: int) -> Plan:
+    """The plan for these problems in random order, each with its applicable kernels in random order.
+
+    Args:
+        problems: distinct problems.
+        kernels: "all", "sample:N" (N of each problem's kernels), a pattern for kernel names, or a file of them.
+        arch: whose pool is measured.
+        seed: what the random orders follow from.
+
+    Raises:
+        UsageError: `kernels` is malformed or names a kernel that is not in the pool.
+        DataError: the file of kernels cannot be read.
+        NoKernelError: nothing is left to measure.
+    """
+    groups = dict.fromkeys((p.variant, p.ndim, p.dtype) for p in problems)
+    pools = {group: conv_pool(group[0], arch, *group[1:]) for group in groups}
+    refusals = {group: _reasons_of_arch(*group, arch=arch) for group in groups}
+    choice = _parse_choice(kernels, pools.values())
+    refused: Counter[str] = Counter()
+    tasks = []
+    for problem in problems:
+        group = (problem.variant, problem.ndim, problem.dtype)
+        refused.update(refusals[group])
+        applicable = []
+        for kernel in filter(choice.wants, pools[group]):
+            if reasons := problem_reasons(kernel, arch, problem):
+                refused[reasons[0]] += 1
+            else:
+                applicable.append(kernel)
+        order = random.Random(f"{seed} {problem.canonical()}")
+        order.shuffle(applicable)
+        tasks.append(Task(problem, tuple(applicable[: choice.limit])))
+    random.Random(seed).shuffle(tasks)
+    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()))
+    if not plan.tasks:
+        why = next(iter(plan.refused), "no kernel is chosen")
+        raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")
+    return plan
+
+
+def _reasons_of_arch(variant: Direction, ndim: int, dtype: str, *, arch: ArchSpec) -> Counter[str]:
+    return Counter(refused.reasons[0] for refused in refused_pool(variant, arch, ndim, dtype))
+
+
+def _parse_choice(text: str, pools: Iterable[Sequence[ConvKernel]]) -> _Choice:
+    if text == ALL:
+        return _Choice(lambda _: True)
+    if text.startswith(_SAMPLE):
+        count = text[len(_SAMPLE) :]
+        if not count.isdecimal() or int(count) < 1:
+            raise UsageError(f"--kernels {text!r} asks for no number of kernels", _HINT)
+        return _Choice(lambda _: True, int(count))
+    known = [kernel for pool in pools for kernel in pool]
+    if Path(text).is_file():
+        chosen = _read_kernels(Path(text), known)
+    else:
+        chosen = {k for k in known if any(fnmatchcase(name, text) for name in _names_of(k))}
+        if not chosen:
+            raise UsageError(f"--kernels {text!r} matches none of {len(known)} kernels and is no file", _HINT)
+    return _Choice(chosen.__contains__)
+
+
+def _read_kernels(path: Path, known: Sequence[ConvKernel]) -> set[ConvKernel]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the kernels in {path}: {error}") from error
+    by_name = {name: kernel for kernel in known for name in _names_of(kernel)}
+    chosen = set()
+    for number, line in enumerate(lines, 1):
+        name = line.partition("#")[0].strip()
+        if name and name not in by_name:
+            raise UsageError(f"{path}:{number}: {name!r} is no kernel of the pool of these problems")
+        if name:
+            chosen.add(by_name[name])
+    if not chosen:
+        raise UsageError(f"{path} names no kernel")
+    return chosen
+
+
+def _names_of(kernel: ConvKernel) -> tuple[str, str, str]:
+    return full_name(kernel), amd_full_name(kernel), amd_short_name(kernel)
