@@ -1,0 +1,157 @@
+"""How good choices are: efficiency, and whether the best kernel was found.
+
+The oracle of a problem is its least measured time. Efficiency is that over the chosen kernel's measured time: 1 at
+best. Which kernels count as best knows noise: all whose times the oracle's own spread covers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+TOP_KS = (1, 3, 5, 10)
+_BOOTSTRAPS = 2000
+_CONFIDENCE = 0.95
+_MIN_TOLERANCE = 0.01  # of two times nearer than this, neither is the better
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """Measured times of rows, one for each (problem, kernel) pair.
+
+    Attributes:
+        problem: number of each row's problem, 0, 1, …, shape (rows,).
+        latency_ms: positive times, shape (rows,).
+        spread: relative median absolute deviation of each, NaN where unknown, shape (rows,).
+    """
+
+    problem: NDArray[np.int64]
+    latency_ms: NDArray[np.float64]
+    spread: NDArray[np.float64]
+
+    @property
+    def count(self) -> int:
+        """How many problems there are."""
+        return int(self.problem.max()) + 1 if len(self.problem) else 0
+
+    def oracle_ms(self) -> NDArray[np.float64]:
+        """Least time of each problem, shape (problems,)."""
+        best = np.full(self.count, np.inf)
+        np.minimum.at(best, self.problem, self.latency_ms)
+        return best
+
+    def efficiency(self) -> NDArray[np.float64]:
+        """Of each row, were it chosen, shape (rows,)."""
+        return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
+
+    def is_best(self) -> NDArray[np.bool_]:
+        """Whether a row is as good as its oracle, to what was measured: within its spread, and 1 % in any case."""
+        efficiency = self.efficiency()
+        tolerance = np.full(self.count, _MIN_TOLERANCE)
+        is_oracle = efficiency >= 1.0
+        np.maximum.at(tolerance, self.problem[is_oracle], np.nan_to_num(self.spread[is_oracle]))
+        return np.asarray(efficiency >= 1.0 / (1.0 + tolerance[self.problem]))
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure and the interval that holds it with 95 % confidence (bootstrap over problems)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """The distribution of the efficiency of choices over problems."""
+
+    problems: int
+    mean: Estimate
+    geomean: Estimate
+    p50: Estimate
+    p10: Estimate
+    p5: Estimate
+    min: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """What measuring the first k choices would give."""
+
+    k: int
+    hit: float
+    efficiency_mean: float
+    efficiency_p10: float
+
+
+def choices(scores: NDArray[np.float64], problem: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The row with the highest score of each problem, the first of equals, shape (count,)."""
+    order = np.lexsort((np.arange(len(scores)), -scores, problem))
+    first = np.searchsorted(problem[order], np.arange(count))
+    return np.asarray(order[first], dtype=np.int64)
+
+
+def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The place of each row in its problem's ranking, 0 for the first, shape (rows,)."""
+    order = np.lexsort((np.arange(len(scores)), -scores, problem))
+    ordered = problem[order]
+    starts = np.searchsorted(ordered, ordered)
+    result = np.empty(len(scores), dtype=np.int64)
+    result[order] = np.arange(len(scores)) - starts
+    return result
+
+
+def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
+    """The distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
+    draws = np.random.default_rng(seed).integers(0, len(efficiency), (_BOOTSTRAPS, len(efficiency)))
+    resampled = efficiency[draws]
+    percentiles = dict(zip(("p50", "p10", "p5"), (50, 10, 5), strict=True))
+    return Efficiency(
+        problems=len(efficiency),
+        mean=_estimate(float(efficiency.mean()), resampled.mean(axis=1)),
+        geomean=_estimate(_geomean(efficiency), np.exp(np.log(np.maximum(resampled, 1e-12)).mean(axis=1))),
+        **{
+            name: _estimate(float(np.percentile(efficiency, q)), np.percentile(resampled, q, axis=1))
+            for name, q in percentiles.items()
+        },
+        min=float(efficiency.min()),
+    )
+
+
+def top_k(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
+    """How often the first k choices hold a best kernel, and the efficiency of the best of them."""
+    place, efficiency, is_best = places(scores, times.problem), times.efficiency(), times.is_best()
+    found = []
+    for k in ks:
+        inside = place < k
+        best, hit = np.zeros(times.count), np.zeros(times.count, dtype=bool)
+        np.maximum.at(best, times.problem[inside], efficiency[inside])
+        np.logical_or.at(hit, times.problem[inside], is_best[inside])
+        found.append(TopK(k, float(hit.mean()), float(best.mean()), float(np.percentile(best, 10))))
+    return found
+
+
+def figures(efficiency: Efficiency) -> dict[str, float]:
+    """Figures by the names that gates use: mean_efficiency, p10_efficiency, …"""
+    values: dict[str, Any] = {field.name: getattr(efficiency, field.name) for field in fields(efficiency)}
+    plain = {name: value.value if isinstance(value, Estimate) else value for name, value in values.items()}
+    del plain["problems"]
+    return {f"{name}_efficiency": float(value) for name, value in plain.items()}
+
+
+def _geomean(values: NDArray[np.float64]) -> float:
+    return float(np.exp(np.log(np.maximum(values, 1e-12)).mean()))
+
+
+def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:
+    tail = 100 * (1 - _CONFIDENCE) / 2
+    low, high = np.percentile(resampled, [tail, 100 - tail])
+    return Estimate(value, float(low), float(high))

@@ -1,0 +1,246 @@
+"""Model directories: finding them, loading them, and what a loaded model can do.
+
+A directory has AMD's file names, so theirs load here and ours there. Loading never writes. Predicting for a problem
+imports NumPy only; LightGBM is loaded for whole datasets.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.errors import ModelError, UsageError
+from ckh.features.columns import kernel_columns, legacy_columns, problem_columns
+from ckh.features.grouped_conv import INPUT_COLUMNS
+from ckh.learn.spec import SPEC_NAME, TFLOPS, ModelSpec, read_spec
+from ckh.paths import data_dir, user_data_dir
+from ckh.rank.lightgbm_text import Forest, parse_forest
+from ckh.rank.numpy_forest import predict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.kernels.config import ConvKernel
+    from ckh.problems import ConvProblem, Direction
+
+MODELS_VARIABLE = "CKH_MODELS"
+_FLOPS_PER_TFLOPS_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model that exists and what it is for."""
+
+    path: Path
+    spec: ModelSpec
+
+    @property
+    def variant(self) -> str:
+        """The direction, or "any" if nothing says which."""
+        return "any" if self.spec.variant is None else str(self.spec.variant)
+
+    @property
+    def dtype(self) -> str:
+        """Element type."""
+        return self.spec.dtype
+
+    @property
+    def arch(self) -> str:
+        """Architecture."""
+        return self.spec.arch
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a model is wanted for."""
+
+    op_type: str
+    variant: Direction
+    dtype: str
+    arch: str
+
+    def __str__(self) -> str:
+        """As it stands in messages."""
+        return f"{self.op_type} {self.variant} {self.dtype} on {self.arch}"
+
+    def fits(self, spec: ModelSpec) -> bool:
+        """Whether a model is for this."""
+        same = (spec.op_type, spec.dtype, spec.arch) == (self.op_type, self.dtype, self.arch)
+        return same and spec.variant in (None, self.variant)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A kernel in its place: the score that orders, and the TFLOPS and time that the model expects."""
+
+    kernel: ConvKernel
+    score: float
+    tflops: float
+    latency_ms: float
+
+
+def model_folders() -> list[Path]:
+    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship."""
+    named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
+    return [*named, user_data_dir() / "models", data_dir("models")]
+
+
+def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
+    """All usable models that are folders in these, or are one of these; unusable ones are left out."""
+    found = []
+    for folder in model_folders() if folders is None else folders:
+        inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        for path in (folder, *inside):
+            if (path / SPEC_NAME).is_file():
+                try:
+                    found.append(ModelRef(path, read_spec(path)))
+                except ModelError:
+                    continue
+    return found
+
+
+def find_model(wanted: Wanted) -> Model:
+    """The first model that fits.
+
+    Raises:
+        ModelError: there is none; names those that exist.
+    """
+    known = list_models()
+    for ref in known:
+        if wanted.fits(ref.spec):
+            return load_model(ref.path)
+    have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
+    raise ModelError(
+        f"no model for {wanted}; there are models for {have or 'nothing'}",
+        f"train one with ckh train, name one with --model, or set {MODELS_VARIABLE}",
+    )
+
+
+def load_model(path: Path | str) -> Model:
+    """The model in a folder.
+
+    Raises:
+        ModelError: it is missing, incomplete or damaged.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are")
+    return Model(folder, read_spec(folder))
+
+
+class Model:
+    """A loaded model. Its forests are read when they are first needed."""
+
+    def __init__(self, path: Path, spec: ModelSpec) -> None:
+        self.path = path
+        self.spec = spec
+        self._texts: dict[str, str] = {}
+        self._forests: dict[str, Forest] = {}
+        self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
+
+    def require(self, wanted: Wanted) -> None:
+        """Refuse to be used for what it was not trained for.
+
+        Raises:
+            UsageError: it was trained for something else.
+        """
+        if not wanted.fits(self.spec):
+            spec = self.spec
+            variant = "" if spec.variant is None else f"{spec.variant} "
+            raise UsageError(f"{self.path} is for {spec.op_type} {variant}{spec.dtype} on {spec.arch}, not {wanted}")
+
+    def predict(self, problem: ConvProblem, kernels: Sequence[ConvKernel], target: str = TFLOPS) -> NDArray[np.float64]:
+        """What the model expects of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        return self._predict(self._matrix(problem, kernels), target)
+
+    def rank(self, problem: ConvProblem, kernels: Sequence[ConvKernel]) -> list[Ranked]:
+        """The kernels, best first; of equal ones, the first in `kernels` comes first.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        matrix = self._matrix(problem, kernels)
+        tflops = self._predict(matrix, TFLOPS)
+        scores = tflops if self.spec.rank_by == TFLOPS else self._predict(matrix, self.spec.rank_by)
+        with np.errstate(divide="ignore"):
+            latency_ms = problem.flops / (tflops * _FLOPS_PER_TFLOPS_MS)
+        return [
+            Ranked(kernels[i], float(scores[i]), float(tflops[i]), float(latency_ms[i]))
+            for i in np.argsort(-scores, kind="stable")
+        ]
+
+    def scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """The score of every row of a dataset, shape (rows,): higher is better."""
+        return self.predict_dataset(dataset, self.spec.rank_by)
+
+    def predict_dataset(self, dataset: Dataset, target: str) -> NDArray[np.float64]:
+        """As `predict`, for every row of a dataset.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+            DataError: a column is missing.
+        """
+        import lightgbm
+
+        columns = {name: dataset.frame[name].to_numpy() for name in (*INPUT_COLUMNS, "tile_m", "tile_n", "tile_k")}
+        if self.spec.legacy_tiles:
+            columns = legacy_columns(columns)
+        matrix = self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
+        self._forest(target)  # refuses a damaged text, on which LightGBM would end the process
+        raw = lightgbm.Booster(model_str=self._texts[target]).predict(matrix)
+        return self._linear(np.asarray(raw, dtype=np.float64), target)
+
+    def _matrix(self, problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray[np.float64]:
+        columns = {**problem_columns(problem), **kernel_columns(kernels, legacy_tiles=self.spec.legacy_tiles)}
+        return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
+
+    def _predict(self, matrix: NDArray[np.float64], target: str) -> NDArray[np.float64]:
+        return self._linear(predict(self._forest(target), matrix), target)
+
+    def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
+        return np.expm1(raw) if target in self.spec.log_targets else raw
+
+    def _forest(self, target: str) -> Forest:
+        if target not in self._forests:
+            text = _read_forest(self.path, target)
+            try:
+                forest = parse_forest(text)
+            except ModelError as error:
+                raise ModelError(f"{self.path}, model of {target}: {error.message}") from error
+            if len(forest.feature_names) != len(self.spec.feature_names):
+                raise ModelError(
+                    f"{self.path}: the model of {target} has {len(forest.feature_names)} inputs, "
+                    f"{SPEC_NAME} names {len(self.spec.feature_names)}"
+                )
+            self._texts[target], self._forests[target] = text, forest
+        return self._forests[target]
+
+
+def _read_forest(folder: Path, target: str) -> str:
+    files: list[tuple[float, Path]] = []
+    for suffix in (".lgbm.gz", ".lgbm"):
+        path = folder / f"model_{target}{suffix}"
+        if path.is_file():
+            files.append((path.stat().st_mtime, path))
+    if not files:
+        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
+    path = max(files)[1]  # the newer, should both be there
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} is damaged: {error}") from error

@@ -1,0 +1,160 @@
+"""`feature_spec.json`: what a model was trained on and how to feed it. AMD's keys, and one of ours beside them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.schema import HARDWARE
+from ckh.errors import ModelError
+from ckh.features.grouped_conv import GROUPED_CONV
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.features.engine import FeatureEngine
+
+SPEC_NAME = "feature_spec.json"
+TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
+# Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
+TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
+
+# Operation -> its feature engine and the name it goes by in specs.
+ENGINES: dict[str, FeatureEngine] = {GROUPED_CONV.op_type: GROUPED_CONV}
+_DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """What a model was trained on.
+
+    Attributes:
+        op_type: the operation.
+        variant: the direction; None if the spec of one of AMD's models and its folder leave it open.
+        dtype: element type of the problems.
+        arch: architecture they were measured on.
+        device: name of that device, empty if unknown.
+        feature_names: inputs, in order.
+        categorical_features: those that are categories.
+        targets: what there are models of.
+        log_targets: targets trained on log1p.
+        rank_by: target that orders kernels.
+        hardware: the profile that all training data shared, by name of `schema.HARDWARE`; what it lacks comes from
+            the architecture.
+        legacy_tiles: whether tile_m x tile_n x tile_k is fed as block_size x gemm_m x gemm_n, as AMD's tools do.
+    """
+
+    op_type: str
+    variant: Direction | None
+    dtype: str
+    arch: str
+    device: str
+    feature_names: tuple[str, ...]
+    categorical_features: tuple[str, ...]
+    targets: tuple[str, ...]
+    log_targets: tuple[str, ...]
+    rank_by: str
+    hardware: dict[str, int]
+    legacy_tiles: bool
+
+    @property
+    def engine(self) -> FeatureEngine:
+        """The feature engine of the operation."""
+        return ENGINES[self.op_type]
+
+
+def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
+    """The content of a spec file; `params` are LightGBM's."""
+    document = {
+        "op_type": spec.op_type,
+        "feature_encoding_version": spec.engine.encoding_version,
+        "feature_engine": spec.op_type,
+        "hardware": spec.hardware,
+        "dtype": spec.dtype,
+        "arch": spec.arch,
+        "feature_names": list(spec.feature_names),
+        "categorical_features": list(spec.categorical_features),
+        "targets": list(spec.targets),
+        "log_targets": sorted(spec.log_targets),
+        "params": params,
+        "ckh": {"variant": str(spec.variant), "device": spec.device, "rank_by": spec.rank_by, "tile_naming": "true"},
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The spec of the model in a folder.
+
+    Raises:
+        ModelError: it is missing, damaged, of an operation, encoding or features that ckh does not have.
+    """
+    path = folder / SPEC_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}") from error
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    try:
+        return _parse(values, folder)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
+    where = folder / SPEC_NAME
+    op_type = _text(values, "op_type")
+    if op_type not in ENGINES:
+        raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(ENGINES))
+    # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
+    encoding = values.get("feature_encoding_version", 0)
+    if encoding != ENGINES[op_type].encoding_version:
+        needed = ENGINES[op_type].encoding_version
+        raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {needed}", "train the model anew")
+    ours = values.get("ckh")
+    targets = _texts(values, "targets")
+    spec = ModelSpec(
+        op_type=op_type,
+        variant=_variant(folder.name if ours is None else _text(ours, "variant")),
+        dtype=_text(values, "dtype"),
+        arch=_text(values, "arch"),
+        device="" if ours is None else _text(ours, "device"),
+        feature_names=_texts(values, "feature_names"),
+        categorical_features=_texts(values, "categorical_features"),
+        targets=targets,
+        log_targets=_texts(values, "log_targets"),
+        rank_by=TFLOPS if ours is None else _text(ours, "rank_by"),
+        hardware=_hardware(values.get("hardware") or {}),
+        legacy_tiles=ours is None,
+    )
+    if spec.rank_by not in targets:
+        raise ModelError(f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}")
+    spec.engine.select(spec.feature_names)
+    return spec
+
+
+def _variant(name: str) -> Direction | None:
+    found = _DIRECTION_IN_NAME.search(name)
+    return Direction(found[0]) if found else None
+
+
+def _hardware(values: dict[str, Any]) -> dict[str, int]:
+    known = {name: values[name] for name in HARDWARE if name in values}
+    if not all(type(value) is int for value in known.values()):
+        raise ValueError("hardware must be whole numbers")
+    return known
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    if not isinstance(values[key], str):
+        raise TypeError(f"{key} is not text")
+    return str(values[key])
+
+
+def _texts(values: dict[str, Any], key: str) -> tuple[str, ...]:
+    if not isinstance(values[key], list) or not all(isinstance(item, str) for item in values[key]):
+        raise TypeError(f"{key} is not a list of texts")
+    return tuple(values[key])
