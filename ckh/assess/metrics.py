@@ -7,7 +7,7 @@ best. Which kernels count as best knows noise: all whose times the oracle's own 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -82,6 +82,10 @@ class Efficiency:
     min: float
 
 
+_FIGURE_SUFFIX = "_efficiency"
+FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) if field.name != "problems")
+
+
 @dataclass(frozen=True, slots=True)
 class TopK:
     """What measuring the first k choices would give."""
@@ -140,11 +144,9 @@ def top_k(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS)
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:
-    """Figures by the names that gates use: mean_efficiency, p10_efficiency, …"""
-    values: dict[str, Any] = {field.name: getattr(efficiency, field.name) for field in fields(efficiency)}
-    plain = {name: value.value if isinstance(value, Estimate) else value for name, value in values.items()}
-    del plain["problems"]
-    return {f"{name}_efficiency": float(value) for name, value in plain.items()}
+    """Figures by the names that gates use (`FIGURES`)."""
+    parts = {name: getattr(efficiency, name.removesuffix(_FIGURE_SUFFIX)) for name in FIGURES}
+    return {name: part.value if isinstance(part, Estimate) else float(part) for name, part in parts.items()}
 
 
 def _geomean(values: NDArray[np.float64]) -> float:

@@ -162,7 +162,7 @@ class Campaign:
             options = SweepOptions(
                 jobs=limits.jobs or default_jobs(),
                 compile_timeout_s=DEFAULT_COMPILE_TIMEOUT_S,
-                supervisor=SupervisorOptions(limits.timeout_s, _worker_config()),
+                supervisor=SupervisorOptions(limits.timeout_s, worker_config()),
             )
             with Stop(limits.budget_s) as stop:
                 totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
@@ -265,7 +265,8 @@ def _newest_run(given: Given, arch: str) -> Path:
     return found[-1].parent
 
 
-def _worker_config() -> WorkerConfig:
+def worker_config() -> WorkerConfig:
+    """A worker on the last core, with most of the free memory."""
     return WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0)))
 
 

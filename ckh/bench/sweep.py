@@ -6,7 +6,6 @@ so that a drift of the clock hits all alike. Those times replace the first ones.
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.compile import Built, KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.rounds import time_in_rounds
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.timing import UNSTABLE_SPREAD, summarize
 from ckh.data.journal import EndRecord, ResultRow
@@ -197,25 +197,20 @@ class Sweep:
         self, supervisor: Supervisor, canonical: str, built: dict[str, Built], results: Results
     ) -> None:
         leaders = results.leaders(canonical)
-        order = random.Random(f"{self._run.seed} leaders {canonical}")
-        jobs: list[Job] = []
-        for _ in range(self._run.samples):
-            turn = list(enumerate(leaders))
-            order.shuffle(turn)
-            jobs += [Job(Op.TIME, i, library=built[r.kernel].library, samples=1, loops=r.loops) for i, r in turn]
-        replies: dict[int, list[Reply]] = {i: [] for i in range(len(leaders))}
+        if not leaders:
+            return
         setup = Job(Op.PROBLEM, -1, problem=canonical, best_ns=results.best_ns(canonical))
-        for job, reply in supervisor.run(setup, jobs):
-            replies[job.id].append(reply)
-        if any(len(of_one) < self._run.samples for of_one in replies.values()):
+        kernels = [(built[row.kernel].library, row.loops) for row in leaders]
+        seed = f"{self._run.seed} leaders {canonical}"
+        replies = time_in_rounds(supervisor, setup, kernels, self._run.samples, seed)
+        if replies is None:
             return  # stopped: the next run does it again
         rows = [
-            replace(self._row(canonical, row.kernel, _joined(replies[i]), built[row.kernel]), remeasured=True)
-            for i, row in enumerate(leaders)
+            replace(self._row(canonical, row.kernel, reply, built[row.kernel]), remeasured=True)
+            for row, reply in zip(leaders, replies, strict=True)
         ]
         # In one piece, so that a problem's leaders are never compared with times of different rounds.
-        if rows:
-            self._journal.add(*rows)
+        self._journal.add(*rows)
         for row in rows:
             results.add(row)
         self.totals.remeasured += len(rows)
@@ -253,11 +248,3 @@ class Sweep:
 
 def _time_ns(row: ResultRow) -> float:
     return (row.latency_ms or 0.0) * _NS_PER_MS
-
-
-def _joined(replies: Sequence[Reply]) -> Reply:
-    """The samples of all rounds, or the first failure."""
-    failure = next((reply for reply in replies if reply.status is not Status.OK), None)
-    if failure is not None:
-        return failure
-    return replace(replies[0], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))

@@ -65,6 +65,11 @@ class ModelSpec:
         """The feature engine of the operation."""
         return ENGINES[self.op_type]
 
+    @property
+    def purpose(self) -> str:
+        """What the model is for, in words."""
+        return f"{self.op_type} {self.variant or 'any direction'} {self.dtype} on {self.arch}"
+
 
 def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     """The content of a spec file; `params` are LightGBM's."""

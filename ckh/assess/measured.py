@@ -1,0 +1,36 @@
+"""From a dataset to the times that choices are judged by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.metrics import Times
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+
+def times_of(dataset: Dataset) -> Times:
+    """Times of all rows; a row without a usable time takes for ever: to choose it is an efficiency of 0.
+
+    Problems without any usable time keep an infinite oracle; `judged` leaves them out.
+    """
+    frame = dataset.frame
+    is_valid = frame["is_valid"].to_numpy(dtype=bool)
+    latency = np.where(is_valid, frame["latency_ms"].to_numpy(dtype=np.float64), np.inf)
+    return Times(dataset.problem_ids, latency, frame["spread"].to_numpy(dtype=np.float64))
+
+
+def judged(dataset: Dataset) -> Dataset:
+    """The rows of problems that have an oracle: at least one usable time.
+
+    Raises:
+        DataError: there is none.
+    """
+    has_oracle = np.isfinite(times_of(dataset).oracle_ms())
+    if not has_oracle.any():
+        raise DataError("no problem of the dataset has a usable time", "see the column status for why")
+    return dataset if has_oracle.all() else dataset.select(has_oracle[dataset.problem_ids])

@@ -1,0 +1,131 @@
+"""Evaluation: how good the choices of a model are on measured problems, in the whole, by slice, beside baselines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess import baselines
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import Efficiency, TopK, choices, summarize, top_k
+from ckh.assess.slices import SLICES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.assess.metrics import Times
+    from ckh.data.dataset import Dataset
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReport:
+    """Efficiency on some of the problems."""
+
+    kind: str
+    name: str
+    problems: int
+    mean: float
+    p10: float
+    min: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen for a problem, and what would have been best."""
+
+    problem: str
+    kernel: str
+    latency_ms: float | None
+    best_kernel: str
+    best_latency_ms: float
+    efficiency: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """All that `ckh evaluate` tells. `baselines` holds only those that the given data allow."""
+
+    rows: int
+    efficiency: Efficiency
+    top: list[TopK]
+    baselines: dict[str, Efficiency]
+    slices: list[SliceReport]
+    choices: list[Choice]
+
+
+def evaluate(dataset: Dataset, scores: NDArray[np.float64], learned_from: Dataset | None = None) -> Evaluation:
+    """Judge scores, shape (rows,), on a dataset all of whose problems have an oracle (`measured.judged`).
+
+    Args:
+        dataset: what is judged on.
+        scores: the model's, higher is better.
+        learned_from: what the model was trained on; the baselines that learn, learn from it.
+    """
+    times = times_of(dataset)
+    chosen = choices(scores, times.problem, times.count)
+    efficiency = times.efficiency()[chosen]
+    return Evaluation(
+        rows=len(dataset.frame),
+        efficiency=summarize(efficiency),
+        top=top_k(times, scores),
+        baselines=dict(_baselines(dataset, times, learned_from)),
+        slices=[*_problem_slices(dataset, efficiency), *_pipeline_slices(dataset, times, scores)],
+        choices=_choices(dataset, times, chosen),
+    )
+
+
+def _baselines(dataset: Dataset, times: Times, learned_from: Dataset | None) -> Iterator[tuple[str, Efficiency]]:
+    def judged(scores: NDArray[np.float64]) -> Efficiency:
+        return summarize(times.efficiency()[choices(scores, times.problem, times.count)])
+
+    if learned_from is not None:
+        yield "nearest training problem", judged(baselines.nearest_problem_scores(dataset, learned_from))
+        yield "best single kernel", judged(baselines.single_kernel_scores(dataset, learned_from))
+    yield "best single kernel in hindsight", judged(baselines.single_kernel_scores(dataset, dataset))
+    yield "random kernel (expected)", summarize(baselines.random_efficiency(dataset))
+
+
+def _problem_slices(dataset: Dataset, efficiency: NDArray[np.float64]) -> Iterator[SliceReport]:
+    problems = dataset.problems()
+    for kind, tests in SLICES.items():
+        for name, test in tests.items():
+            inside = np.array([test(problem) for problem in problems])
+            if inside.any():
+                yield _slice(kind, name, efficiency[inside])
+
+
+def _pipeline_slices(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[SliceReport]:
+    """Efficiency among the kernels of one pipeline: what is chosen of them over the best of them."""
+    pipelines = dataset.frame["pipeline"].to_numpy(dtype=str)
+    for pipeline in sorted(set(pipelines)):
+        rows = np.flatnonzero((pipelines == pipeline) & np.isfinite(times.latency_ms))
+        if len(rows):
+            part = dataset.select(np.isin(np.arange(len(pipelines)), rows))
+            own = times_of(part)
+            chosen = choices(scores[rows], own.problem, own.count)
+            yield _slice("pipeline", pipeline, own.efficiency()[chosen])
+
+
+def _slice(kind: str, name: str, efficiency: NDArray[np.float64]) -> SliceReport:
+    p10 = float(np.percentile(efficiency, 10))
+    return SliceReport(kind, name, len(efficiency), float(efficiency.mean()), p10, float(efficiency.min()))
+
+
+def _choices(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:
+    best = choices(-times.latency_ms, times.problem, times.count)
+    names, efficiency = dataset.frame["kernel_name"].to_numpy(), times.efficiency()
+    return [
+        Choice(
+            problem=problem.canonical(),
+            kernel=str(names[row]),
+            latency_ms=float(times.latency_ms[row]) if np.isfinite(times.latency_ms[row]) else None,
+            best_kernel=str(names[oracle]),
+            best_latency_ms=float(times.latency_ms[oracle]),
+            efficiency=float(efficiency[row]),
+        )
+        for problem, row, oracle in zip(dataset.problems(), chosen, best, strict=True)
+    ]

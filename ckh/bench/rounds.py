@@ -1,0 +1,92 @@
+"""Timing a few kernels against each other: in rounds, each kernel once a round in random order.
+
+A drift of the clock then hits all alike, and no kernel always runs after the same other one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.data.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from ckh.bench.compile import Built
+    from ckh.bench.device import Device
+    from ckh.kernels.config import ConvKernel
+
+
+def time_in_rounds(
+    supervisor: Supervisor, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
+) -> list[Reply] | None:
+    """One reply for each (library, loops): the samples of all rounds, or the first failure. None: stopped before."""
+    order = random.Random(seed)
+    jobs: list[Job] = []
+    for _ in range(rounds):
+        turn = list(enumerate(kernels))
+        order.shuffle(turn)
+        jobs += [Job(Op.TIME, i, library=library, samples=1, loops=loops) for i, (library, loops) in turn]
+    replies: list[list[Reply]] = [[] for _ in kernels]
+    for job, reply in supervisor.run(setup, jobs):
+        replies[job.id].append(reply)
+    if any(len(of_one) < rounds for of_one in replies):
+        return None
+    return [_joined(of_one) for of_one in replies]
+
+
+def _joined(replies: Sequence[Reply]) -> Reply:
+    failure = next((reply for reply in replies if reply.status is not Status.OK), None)
+    if failure is not None:
+        return failure
+    return replace(replies[0], samples_ns=tuple(sample for reply in replies for sample in reply.samples_ns))
+
+
+def measure_interleaved(
+    device: Device,
+    tasks: Mapping[str, Sequence[ConvKernel]],
+    options: SupervisorOptions,
+    rounds: int,
+    *,
+    jobs: int,
+    should_stop: Callable[[], bool],
+    advance: Callable[[int, str], None],
+) -> Iterator[tuple[str, list[Reply]]]:
+    """Check and time the kernels of each problem, given by its canonical string; replies in the order of the kernels.
+
+    Ends early, with the problems done so far, once `should_stop` says so.
+
+    Raises:
+        DeviceError: compiler or worker cannot be started.
+    """
+    needed = list(dict.fromkeys(kernel for kernels in tasks.values() for kernel in kernels))
+    built = KernelBuilder(device).build(needed, jobs, lambda _steps, _text: None, should_stop)
+    with Supervisor(device, options, should_stop) as supervisor:
+        for problem, kernels in tasks.items():
+            if any(kernel not in built for kernel in kernels):
+                return
+            replies = _measure_one(supervisor, problem, [built[kernel] for kernel in kernels], rounds)
+            if replies is None:
+                return
+            yield problem, replies
+            advance(1, problem)
+
+
+def _measure_one(supervisor: Supervisor, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
+    setup = Job(Op.PROBLEM, -1, problem=problem)
+    found = {i: Reply(i, one.status, one.message) for i, one in enumerate(built) if one.status is not Status.OK}
+    first = [Job(Op.MEASURE, i, library=one.library, samples=1) for i, one in enumerate(built) if i not in found]
+    found |= {job.id: reply for job, reply in supervisor.run(setup, first)}
+    if len(found) < len(built):
+        return None
+    good = [i for i in range(len(built)) if found[i].status is Status.OK]
+    timed = time_in_rounds(supervisor, setup, [(built[i].library, found[i].loops) for i in good], rounds, problem)
+    if timed is None:
+        return None
+    found |= dict(zip(good, timed, strict=True))
+    return [found[i] for i in range(len(built))]

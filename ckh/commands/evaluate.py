@@ -1,0 +1,123 @@
+"""`ckh evaluate`: scores a model on measured problems."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._judging import load_judged, percent
+from ckh.errors import ExitCode, UsageError
+from ckh.log import note, warn
+
+if TYPE_CHECKING:
+    from ckh.assess.metrics import Efficiency
+    from ckh.assess.report import Evaluation
+
+_HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
+
+Told in the whole with 95 % intervals, for the first k choices, by slice, and beside baselines: the nearest problem and
+the best single kernel of the training data, the best single kernel in hindsight, a random one. --fail-under makes it
+a gate: mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="evaluate",
+        help=_HELP,
+        epilog=examples(
+            "ckh evaluate --model models/mine --data holdout.parquet",
+            "ckh evaluate --model models/mine --data holdout.parquet --train-data train.parquet --worst 10",
+            "ckh evaluate --model models/mine --data holdout.parquet --fail-under p10_efficiency=0.85 --json",
+        ),
+    )(evaluate)
+
+
+def evaluate(
+    model: Path = typer.Option(..., "--model", "-m", help="Model directory."),
+    data: list[Path] = typer.Option(..., "--data", help="Measured dataset to judge on; may be repeated."),
+    train_data: list[Path] = typer.Option([], "--train-data", help="What the baselines learn from."),
+    fail_under: list[str] = typer.Option(
+        [], "--fail-under", metavar="FIGURE=VALUE", help="Exit with 1 if a figure is lower; may be repeated."
+    ),
+    worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Evaluate, print, and be the gate."""
+    from ckh.assess import report
+    from ckh.assess.metrics import figures
+    from ckh.learn.artifact import load_model
+
+    gates = [_parse_gate(text) for text in fail_under]
+    loaded = load_model(model)
+    dataset = load_judged(loaded, data)
+    learned_from = load_judged(loaded, train_data, is_held_out=False) if train_data else None
+    result = report.evaluate(dataset, loaded.scores(dataset), learned_from)
+    values = figures(result.efficiency)
+    failures = [
+        f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least
+    ]
+    if as_json:
+        print_json({"model": str(model), **_document(result, worst), "figures": values, "failures": failures})
+    else:
+        _print(result, str(model), worst)
+    for failure in failures:
+        warn(failure)
+    if gates and not failures:
+        note("all gates passed")
+    if failures:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def _parse_gate(text: str) -> tuple[str, float]:
+    from ckh.assess.metrics import FIGURES
+
+    name, _, value = text.partition("=")
+    if name not in FIGURES:
+        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(FIGURES))
+    try:
+        least = float(value)
+    except ValueError:
+        least = float("nan")
+    if not 0 <= least <= 1:
+        raise UsageError(f"--fail-under {text!r}: {value!r} is no number from 0 to 1", f"write {name}=0.85")
+    return name, least
+
+
+def _document(result: Evaluation, worst: int) -> dict[str, Any]:
+    document = asdict(result)
+    document["choices"] = sorted(document["choices"], key=lambda choice: choice["efficiency"])
+    if worst:
+        document["choices"] = document["choices"][:worst]
+    return document
+
+
+def _print(result: Evaluation, title: str, worst: int) -> None:
+    columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
+    rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
+    print_table(f"{title}: {result.rows} rows", columns, rows)
+    typer.echo("")
+    top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
+    print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)
+    typer.echo("")
+    slices = [
+        [f"{one.kind}: {one.name}", str(one.problems), percent(one.mean), percent(one.p10), percent(one.min)]
+        for one in result.slices
+    ]
+    print_table("", ("slice", "problems", "mean", "P10", "min"), slices)
+    if worst:
+        typer.echo("")
+        ranked = sorted(result.choices, key=lambda choice: choice.efficiency)[:worst]
+        lines = [[one.problem, percent(one.efficiency), one.kernel, one.best_kernel] for one in ranked]
+        print_table("", ("worst choices", "efficiency", "chosen", "best"), lines)
+
+
+def _row(name: str, one: Efficiency) -> list[str]:
+    interval = f"{percent(one.mean.low)} - {percent(one.mean.high)}"
+    middle = [percent(part.value) for part in (one.geomean, one.p50, one.p10, one.p5)]
+    return [name, str(one.problems), percent(one.mean.value), interval, *middle, percent(one.min)]

@@ -1,0 +1,59 @@
+"""What training can be told, and LightGBM's parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ckh.learn.spec import BANDWIDTH, LATENCY, TFLOPS
+from ckh.strenum import StrEnum
+
+
+class RankObjective(StrEnum):
+    """What the model that orders kernels is trained for.
+
+    RELATIVE regresses log(TFLOPS / best TFLOPS of the problem); LAMBDARANK optimises the order itself; with TFLOPS
+    there is no such model, and the one of TFLOPS orders.
+    """
+
+    RELATIVE = "relative"
+    LAMBDARANK = "lambdarank"
+    TFLOPS = "tflops"
+
+
+TARGETS = (TFLOPS, LATENCY, BANDWIDTH)
+# Trained on log1p, as AMD's are.
+LOG_TARGETS = (TFLOPS, BANDWIDTH)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeParams:
+    """LightGBM's parameters, with AMD's values as defaults. `subsample_freq` makes `subsample` take effect."""
+
+    n_estimators: int = 2000
+    learning_rate: float = 0.02
+    num_leaves: int = 255
+    max_depth: int = 15
+    min_child_samples: int = 10
+    subsample: float = 0.85
+    subsample_freq: int = 1
+    colsample_bytree: float = 0.85
+    reg_alpha: float = 0.05
+    reg_lambda: float = 0.5
+
+    def to_dict(self) -> dict[str, Any]:
+        """By name, as LGBMRegressor takes them."""
+        return {name: getattr(self, name) for name in TreeParams.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """How to train. `jobs` threads change how long it takes and nothing else."""
+
+    targets: tuple[str, ...] = TARGETS
+    rank: RankObjective = RankObjective.RELATIVE
+    folds: int = 5
+    early_stopping: int = 50
+    seed: int = 42
+    jobs: int = 1
+    params: TreeParams = field(default_factory=TreeParams)

@@ -1,0 +1,149 @@
+"""Writing a model directory: whole, or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh import __version__
+from ckh.errors import DataError, UsageError
+from ckh.learn.options import LOG_TARGETS
+from ckh.learn.spec import SPEC_NAME, ModelSpec, spec_text
+from ckh.paths import write_atomic
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ckh.learn.train import Trained
+    from ckh.problems import ConvProblem
+
+MANIFEST_NAME = "train_manifest.json"
+_ID_LENGTH = 12
+
+
+def problem_id(problem: ConvProblem) -> str:
+    """A short hash that stands for a problem in manifests."""
+    return hashlib.sha256(problem.canonical().encode()).hexdigest()[:_ID_LENGTH]
+
+
+def check_target(out: Path, *, force: bool) -> None:
+    """Refuse to write over something, before hours of training.
+
+    Raises:
+        UsageError: `out` exists and `force` is not set, or is no model directory.
+        DataError: its parent is missing.
+    """
+    if out.exists() and not (out / SPEC_NAME).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists and is no model", "choose another --out")
+    if out.exists() and any(out.iterdir()) and not force:
+        raise UsageError(f"{out} holds a model already", "replace it with --force, or choose another --out")
+
+
+def save(trained: Trained, out: Path) -> None:
+    """Write all files of a model; an old one in the same place is replaced in one step.
+
+    Raises:
+        DataError: the directory cannot be written; what was there is as it was.
+    """
+    part = out.with_name(f".{out.name}.{os.urandom(6).hex()}")
+    old = part.with_suffix(".old")
+    try:
+        part.mkdir(parents=True)
+        for name, content in _files(trained):
+            write_atomic(part / name, content)
+        if out.exists():
+            out.rename(old)
+        part.rename(out)
+    except OSError as error:
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise DataError(f"cannot write the model {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
+    for target, made in trained.targets.items():
+        # No time stamp in the archive: equal models are equal files.
+        yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
+        yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
+        yield f"feature_importances_{target}.json", _json(made.importances)
+    yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
+    yield MANIFEST_NAME, _json(_manifest(trained))
+
+
+def _spec(trained: Trained) -> ModelSpec:
+    frame = trained.dataset.frame
+    targets = tuple(trained.targets)
+    devices = sorted(frame["device"].dropna().unique())
+    hardware = {name: value for name, value in trained.dataset.hardware().items() if isinstance(value, int)}
+    return ModelSpec(
+        op_type=str(frame["op_type"].iloc[0]),
+        variant=Direction(frame["variant"].iloc[0]),
+        dtype=str(frame["dtype"].iloc[0]),
+        arch=trained.dataset.arch,
+        device=", ".join(devices),
+        feature_names=trained.feature_names,
+        categorical_features=trained.categorical,
+        targets=targets,
+        log_targets=tuple(target for target in LOG_TARGETS if target in targets),
+        rank_by=trained.rank_by,
+        hardware=hardware,
+        legacy_tiles=False,
+    )
+
+
+def _manifest(trained: Trained) -> dict[str, Any]:
+    """AMD's keys, and ours in one of their own. The time is that of the data, so that equal runs are equal."""
+    import lightgbm
+
+    trees = {target: made.trees for target, made in trained.targets.items()}
+    problems = trained.dataset.problems()
+    runs = trained.dataset.metadata["runs"]
+    return {
+        "warm_start_from": None,
+        "prev_n_estimators": 0,
+        "new_n_estimators": trees[trained.rank_by],
+        "total_n_estimators": trees[trained.rank_by],
+        "data_rows": trained.all_rows,
+        "valid_rows": len(trained.dataset.frame),
+        "unique_shapes": len(problems),
+        "timestamp": max((str(run["started"]) for run in runs if "started" in run), default=None),
+        "ckh": {
+            "version": __version__,
+            "lightgbm": lightgbm.__version__,
+            "data_sha256": trained.dataset.content_hash,
+            "sources": trained.dataset.metadata["sources"],
+            "rank_objective": str(trained.options.rank),
+            "folds": trained.options.folds,
+            "seed": trained.options.seed,
+            "trees": trees,
+            "oof_efficiency": {
+                target: {"mean": made.oof_mean_efficiency, "p10": made.oof_p10_efficiency}
+                for target, made in trained.targets.items()
+                if made.oof_mean_efficiency is not None
+            },
+            "problems": sorted(problem_id(problem) for problem in problems),
+        },
+    }
+
+
+def trained_problems(folder: Path) -> frozenset[str]:
+    """The ids (`problem_id`) of the problems that a model was trained on; empty if its manifest does not say."""
+    try:
+        values = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
+        return frozenset(values["ckh"]["problems"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset()
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()

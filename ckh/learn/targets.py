@@ -1,0 +1,51 @@
+"""What the models of each target are fitted to: labels, weights, groups and LightGBM's objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.learn.options import LOG_TARGETS, RankObjective
+from ckh.learn.spec import RANK, TARGET_COLUMNS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+# Kernels slower than exp(-2.5) = 8 % of the best are all equally out of the question.
+_RELATIVE_FLOOR = -2.5
+# LambdaRank wants few, whole grades: efficiency in thirtieths, each worth exp(1/5) times the one below.
+_GRADES = 30
+_GRADE_SCALE = 5.0
+_TRUNCATION = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """What a model is fitted to. All arrays have shape (rows,)."""
+
+    target: str
+    label: NDArray[np.float64]
+    weight: NDArray[np.float64] | None
+    parameters: dict[str, Any]
+    is_grouped: bool
+
+
+def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
+    """Labels of a target for the valid rows of a dataset."""
+    if target != RANK:
+        value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
+        label = np.log1p(value) if target in LOG_TARGETS else value
+        return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
+    efficiency = times_of(dataset).efficiency()
+    if rank is RankObjective.LAMBDARANK:
+        gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
+        parameters = {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
+        return Fit(target, np.floor(efficiency * _GRADES), None, parameters, is_grouped=True)
+    label = np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
+    # Only the order near the top matters.
+    return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
