@@ -53,9 +53,7 @@ def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[n
     """
     known = times_of(learned_from)
     efficiency: list[dict[str, float]] = [{} for _ in range(known.count)]
-    for number, name, value in zip(
-        known.problem, learned_from.frame["kernel_name"], known.efficiency(), strict=True
-    ):
+    for number, name, value in zip(known.problem, learned_from.frame["kernel_name"], known.efficiency(), strict=True):
         efficiency[number][name] = float(value)
     mean = mean_efficiency_by_kernel(learned_from)
     places = np.array([_place(problem) for problem in learned_from.problems()])

@@ -73,9 +73,7 @@ class Comparison:
         return not self.failures
 
 
-def compare(
-    dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64], thresholds: Thresholds
-) -> Comparison:
+def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64], thresholds: Thresholds) -> Comparison:
     """Compare the choices by two models' scores, shape (rows,) each.
 
     A problem is the same if both choices are the same kernel or equally fast.

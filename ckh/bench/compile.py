@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -173,8 +174,9 @@ class KernelBuilder:
         else:
             return built
         finally:
-            source_file.unlink(missing_ok=True)
-            part_library.unlink(missing_ok=True)
+            for path in (source_file, part_library):
+                with suppress(OSError):  # an unusable folder was said above; a compiler may have made neither
+                    path.unlink()
 
 
 def _compile(command: list[str], key: str, timeout_s: float, should_stop: Callable[[], bool]) -> Built | None:

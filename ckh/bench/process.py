@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device
 
 _START_TIMEOUT_S = 120.0
+_EXIT_TIMEOUT_S = 1.0
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 16
 _STOP_CHECK_S = 0.25
@@ -110,10 +111,18 @@ class WorkerProcess:
         if data:
             self._received += data
             return
-        code = self._process.wait()
+        code = self._end()
         while self._read_stderr():
             pass
         raise WorkerDiedError(self._obituary(code))
+
+    def _end(self) -> int:
+        """The exit code of a process that closed its stdout: it is about to end, or never will."""
+        try:
+            return self._process.wait(_EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
 
     def _read_stderr(self) -> bool:
         try:
@@ -121,7 +130,8 @@ class WorkerProcess:
         except BlockingIOError:
             return False
         if not data:
-            self._poll.unregister(self._err)
+            with suppress(KeyError):  # the end is met twice when stderr closes before stdout does
+                self._poll.unregister(self._err)
             return False
         self._tail += data
         del self._tail[:-_TAIL_BYTES]

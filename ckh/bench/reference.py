@@ -69,17 +69,18 @@ def _padded_sizes(problem: ConvProblem) -> tuple[int, int, int]:
     return d, h, w
 
 
-def _inside(problem: ConvProblem) -> tuple[slice, slice, slice]:
+def _inside(problem: ConvProblem, axis: int) -> tuple[slice, ...]:
+    """Index of what is not padding, when the spatial axes start at `axis`."""
     pads = (problem.pad_d, problem.pad_h, problem.pad_w)
-    d, h, w = (slice(pad, pad + size) for size, pad in zip(_sizes(problem)[0], pads, strict=True))
-    return d, h, w
+    spatial = (slice(pad, pad + size) for size, pad in zip(_sizes(problem)[0], pads, strict=True))
+    return (*(slice(None),) * axis, *spatial)
 
 
 def _padded_groups(problem: ConvProblem, x: Array) -> Array:
     """X as G, N, D, H, W, C/G with zeros around it."""
     padded = np.zeros((problem.g, problem.n, *_padded_sizes(problem), problem.c_per_group), x.dtype)
     pixels = x.reshape(problem.n, *_sizes(problem)[0], problem.g, problem.c_per_group)
-    padded[(slice(None), slice(None), *_inside(problem))] = np.moveaxis(pixels, 4, 0)
+    padded[_inside(problem, 2)] = np.moveaxis(pixels, 4, 0)
     return padded
 
 
@@ -131,7 +132,7 @@ def _bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:
         columns = columns.reshape(problem.g, problem.n, *outputs, len(chunk), problem.c_per_group)
         for position, (_, (d, h, width)) in enumerate(chunk):
             padded[:, :, d, h, width] += columns[..., position, :]
-    return np.moveaxis(padded[(slice(None), slice(None), *_inside(problem))], 0, 4)
+    return np.moveaxis(padded[_inside(problem, 2)], 0, 4)
 
 
 def _bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
@@ -142,7 +143,7 @@ def _bwd_weight(problem: ConvProblem, dy: Array, x: Array) -> Array:
 
 def _padded_pixels(problem: ConvProblem, x: Array) -> Array:
     padded = np.zeros((problem.n, *_padded_sizes(problem), problem.g), x.dtype)
-    padded[(slice(None), *_inside(problem))] = x.reshape(problem.n, *_sizes(problem)[0], problem.g)
+    padded[_inside(problem, 1)] = x.reshape(problem.n, *_sizes(problem)[0], problem.g)
     return padded
 
 
@@ -182,7 +183,7 @@ def _depthwise_bwd_data(problem: ConvProblem, dy: Array, w: Array) -> Array:
         for tap in taps:
             met = _met(problem, padded, block, tap)
             met += gradients[block] * filters[tap[0]]
-    inside: Array = padded[(slice(None), *_inside(problem))]
+    inside: Array = padded[_inside(problem, 1)]
     return inside
 
 

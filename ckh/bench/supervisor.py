@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
+_DOUBTFUL = (Status.CRASH, Status.LAUNCH_ERROR)
 _SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
 
 
@@ -77,12 +78,16 @@ class Supervisor:
             reply = self._next_reply(sent[0], self._options.timeout_s)
             if reply is None:
                 return
+            self._fresh = False
             job = sent.popleft()
+            # An earlier kernel may have left the worker broken, or without memory: only a failure in a new one counts.
+            is_doubtful = reply.status in _DOUBTFUL and not fresh and job is not retried
+            if is_doubtful:
+                self._drop_worker()
             if not self._set_up:  # the worker is gone: what was in the pipe is done by the next one
                 waiting.extendleft(reversed(sent))
                 sent.clear()
-            if reply.status is Status.CRASH and not fresh and job is not retried:
-                # An earlier kernel may have left the worker broken: only a crash in a new one counts.
+            if is_doubtful:
                 retried = job
                 waiting.appendleft(job)
                 continue
@@ -100,7 +105,14 @@ class Supervisor:
         return self._stopping() and time.monotonic() > (self._stopped_at or 0.0) + _STOP_GRACE_S
 
     def _prepare(self, setup: Job) -> Reply | None:
-        """Have the worker make inputs and reference; the reply if that failed."""
+        """Have the worker make inputs and reference, if need be a new one; the reply if that failed."""
+        failure = self._set_up_problem(setup)
+        if failure is not None and not self._fresh:
+            self._drop_worker()
+            failure = self._set_up_problem(setup)
+        return failure
+
+    def _set_up_problem(self, setup: Job) -> Reply | None:
         if self._worker is None:
             self._worker = WorkerProcess(self._device, self._options.worker)
             self._fresh = True
@@ -134,7 +146,6 @@ class Supervisor:
         if reply.seconds is None:
             self._drop_worker()
         else:
-            self._fresh = False
             for phase, seconds in reply.seconds.items():
                 self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         return reply

@@ -59,9 +59,7 @@ def evaluate(
     learned_from = load_judged(loaded, train_data, is_held_out=False) if train_data else None
     result = report.evaluate(dataset, loaded.scores(dataset), learned_from)
     values = figures(result.efficiency)
-    failures = [
-        f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least
-    ]
+    failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
         print_json({"model": str(model), **_document(result, worst), "figures": values, "failures": failures})
     else:

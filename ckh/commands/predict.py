@@ -135,7 +135,7 @@ def _resolve(given: dict[str, Any], variant: str, dtype: str) -> ConvProblem:
     ndim = given.get("ndim", _3D if {"di", "z"} & given.keys() else 2)
     if ndim != _3D and {"di", "z"} & given.keys():
         raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2")
-    sizes = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
+    sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     sizes |= {"k": given.get("k", sizes["c"]), "wi": given.get("wi", sizes["hi"]), "x": given.get("x", sizes["y"])}
     if ndim == _3D:
         sizes |= {"di": given.get("di", _DEFAULT_DEPTH), "z": given.get("z", sizes["y"])}
@@ -144,7 +144,8 @@ def _resolve(given: dict[str, Any], variant: str, dtype: str) -> ConvProblem:
     dilations = _per_axis("dilation", given.get("dilation", "1"), axes)
     same = {f"pad_{axis}": dilations[f"dilation_{axis}"] * (sizes[_TAPS[axis]] - 1) // 2 for axis in axes}
     pads = _per_axis("pad", given["pad"], axes) if "pad" in given else same
-    return ConvProblem(variant=Direction(variant), ndim=ndim, dtype=dtype, **sizes, **strides, **dilations, **pads)
+    sizes |= strides | dilations | pads
+    return ConvProblem(variant=Direction(variant), ndim=ndim, dtype=dtype, **sizes)
 
 
 def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
@@ -197,9 +198,7 @@ def _print_many(chooser: _Chooser, problems: tuple[ConvProblem, ...], top: int, 
     if as_json:
         print_json({"results": [_document(found, model, top) for found, model in answers]})
     else:
-        rows = [
-            [found.problem.canonical(), *_cells(ranked)] for found, _ in answers for ranked in found.ranked[:top]
-        ]
+        rows = [[found.problem.canonical(), *_cells(ranked)] for found, _ in answers for ranked in found.ranked[:top]]
         print_table("", ("problem", "predicted TFLOPS", "predicted ms", "kernel"), rows)
     if failures:
         raise NoKernelError(f"{len(failures)} of {len(problems)} problems have no kernel; {failures[0].message}")

@@ -83,8 +83,7 @@ def train(
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.data.dataset import read_dataset
-    from ckh.learn.options import TrainOptions, TreeParams
-    from ckh.learn.options import RankObjective
+    from ckh.learn.options import RankObjective, TrainOptions, TreeParams
     from ckh.learn.save import check_target, save
     from ckh.learn.train import rounds, too_few_to_validate
     from ckh.learn.train import train as fit

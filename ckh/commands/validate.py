@@ -1,4 +1,4 @@
-"""`ckh validate`: choices against the measured oracle, and a new model against an old one; the exit code is the verdict."""
+"""`ckh validate`: choices against the measured oracle, a new model against an old one. The exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.learn.artifact import Model
 
-_ORACLE_HELP = """Compare a model's choices with the measured best of a hold-out; exit with 1 if they are too far from it.
+_ORACLE_HELP = """Compare a model's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
 
 With --on-device, the model's first choices and the oracle's best are compiled and measured again on this machine, in
 turns, so that the verdict does not rest on times of another day.
 """
-_COMPARE_HELP = """Compare a new model with an old one on the same measured problems; exit with 1 if it may not replace it.
+_COMPARE_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
 
 It may if mean and median efficiency stay within 0.5 points, P10 within 2, and no problem loses more than 10 %.
 """

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
@@ -20,6 +19,7 @@ from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from ckh.learn.train import Trained
     from ckh.problems import ConvProblem

@@ -5,6 +5,7 @@ The same data, options and versions give the same bytes, whatever the number of 
 
 from __future__ import annotations
 
+import inspect
 import re
 from dataclasses import dataclass
 from statistics import median
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
-
-Advance = Callable[[int, str], None] if TYPE_CHECKING else Any
 
 # The text names the number of threads, which must not make models of equal trees differ.
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
@@ -97,7 +96,7 @@ def rounds(options: TrainOptions) -> int:
     return len(target_names(options)) * (options.folds + 1) * options.params.n_estimators
 
 
-def train(dataset: Dataset, op_type: str, options: TrainOptions, advance: Advance) -> Trained:
+def train(dataset: Dataset, op_type: str, options: TrainOptions, advance: Callable[[int, str], None]) -> Trained:
     """Train every target on the valid rows of a dataset of one direction, dtype and architecture.
 
     Raises:
@@ -128,7 +127,7 @@ class _Trainer:
         engine: FeatureEngine,
         matrix: NDArray[np.float64],
         options: TrainOptions,
-        advance: Advance,
+        advance: Callable[[int, str], None],
     ) -> None:
         self._engine = engine
         self._matrix = matrix
@@ -144,7 +143,7 @@ class _Trainer:
         folds = []
         for number, split in enumerate(grouped_splits(self._groups, self._options.folds)):
             model = self._fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
-            oof[split.score] = model.predict(self._matrix[split.score])
+            oof[split.score] = model.booster_.predict(self._matrix[split.score])
             folds.append(self._metrics(number, fit, split, oof, int(model.best_iteration_)))
         trees = round(median(fold.best_iteration for fold in folds)) if folds else self._options.params.n_estimators
         final = self._fit(fit, np.arange(len(fit.label)), None, f"{fit.target}, final", trees)
@@ -187,12 +186,15 @@ class _Trainer:
         }
         kind = lightgbm.LGBMRanker if fit.is_grouped else lightgbm.LGBMRegressor
         rows = self._in_groups(rows) if fit.is_grouped else rows
-        callbacks = [count_round]
+        callbacks: list[Any] = [count_round]
         more: dict[str, Any] = {"group": self._group_sizes(rows)} if fit.is_grouped else {}
         if stop is not None:
             stop = self._in_groups(stop) if fit.is_grouped else stop
             callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
-            more["eval_set"] = [(self._matrix[stop], fit.label[stop])]
+            held = (self._matrix[stop], fit.label[stop])
+            # LightGBM 4.7 warns of eval_set, the versions before lack its successors.
+            names = inspect.signature(kind.fit).parameters
+            more |= {"eval_X": held[0], "eval_y": held[1]} if "eval_X" in names else {"eval_set": [held]}
             if fit.weight is not None:
                 more["eval_sample_weight"] = [fit.weight[stop]]
             if fit.is_grouped:
