@@ -31,9 +31,9 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     dataset = read_dataset(*paths)
     frame = dataset.frame
     mask = ((frame["arch"] == spec.arch) & (frame["dtype"] == spec.dtype)).to_numpy(dtype=bool)
-    mask &= (frame["op_type"] == spec.op_type).to_numpy(dtype=bool)
+    mask = mask & (frame["op_type"] == spec.op_type).to_numpy(dtype=bool)
     if spec.variant is not None:
-        mask &= (frame["variant"] == str(spec.variant)).to_numpy(dtype=bool)
+        mask = mask & (frame["variant"] == str(spec.variant)).to_numpy(dtype=bool)
     if not mask.any():
         have = f"{', '.join(dataset.variants)} on {', '.join(dataset.archs)}"
         raise DataError(f"no row is for {model.path} ({spec.variant} {spec.dtype} on {spec.arch}): the data are {have}")

@@ -127,7 +127,7 @@ def _targets(text: str) -> tuple[str, ...]:
 def _select(dataset: Dataset, op: str, variant: Variant | None) -> Dataset:
     mask = (dataset.frame["op_type"] == op).to_numpy()
     if variant is not None:
-        mask &= (dataset.frame["variant"] == str(variant)).to_numpy()
+        mask = mask & (dataset.frame["variant"] == str(variant)).to_numpy()
     if not mask.any():
         wanted = op if variant is None else f"{op} {variant}"
         raise DataError(f"the dataset has no row of {wanted}", f"it has {', '.join(dataset.variants)}")

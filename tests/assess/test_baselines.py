@@ -1,0 +1,82 @@
+"""Choices without a model, on cases worked by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.assess.baselines import (
+    mean_efficiency_by_kernel,
+    nearest_problem_scores,
+    random_efficiency,
+    single_kernel_scores,
+)
+from ckh.assess.metrics import choices
+from ckh.kernels.names import kernel_name
+from ckh.problems import ConvProblem, Direction
+from tests.learn.conftest import build, kernels
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ckh.data.dataset import Dataset
+
+A, B, C = kernels()[:3]
+SMALL = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)
+LARGE = replace(SMALL, c=1024, k=1024, hi=64, wi=64)
+# Efficiencies: A 1, 1/2; B 1/2, 1; C 1/4 and a failure.
+KNOWN = build([(SMALL, A, 1), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LARGE, B, 10), (LARGE, C, 1)], failed=[5])
+
+
+def chosen(scores: np.ndarray, dataset: Dataset) -> list[str]:
+    """Names of the kernels that scores choose."""
+    rows = choices(scores, dataset.problem_ids, len(dataset.problems()))
+    return [str(dataset.frame["kernel_name"][row]) for row in rows]
+
+
+def test_a_random_choice_has_the_mean_efficiency() -> None:
+    """Expected efficiency is the mean over the kernels of a problem, a failure counting 0."""
+    assert random_efficiency(KNOWN).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
+
+
+def test_mean_efficiency_is_over_the_problems_of_a_kernel() -> None:
+    """A and B are best once each, C never; a failure counts 0."""
+    expected = {kernel_name(A): 0.75, kernel_name(B): 0.75, kernel_name(C): 0.125}
+    assert mean_efficiency_by_kernel(KNOWN) == pytest.approx(expected)
+
+
+def test_the_single_kernel_is_the_best_on_average() -> None:
+    """Where the best is missing the next best is chosen, and what was never seen comes last."""
+    learned = build([(SMALL, A, 2), (SMALL, B, 1), (SMALL, C, 4)])
+    other = kernels()[3]
+    data = build([(LARGE, other, 1), (LARGE, A, 5), (LARGE, B, 9), (SMALL, other, 1), (SMALL, C, 8), (SMALL, A, 9)])
+    scores = single_kernel_scores(data, learned)
+    assert scores.tolist() == [-1.0, 0.5, 1.0, -1.0, 0.25, 0.5]
+    assert chosen(scores, data) == [kernel_name(B), kernel_name(A)]
+
+
+@pytest.mark.parametrize(("change", "best"), [({"c": 32}, A), ({"c": 512, "hi": 32}, B), ({"stride_h": 2}, A)])
+def test_the_nearest_problem_lends_its_best(change: dict[str, int], best: object) -> None:
+    """A small problem takes what was best on the small one, a large one what was on the large."""
+    problem = replace(LARGE if "hi" in change else SMALL, **change)  # type: ignore[arg-type]
+    data = build([(problem, kernel, 1) for kernel in (C, B, A)])
+    assert chosen(nearest_problem_scores(data, KNOWN), data) == [kernel_name(A if best is A else B)]
+
+
+def test_a_kind_counts_more_than_a_size() -> None:
+    """A factor 2 in the stride is as far as a factor 16 in a size."""
+    strided = replace(SMALL, stride_h=2)
+    learned = build([(SMALL, A, 1), (SMALL, B, 2), (replace(strided, c=128), A, 2), (replace(strided, c=128), B, 1)])
+    near, far = replace(strided, c=16), replace(strided, c=1)
+    data = build([(problem, kernel, 1) for problem in (near, far) for kernel in (A, B)])
+    # From c=16: three octaves to the strided one, four to the other. From c=1: seven, and the root of 4 * 4 + 4 * 4.
+    assert chosen(nearest_problem_scores(data, learned), data) == [kernel_name(B), kernel_name(A)]
+
+
+def test_what_the_nearest_problem_lacks_comes_last() -> None:
+    """A kernel that was not measured there scores below every one that was, by its mean efficiency elsewhere."""
+    learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
+    data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])
+    assert nearest_problem_scores(data, learned).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])

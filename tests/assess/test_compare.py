@@ -1,0 +1,103 @@
+"""Two models on the same problems: what is counted, and where the verdict turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.assess.compare import Degraded, Thresholds, compare
+from ckh.problems import ConvProblem, Direction
+from tests.learn.conftest import build, kernels
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+A, B, C = kernels()[:3]
+FIRST = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)
+PROBLEMS = [replace(FIRST, n=n) for n in (1, 2, 4, 8)]
+OLD = np.tile([3.0, 2.0, 1.0], 4)  # always A
+LOOSE = Thresholds(mean=1, median=1, p10=1, problem=1)
+
+
+def data(*times: tuple[float, float, float], failed: tuple[int, ...] = ()) -> Dataset:
+    """Times of A, B and C on one problem after another."""
+    rows = [
+        (problem, *pair)
+        for problem, of in zip(PROBLEMS, times, strict=False)
+        for pair in zip((A, B, C), of, strict=True)
+    ]
+    return build(rows, failed)
+
+
+def choosing(*columns: int) -> np.ndarray:
+    """Scores that choose the kernel of a column on each problem."""
+    return np.eye(3)[list(columns)].ravel()
+
+
+def test_counts_by_hand() -> None:
+    """One improved, one the same choice, one equally fast, one worse; the same row is agreement."""
+    four = data((2, 1, 4), (1, 2, 4), (1, 1, 4), (1, 1.25, 4))
+    found = compare(four, OLD, choosing(1, 0, 1, 1), LOOSE)
+    assert (found.problems, found.agreement) == (4, 0.25)
+    assert (found.improved, found.same) == (1, 2)
+    assert found.degraded == (Degraded(PROBLEMS[3].canonical(), 1.0, 0.8),)
+    assert found.degraded[0].loss == pytest.approx(0.2)
+    mean, median, p10 = found.differences
+    assert (mean.old, mean.new) == pytest.approx((3.5 / 4, 3.8 / 4))
+    assert (median.old, median.new) == pytest.approx((1.0, 1.0))
+    assert (p10.old, p10.new) == pytest.approx((0.5 + 0.3 * 0.5, 0.8 + 0.3 * 0.2))
+    assert found.passes
+
+
+def test_the_same_scores_pass_with_nothing_allowed() -> None:
+    """A model compared with itself agrees everywhere and loses nothing."""
+    four = data((2, 1, 4), (1, 2, 4), (3, 2, 1), (1, 1, 4), failed=(0,))
+    found = compare(four, OLD, OLD, Thresholds(0, 0, 0, 0))
+    assert (found.agreement, found.improved, found.same, found.degraded) == (1.0, 0, 4, ())
+    assert found.passes
+
+
+def test_the_worst_loss_comes_first() -> None:
+    """Degraded problems are ordered by the share that is gone, not by what is left."""
+    three = data((1, 1.25, 9), (2, 4, 1), (1, 4, 9))
+    found = compare(three, OLD[:9], choosing(1, 1, 1), LOOSE)
+    assert [one.problem for one in found.degraded] == [PROBLEMS[i].canonical() for i in (2, 1, 0)]
+    assert [one.loss for one in found.degraded] == pytest.approx([0.75, 0.5, 0.2])
+
+
+@pytest.mark.parametrize(("name", "figure"), [("mean", "mean"), ("median", "median"), ("p10", "P10")])
+def test_a_figure_may_lose_what_is_allowed_and_no_more(name: str, figure: str) -> None:
+    """On one problem every figure falls from 1 to 0.75: a loss of exactly 0.25 passes, one more than allowed fails."""
+    one = data((3, 4, 9))
+    allowed = compare(one, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25}))
+    assert allowed.failures == ()
+    failed = compare(one, OLD[:3], choosing(1), replace(LOOSE, **{name: 0.25 - 1e-9}))
+    assert failed.failures == (f"{figure} efficiency falls from 100.00% to 75.00%, by more than 25.0%",)
+    assert not failed.passes
+
+
+def test_a_problem_may_lose_what_is_allowed_and_no_more() -> None:
+    """A relative loss of exactly a quarter passes; more is counted over all problems, with the worst."""
+    three = data((3, 4, 9), (3, 4, 9), (3, 6, 9))
+    assert compare(three, OLD[:9], choosing(1, 1, 0), replace(LOOSE, problem=0.25)).passes
+    found = compare(three, OLD[:9], choosing(1, 1, 1), replace(LOOSE, problem=0.2))
+    assert found.failures == ("3 problems lose more than 20%, the worst 50.0%",)
+
+
+def test_the_loss_of_a_problem_is_relative_to_the_old_model() -> None:
+    """From 0.5 to 0.4 a fifth is gone, though only a tenth of the oracle."""
+    one = data((2, 2.5, 1))
+    assert compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.21)).passes
+    assert not compare(one, OLD[:3], choosing(1), replace(LOOSE, problem=0.19)).passes
+
+
+def test_to_choose_a_failure_loses_everything() -> None:
+    """A new choice without a time has efficiency 0; an old one that failed cannot be degraded."""
+    two = data((1, 2, 4), (1, 2, 4), failed=(1, 3))
+    found = compare(two, OLD[:6], choosing(1, 1), LOOSE)
+    assert [(one.new_efficiency, one.loss) for one in found.degraded] == [(0.0, 1.0)]
+    assert (found.improved, found.same) == (1, 0)
+    assert not compare(two, OLD[:6], choosing(1, 1), replace(LOOSE, problem=0.99)).passes

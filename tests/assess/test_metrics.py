@@ -1,0 +1,149 @@
+"""Figures of choices equal what plain Python computes by hand."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from ckh.assess.metrics import FIGURES, Times, choices, figures, places, summarize, top_k
+
+PROBLEM = np.array([0, 1, 0, 1, 0, 1, 2])
+LATENCY = np.array([2.0, 10.0, 1.0, 5.0, 1.015, 5.06, 3.0])
+SPREAD = np.array([0.5, np.nan, 0.02, np.nan, 0.5, 0.9, 0.0])
+TIMES = Times(PROBLEM, LATENCY, SPREAD)
+SCORES = np.array([9.0, 3.0, 8.0, 1.0, 7.0, 2.0, 5.0])
+
+
+def percentile(values: list[float], q: float) -> float:
+    """Linear interpolation between order statistics, written out."""
+    ordered = sorted(values)
+    at = (len(ordered) - 1) * q / 100
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+def random_case(seed: int) -> tuple[Times, np.ndarray]:
+    """200 rows of 17 problems with many equal scores."""
+    random = np.random.default_rng(seed)
+    problem = np.concatenate([np.arange(17), random.integers(0, 17, 183)])
+    times = Times(problem, random.uniform(1, 5, 200), random.uniform(0, 0.3, 200))
+    return times, random.integers(0, 6, 200).astype(np.float64)
+
+
+def test_oracle_and_efficiency() -> None:
+    """The oracle is the least time of a problem, efficiency the oracle over a row's time."""
+    assert TIMES.count == 3
+    assert TIMES.oracle_ms().tolist() == [1.0, 5.0, 3.0]
+    expected = [1 / 2, 5 / 10, 1.0, 1.0, 1 / 1.015, 5 / 5.06, 1.0]
+    assert TIMES.efficiency().tolist() == pytest.approx(expected, rel=1e-15)
+
+
+def test_best_is_what_the_spread_of_the_oracle_covers() -> None:
+    """1.015 is within the oracle's 2 %, 5.06 not within the 1 % that holds where no spread is known."""
+    assert TIMES.is_best().tolist() == [False, False, True, True, True, False, True]
+    near = Times(PROBLEM, np.where(LATENCY == 5.06, 5.04, LATENCY), SPREAD)
+    assert near.is_best()[5]
+
+
+def test_no_rows_are_no_problems() -> None:
+    """Times of nothing are of no problem."""
+    nothing = np.array([])
+    assert Times(np.array([], dtype=np.int64), nothing, nothing).count == 0
+
+
+def test_the_first_of_equal_scores_is_chosen() -> None:
+    """A tie goes to the row that stands first, even if problems alternate."""
+    assert choices(SCORES, PROBLEM, 3).tolist() == [0, 1, 6]
+    assert choices(np.zeros(7), PROBLEM, 3).tolist() == [0, 1, 6]
+    assert choices(np.array([1.0, 0, 2, 2, 2, 2, 0]), PROBLEM, 3).tolist() == [2, 3, 6]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_places_and_choices_equal_sorting(seed: int) -> None:
+    """Places are those of a stable sort by score within each problem; place 0 is the choice."""
+    times, scores = random_case(seed)
+    place, chosen = places(scores, times.problem), choices(scores, times.problem, 17)
+    for number in range(17):
+        rows = [row for row in range(200) if times.problem[row] == number]
+        ordered = sorted(rows, key=lambda row: -scores[row])
+        assert [int(place[row]) for row in ordered] == list(range(len(rows)))
+        assert int(chosen[number]) == ordered[0]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_top_k_equals_looking_at_the_first_k(seed: int) -> None:
+    """Hits and the best efficiency of the first k are those of a plain loop."""
+    times, scores = random_case(seed)
+    for found in top_k(times, scores, (1, 3, 10)):
+        hits, best = [], []
+        for number in range(17):
+            rows = [row for row in range(200) if times.problem[row] == number]
+            oracle = min(rows, key=lambda row: times.latency_ms[row])
+            first = sorted(rows, key=lambda row: -scores[row])[: found.k]
+            least = min(float(times.latency_ms[row]) for row in first)
+            hits.append(least <= times.latency_ms[oracle] * (1 + max(0.01, times.spread[oracle])))
+            best.append(float(times.latency_ms[oracle]) / least)
+        assert found.hit == pytest.approx(fmean(hits), rel=1e-12)
+        assert found.efficiency_mean == pytest.approx(fmean(best), rel=1e-12)
+        assert found.efficiency_p10 == pytest.approx(percentile(best, 10), rel=1e-12)
+
+
+def test_more_than_there_are_is_all() -> None:
+    """With k beyond the number of kernels the best is always found."""
+    (found,) = top_k(TIMES, SCORES, (99,))
+    assert (found.hit, found.efficiency_mean, found.efficiency_p10) == (1.0, 1.0, 1.0)
+
+
+def test_a_failed_choice_counts_as_nothing() -> None:
+    """A row that takes for ever has efficiency 0 and is no best kernel, if another of its problem has a time."""
+    times = Times(np.array([0, 0]), np.array([np.inf, 4.0]), np.array([np.nan, 0.0]))
+    assert times.efficiency().tolist() == [0.0, 1.0]
+    assert times.is_best().tolist() == [False, True]
+    first, second = top_k(times, np.array([2.0, 1.0]), (1, 2))
+    assert (first.hit, first.efficiency_mean) == (0.0, 0.0)
+    assert (second.hit, second.efficiency_mean) == (1.0, 1.0)
+
+
+def test_the_summary_by_hand() -> None:
+    """Mean, geometric mean, percentiles and the least are the textbook's."""
+    values = [0.5, 1.0, 0.8, 0.9, 0.25, 0.95, 0.7]
+    found = summarize(np.array(values))
+    assert found.problems == 7
+    assert found.mean.value == pytest.approx(sum(values) / 7, rel=1e-14)
+    assert found.geomean.value == pytest.approx(math.prod(values) ** (1 / 7), rel=1e-12)
+    for part, q in ((found.p50, 50), (found.p10, 10), (found.p5, 5)):
+        assert part.value == pytest.approx(percentile(values, q), rel=1e-14)
+    assert found.min == 0.25
+
+
+def test_intervals_hold_the_value_and_are_reproducible() -> None:
+    """Bootstrap intervals are around the value, as wide as theory says of a mean, and follow from the seed."""
+    values = np.random.default_rng(3).beta(8, 2, 400)
+    found = summarize(values)
+    for part in (found.mean, found.geomean, found.p50, found.p10, found.p5):
+        assert part.low <= part.value <= part.high
+    half = 1.96 * float(values.std()) / 20
+    assert found.mean.low == pytest.approx(found.mean.value - half, abs=0.1 * half)
+    assert found.mean.high == pytest.approx(found.mean.value + half, abs=0.1 * half)
+    assert found == summarize(values)
+    assert found.mean != summarize(values, seed=1).mean
+
+
+def test_one_problem_has_no_width() -> None:
+    """Of one problem every figure is its efficiency, and so are both ends of the intervals."""
+    found = summarize(np.array([0.75]))
+    assert (found.mean.low, found.mean.value, found.mean.high) == (0.75, 0.75, 0.75)
+    assert figures(found) == pytest.approx(dict.fromkeys(FIGURES, 0.75), rel=1e-14)
+
+
+def test_figures_are_named_for_gates() -> None:
+    """Every figure of the summary but the count has a name that gates take."""
+    names = [f"{name}_efficiency" for name in ("mean", "geomean", "p50", "p10", "p5", "min")]
+    assert list(FIGURES) == names
+    found = summarize(np.array([0.5, 1.0]))
+    expected = [0.75, math.sqrt(0.5), 0.75, 0.55, 0.525, 0.5]
+    assert figures(found) == pytest.approx(dict(zip(names, expected, strict=True)), rel=1e-12)

@@ -1,0 +1,116 @@
+"""The report adds up: the whole, the slices, the baselines and each choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ckh.assess.measured import judged, times_of
+from ckh.assess.metrics import choices, summarize
+from ckh.assess.report import Choice, SliceReport, evaluate
+from ckh.assess.slices import SLICES
+from ckh.errors import DataError
+from ckh.kernels.names import kernel_name
+from ckh.problems import ConvProblem, Direction
+from tests.learn.conftest import build, kernels, measured
+
+ONE = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)
+TWO = replace(ONE, n=16, stride_h=2)
+A, B, C = (next(one for one in kernels() if one.pipeline == name) for name in ("compv3", "mem", "basic_v1"))
+# The oracle is A on ONE (2 ms) and B on TWO (3 ms); the scores choose B, then C, which failed.
+DATA = build([(ONE, A, 2), (ONE, B, 4), (ONE, C, 8), (TWO, A, 6), (TWO, B, 3), (TWO, C, 1)], failed=[5])
+SCORES = np.array([1.0, 2.0, 0.0, 1.0, 0.0, 2.0])
+
+
+def test_choices_are_told_beside_the_best() -> None:
+    """A choice that failed has no time and efficiency 0."""
+    found = evaluate(DATA, SCORES)
+    names = [kernel_name(one) for one in (A, B, C)]
+    assert found.choices == [
+        Choice(ONE.canonical(), names[1], 4.0, names[0], 2.0, 0.5),
+        Choice(TWO.canonical(), names[2], None, names[1], 3.0, 0.0),
+    ]
+    assert found.rows == 6
+    assert (found.efficiency.problems, found.efficiency.mean.value, found.efficiency.min) == (2, 0.25, 0.0)
+    assert [one.k for one in found.top] == [1, 3, 5, 10]
+    assert [(one.hit, one.efficiency_mean) for one in found.top[:2]] == [(0.0, 0.25), (1.0, 1.0)]
+
+
+def test_slices_by_hand() -> None:
+    """Each problem is in its slices; a pipeline is judged among its own kernels, failures left out."""
+    found = {(one.kind, one.name): one for one in evaluate(DATA, SCORES).slices}
+    assert found["batch", "N = 1"] == SliceReport("batch", "N = 1", 1, 0.5, 0.5, 0.5)
+    assert found["stride", "strided"] == SliceReport("stride", "strided", 1, 0.0, 0.0, 0.0)
+    assert found["filter", "3x3"] == SliceReport("filter", "3x3", 2, 0.25, 0.05, 0.0)
+    assert ("batch", "N = 2 to 8") not in found
+    counts = {name: one.problems for (kind, name), one in found.items() if kind == "pipeline"}
+    assert counts == {"basic_v1": 1, "compv3": 2, "mem": 2}
+    assert found["pipeline", "mem"].mean == 1.0
+
+
+def test_slices_of_a_kind_have_the_mean_of_the_whole() -> None:
+    """Weighted by their problems, the slices of each kind give the mean over all."""
+    data = judged(measured())
+    scores = np.random.default_rng(5).random(len(data))
+    found = evaluate(data, scores)
+    for kind in SLICES:
+        parts = [one for one in found.slices if one.kind == kind]
+        assert sum(one.problems for one in parts) == 14
+        total = sum(one.mean * one.problems for one in parts)
+        assert total / 14 == pytest.approx(found.efficiency.mean.value, rel=1e-12)
+        assert min(one.min for one in parts) == found.efficiency.min
+
+
+def test_a_pipeline_is_judged_by_its_own_best() -> None:
+    """Recomputed with a loop: the choice among a pipeline's kernels over the best of them."""
+    data = judged(measured())
+    scores = np.random.default_rng(6).random(len(data))
+    frame = data.frame.assign(score=scores, problem=data.problem_ids)
+    frame = frame[frame["is_valid"] & (frame["pipeline"] == "mem")]
+    expected = [
+        part["latency_ms"].min() / part["latency_ms"].loc[part["score"].idxmax()]
+        for _, part in frame.groupby("problem")
+    ]
+    (found,) = [one for one in evaluate(data, scores).slices if one.name == "mem"]
+    assert found.problems == len(expected)
+    assert found.mean == pytest.approx(np.mean(expected), rel=1e-12)
+    assert found.p10 == pytest.approx(np.percentile(expected, 10), rel=1e-12)
+
+
+def test_baselines_are_those_the_data_allow() -> None:
+    """Baselines that learn need data to learn from; all are over the judged problems."""
+    assert set(evaluate(DATA, SCORES).baselines) == {"best single kernel in hindsight", "random kernel (expected)"}
+    learned = build([(ONE, A, 4), (ONE, B, 2), (TWO, A, 3), (TWO, B, 5)])
+    found = evaluate(DATA, SCORES, learned).baselines
+    means = {name: one.mean.value for name, one in found.items()}
+    # Learned: on ONE B was best (here 1/2), on TWO A (here 1/2). Single: B's mean 0.8 beats A's 0.75: 1/2 and 1.
+    # Hindsight: both have 3/4 and A comes first: 1 and 1/2. Random: 7/12 and 1/2.
+    assert means == pytest.approx(
+        {
+            "nearest training problem": 0.5,
+            "best single kernel": 0.75,
+            "best single kernel in hindsight": 0.75,
+            "random kernel (expected)": (7 / 12 + 1 / 2) / 2,
+        }
+    )
+
+
+def test_the_oracle_has_full_efficiency() -> None:
+    """Scores that are negative times choose the best everywhere."""
+    data = judged(measured())
+    times = times_of(data)
+    found = evaluate(data, -times.latency_ms)
+    assert found.efficiency == summarize(np.ones(14))
+    assert all(one.min == 1.0 for one in found.slices)
+    assert (choices(-times.latency_ms, times.problem, 14) >= 0).all()
+
+
+def test_problems_without_a_time_are_not_judged() -> None:
+    """They have no oracle; with no other problem there is nothing to judge."""
+    data = build([(ONE, A, 2), (ONE, B, 4), (TWO, A, 6), (TWO, B, 3)], failed=[0, 1])
+    assert judged(data).problems() == [TWO]
+    assert judged(DATA) is DATA
+    with pytest.raises(DataError, match="no problem of the dataset has a usable time"):
+        judged(data.select(data.problem_ids == 0))

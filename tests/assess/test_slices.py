@@ -1,0 +1,61 @@
+"""Slices of a kind are a partition of the problems."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from ckh.assess.slices import SLICES
+from ckh.problems import ConvProblem, Direction
+
+
+def problem(**sizes: Any) -> ConvProblem:
+    """A problem that is dense, 2D, 3x3, unit stride and N = 1, but for what is given."""
+    defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 9, "wi": 9, "y": 3, "x": 3}
+    return ConvProblem(Direction.FORWARD, **(defaults | sizes))
+
+
+ALL = [
+    problem(n=n, g=g, y=y, x=x, stride_h=stride, **depth)
+    for n, g, (y, x), stride, depth in product(
+        (1, 2, 8, 9), (1, 4, 64), ((1, 1), (3, 3), (1, 3), (5, 5)), (1, 2), ({}, {"ndim": 3, "di": 4, "z": 3})
+    )
+]
+
+
+@pytest.mark.parametrize("kind", SLICES)
+def test_every_problem_is_in_one_slice_of_each_kind(kind: str) -> None:
+    """None is in two, none in none, and no slice stays empty."""
+    inside = [[name for name, test in SLICES[kind].items() if test(one)] for one in ALL]
+    assert all(len(names) == 1 for names in inside)
+    assert {names[0] for names in inside} == set(SLICES[kind])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sizes"),
+    [
+        ("dimensions", "2D", {}),
+        ("dimensions", "3D", {"ndim": 3, "di": 1, "z": 1}),
+        ("filter", "1x1", {"y": 1, "x": 1}),
+        ("filter", "3x3", {"ndim": 3, "di": 8, "z": 3}),
+        ("filter", "3x3", {"ndim": 3, "di": 8, "z": 1}),
+        ("filter", "other", {"ndim": 3, "di": 8, "z": 3, "y": 1, "x": 1}),
+        ("filter", "other", {"y": 1, "x": 7}),
+        ("groups", "dense", {}),
+        ("groups", "grouped", {"g": 32}),
+        ("groups", "depthwise", {"g": 64}),
+        ("groups", "depthwise", {"g": 64, "k": 128}),
+        ("groups", "dense", {"c": 1, "k": 8}),
+        ("stride", "unit stride", {}),
+        ("stride", "strided", {"stride_w": 2}),
+        ("stride", "strided", {"ndim": 3, "di": 8, "z": 3, "stride_d": 2}),
+        ("batch", "N = 1", {}),
+        ("batch", "N = 2 to 8", {"n": 8}),
+        ("batch", "N > 8", {"n": 9}),
+    ],
+)
+def test_slices_are_what_their_names_say(kind: str, name: str, sizes: dict[str, int]) -> None:
+    """Borders of each slice, and filters that are flat in depth."""
+    assert SLICES[kind][name](problem(**sizes))

@@ -1,0 +1,200 @@
+"""A device whose kernels are tiny, compile in a moment and misbehave on command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.bench.device import HostDevice
+from ckh.bench.plan import full_name
+from ckh.data.schema import Status
+from ckh.kernels.pool import conv_pool
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.kernels.config import ConvKernel
+
+PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=3, x=3, pad_h=1, pad_w=1)
+OTHER_PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=16, g=2, hi=6, wi=6, y=3, x=3)
+
+# What kernels say they take: so long that no hiccup of the machine changes how many samples they get.
+CLAIMED_MS = 100.0
+
+_SOURCE = """
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct Problem {
+    int64_t n, c, k, g, di, hi, wi, z, y, x, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w;
+    int64_t dilation_d, dilation_h, dilation_w, do_, ho, wo;
+};
+
+static float output(const Problem& p, const float* image, const float* filter, int64_t n, int64_t h, int64_t w,
+                    int64_t k) {
+    const int64_t channels = p.c / p.g, group = k / (p.k / p.g);
+    double sum = 0;
+    for (int64_t y = 0; y < p.y; ++y)
+        for (int64_t x = 0; x < p.x; ++x) {
+            const int64_t row = h * p.stride_h - p.pad_h + y * p.dilation_h;
+            const int64_t column = w * p.stride_w - p.pad_w + x * p.dilation_w;
+            if (row < 0 || row >= p.hi || column < 0 || column >= p.wi) continue;
+            const float* pixel = image + ((n * p.hi + row) * p.wi + column) * p.c + group * channels;
+            const float* tap = filter + ((k * p.y + y) * p.x + x) * channels;
+            for (int64_t c = 0; c < channels; ++c) sum += double(pixel[c]) * tap[c];
+        }
+    return float(sum);
+}
+
+static int64_t size(const Problem& p) { return p.n * p.ho * p.wo * p.k; }
+
+static void convolve(const Problem& p, const float* a, const float* b, float* out) {
+    for (int64_t i = 0; i < size(p); ++i)
+        out[i] = output(p, a, b, i / (p.k * p.wo * p.ho), i / (p.k * p.wo) % p.ho, i / p.k % p.wo, i % p.k);
+}
+
+extern "C" {
+int32_t ckh_abi_version(void) { return @abi@; }
+const char* ckh_unsupported(const Problem* p) { return @unsupported@; }
+int64_t ckh_workspace_bytes(const Problem* p) { return @workspace@; }
+int32_t ckh_run(const Problem* p, float* a, const float* b, float* out, char* workspace) { @run@ }
+int32_t ckh_time(const Problem* p, const float* a, const float* b, float* out, char* workspace, int32_t loops,
+                 int32_t samples, double* ns) { @time@ }
+}
+"""
+_RIGHT = "convolve(*p, a, b, out);"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What a kernel does, as C++: the statements of `ckh_run` and `ckh_time`, and what the other functions return."""
+
+    run: str = f"{_RIGHT} return 0;"
+    time: str = f"for (int i = 0; i < samples; ++i) ns[i] = {CLAIMED_MS} * 1e6; return 0;"
+    unsupported: str = "nullptr"
+    workspace: str = "0"
+    abi: int = 1
+
+    @property
+    def source(self) -> str:
+        """The kernel."""
+        text = _SOURCE
+        for name in ("run", "time", "unsupported", "workspace", "abi"):
+            text = text.replace(f"@{name}@", str(getattr(self, name)))
+        return text
+
+
+def claims(first_ms: float, alone_ms: float | None = None) -> Fault:
+    """A right kernel that says it takes `first_ms`, and `alone_ms` if it is asked for a single sample."""
+    alone = first_ms if alone_ms is None else alone_ms
+    one = f"(samples == 1 ? {alone!r} : {first_ms!r}) * 1e6"
+    return Fault(time=f"for (int i = 0; i < samples; ++i) ns[i] = {one}; return 0;")
+
+
+GOOD = Fault()
+SEGFAULT = Fault("*reinterpret_cast<volatile int*>(8) = 1; return 0;")
+HANG = Fault("for (volatile int i = 0;;) i = i + 1;")
+SLOW = Fault(f"usleep(100000); {_RIGHT} return 0;")
+# Leaves the process such that FRAGILE kernels abort in it.
+POISON = Fault(f'setenv("CKH_TEST_POISON", "1", 1); {_RIGHT} return 0;')
+FRAGILE = Fault(f'if (getenv("CKH_TEST_POISON")) abort(); {_RIGHT} return 0;')
+# Takes all memory in pieces, then gives up in an orderly way and keeps what it has.
+HOARD = Fault(
+    "for (size_t n = 1 << 26; n >= 4096; n /= 2)"
+    "    while (mmap(0, n, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}"
+    "return 12;"
+)
+# Cuts the worker off from its supervisor, and stays.
+DEAF = Fault(f"for (int i = 0; i < 100; ++i) close(i); {HANG.run}")
+
+# Name -> what the kernel does, the status it must get, and a part of the message.
+FAULTS: dict[str, tuple[Fault, Status, str]] = {
+    "segfault": (SEGFAULT, Status.CRASH, "killed by SIGSEGV"),
+    "abort": (
+        Fault('fputs("assertion failed\\n", stderr); abort();'),
+        Status.CRASH,
+        "SIGABRT; stderr: assertion failed",
+    ),
+    "exit": (Fault("_exit(0);"), Status.CRASH, "exited with code 0"),
+    "kill": (Fault("raise(SIGKILL); return 0;"), Status.CRASH, "killed by SIGKILL"),
+    "hang": (HANG, Status.TIMEOUT, "no result within"),
+    "closes its pipes and hangs": (DEAF, Status.CRASH, "killed by SIGKILL"),
+    "hang when timed": (Fault(time=HANG.run), Status.TIMEOUT, "no result within"),
+    "crash when timed": (Fault(time="abort();"), Status.CRASH, "killed by SIGABRT"),
+    "out of memory": (
+        Fault("for (;;) *static_cast<volatile char*>(malloc(1 << 26)) = 1;"),
+        Status.CRASH,
+        "killed by SIGSEGV",
+    ),
+    "write to an input": (Fault(f"a[0] = 0; {_RIGHT} return 0;"), Status.CRASH, "killed by SIGSEGV"),
+    "one wrong number": (
+        Fault(f"{_RIGHT} out[5] += 0.5F; return 0;"),
+        Status.WRONG_RESULT,
+        "1 of 512 outputs wrong, the first at 5",
+    ),
+    "zeros": (Fault("for (int64_t i = 0; i < size(*p); ++i) out[i] = 0; return 0;"), Status.WRONG_RESULT, "512 of 512"),
+    "nothing written": (Fault("return 0;"), Status.WRONG_RESULT, "512 are NaN or were never written"),
+    "last one not written": (
+        Fault(f"const float old = out[511]; {_RIGHT} out[511] = old; return 0;"),
+        Status.WRONG_RESULT,
+        "1 are NaN or were never written",
+    ),
+    "counts on a zeroed workspace": (
+        Fault(f"{_RIGHT} out[0] += reinterpret_cast<float*>(workspace)[3]; return 0;", workspace="64"),
+        Status.WRONG_RESULT,
+        "1 are NaN",
+    ),
+    "write behind": (Fault(f"{_RIGHT} out[size(*p)] = 1; return 0;"), Status.WRONG_RESULT, "behind the output"),
+    "write in front": (Fault(f"{_RIGHT} out[-1] = 1; return 0;"), Status.WRONG_RESULT, "in front of the output"),
+    "write behind the workspace": (
+        Fault(f"{_RIGHT} workspace[100] = 1; return 0;", workspace="100"),
+        Status.WRONG_RESULT,
+        "1 bytes behind the workspace",
+    ),
+    "error code": (Fault("return 7;"), Status.LAUNCH_ERROR, "the kernel returned 7"),
+    "error code when timed": (Fault(time="return 8;"), Status.LAUNCH_ERROR, "the kernel returned 8"),
+    "unsupported": (Fault(unsupported='"no such stride"'), Status.UNSUPPORTED, "no such stride"),
+    "absurd workspace": (Fault(workspace="INT64_MAX"), Status.LAUNCH_ERROR, "workspace"),
+    "workspace of a petabyte": (
+        Fault(workspace="INT64_C(1) << 50"),
+        Status.LAUNCH_ERROR,
+        "no 1125899907 MB of workspace",
+    ),
+    "negative workspace": (Fault(workspace="-5"), Status.LAUNCH_ERROR, "asks for -5 bytes of workspace"),
+    "other ABI": (Fault(abi=2), Status.LAUNCH_ERROR, "ABI version 2"),
+    "does not compile": (Fault("return undeclared_name;"), Status.COMPILE_ERROR, "undeclared_name"),
+    "does not load": (Fault("extern int missing(); return missing();"), Status.LAUNCH_ERROR, "undefined symbol"),
+    "garbage on stdout": (
+        Fault(f'for (int i = 0; i < 20000; ++i) puts("{{\\"id\\": 0}}"); fflush(stdout); {_RIGHT} return 0;'),
+        Status.OK,
+        "",
+    ),
+}
+
+
+class FaultyDevice(HostDevice):
+    """The host, with the first kernels of its pool replaced by these; all others are right."""
+
+    def __init__(self, *faults: Fault) -> None:
+        super().__init__()
+        self.kernels: tuple[ConvKernel, ...] = conv_pool(Direction.FORWARD, self.arch)[: len(faults)]
+        self.names = tuple(full_name(kernel) for kernel in self.kernels)
+        self._faults = dict(zip(self.kernels, faults, strict=True))
+
+    def emit(self, kernel: ConvKernel) -> str:
+        """The source of the kernel's fault."""
+        return self._faults.get(kernel, GOOD).source
+
+    def cache_salt(self) -> bytes:
+        """Nothing but the source matters."""
+        return b"faults"
+
+    def compile_command(self, source: Path, library: Path) -> list[str]:
+        """As quick as it gets."""
+        flags = ("-shared", "-fPIC", "-O1", "-w")
+        return [str(self._compiler.path), *flags, "-o", str(library), str(source)]

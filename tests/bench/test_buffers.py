@@ -1,0 +1,102 @@
+"""Memory for kernels: what is written out of bounds is found, what is read just behind an input is zero."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ckh.bench.buffers import READABLE_TAIL_BYTES, GuardedBuffer, float_view, input_array
+
+SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_buffer_starts_a_page_and_can_be_written_whole(size: int) -> None:
+    """All its bytes, and only they, may be written."""
+    buffer = GuardedBuffer(size)
+    assert buffer.data.nbytes == size
+    assert buffer.address % mmap.PAGESIZE == 0
+    ctypes.memset(buffer.address, 0xFF, size)
+    assert int(np.count_nonzero(buffer.data == 0xFF)) == size
+    assert buffer.overrun() == ""
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("count", [1, 12, mmap.PAGESIZE])
+def test_writes_in_front_and_behind_are_counted(size: int, count: int) -> None:
+    """Up to a page on either side, each side is named with its bytes, and a reset forgets them."""
+    buffer = GuardedBuffer(size)
+    ctypes.memset(buffer.address - count, 0, count)
+    assert buffer.overrun() == f"{count} bytes in front of"
+    buffer.reset()
+    assert buffer.overrun() == ""
+    ctypes.memset(buffer.address + size, 0, count)
+    assert buffer.overrun() == f"{count} bytes behind"
+    ctypes.memset(buffer.address - 3, 0, 3)
+    assert buffer.overrun() == f"3 bytes in front of and {count} bytes behind"
+    buffer.reset()
+    assert buffer.overrun() == ""
+
+
+def test_reset_keeps_what_is_in_the_buffer() -> None:
+    """Only the guards are restored."""
+    buffer = GuardedBuffer(8)
+    buffer.data[:] = 7
+    ctypes.memset(buffer.address + 8, 0, 1)
+    buffer.reset()
+    assert buffer.data.tolist() == [7] * 8
+
+
+def test_float_view_is_the_buffers_own_memory() -> None:
+    """An array of the shape lies on the first bytes and leaves the rest alone."""
+    buffer = GuardedBuffer(4 * 6 + 5)
+    buffer.data[:] = 0xEE
+    view = float_view(buffer, (2, 3))
+    view[...] = np.arange(6).reshape(2, 3)
+    assert view.dtype == np.float32
+    assert view.ctypes.data == buffer.address
+    assert ctypes.string_at(buffer.address, 24) == np.arange(6, dtype="<f4").tobytes()
+    assert buffer.data[24:].tolist() == [0xEE] * 5
+    assert buffer.overrun() == ""
+
+
+def test_buffer_that_no_machine_has_is_an_os_error() -> None:
+    """A petabyte is not there, and the caller is told so."""
+    with pytest.raises(OSError, match="memory"):
+        GuardedBuffer(1 << 50)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (16, 64), (2, 7, 11, 1, 3), (1000, 1000)])
+def test_input_is_a_copy_that_starts_a_page_with_zeros_behind(shape: tuple[int, ...]) -> None:
+    """A kernel finds the values, and zeros where its last vector reaches beyond them."""
+    values = np.random.default_rng(1).random(shape, dtype=np.float32) + 1
+    copy = input_array(values)
+    assert copy.shape == shape
+    assert copy.ctypes.data % mmap.PAGESIZE == 0
+    np.testing.assert_array_equal(copy, values)
+    assert READABLE_TAIL_BYTES >= 4 * 16  # the widest SIMD vector
+    assert ctypes.string_at(copy.ctypes.data + copy.nbytes, READABLE_TAIL_BYTES) == bytes(READABLE_TAIL_BYTES)
+    values[...] = 0
+    assert (copy >= 1).all()
+
+
+@pytest.mark.parametrize("offset", [0, 4 * 6 - 1, 4 * 6, 4 * 6 + READABLE_TAIL_BYTES - 1])
+def test_kernel_that_writes_an_input_crashes(offset: int) -> None:
+    """A write from C to a value, or to the zeros behind, ends the process; a read does not."""
+    program = (
+        "import ctypes, numpy\n"
+        "from ckh.bench.buffers import input_array\n"
+        "copy = input_array(numpy.ones((2, 3), numpy.float32))\n"
+        f"print(len(ctypes.string_at(copy.ctypes.data + {offset}, 1)), flush=True)\n"
+        f"ctypes.memset(copy.ctypes.data + {offset}, 1, 1)\n"
+        "print('alive')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "1\n"
+    assert done.returncode == -signal.SIGSEGV

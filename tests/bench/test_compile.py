@@ -1,0 +1,356 @@
+"""Compiling: every source once, failures as statuses, and never a part of a file in the cache."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench import compile as compile_module
+from ckh.bench.codegen import host as host_codegen
+from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs, find_compiler
+from ckh.bench.device import HostDevice
+from ckh.data.schema import Status
+from ckh.errors import DataError, DeviceError
+from ckh.kernels.pool import conv_pool
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.kernels.config import ConvKernel
+
+KERNELS = conv_pool(Direction.FORWARD, load_arch("host"))[:5]
+
+
+def answer(number: int) -> str:
+    return f'extern "C" int answer() {{ return {number}; }}\n'
+
+
+class FakeDevice(HostDevice):
+    """A device whose kernels are small programs of the test's, compiled by its own command if it has one."""
+
+    def __init__(
+        self,
+        emit: Callable[[ConvKernel], str] = lambda kernel: answer(KERNELS.index(kernel)),
+        salt: bytes = b"",
+        command: list[str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._emit, self._salt, self._command = emit, salt, command
+        self.commands: list[list[str]] = []
+
+    def emit(self, kernel: ConvKernel) -> str:
+        return self._emit(kernel)
+
+    def cache_salt(self) -> bytes:
+        return self._salt
+
+    def compile_command(self, source: Path, library: Path) -> list[str]:
+        self.commands.append(self._command or super().compile_command(source, library))
+        return self.commands[-1]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def files(cache: Path) -> list[str]:
+    """All files of the cache, hidden ones too."""
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+def ask(library: str) -> int:
+    return int(ctypes.CDLL(library).answer())
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie that merely waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def ignore(_count: int, _text: str) -> None:
+    pass
+
+
+def test_libraries_do_what_their_sources_say(cache: Path) -> None:
+    """Every kernel gets the library of its own source, under its hash, and nothing else stays."""
+    builder = KernelBuilder(FakeDevice())
+    built = builder.build(KERNELS, 2, ignore)
+    assert list(built) == list(KERNELS)
+    assert [result.status for result in built.values()] == [Status.OK] * 5
+    assert [ask(result.library) for result in built.values()] == [0, 1, 2, 3, 4]
+    assert files(cache) == sorted(f"{builder.source_hash(kernel)}.so" for kernel in KERNELS)
+    assert all(result.source_hash == builder.source_hash(kernel) for kernel, result in built.items())
+
+
+def test_second_build_compiles_nothing() -> None:
+    """A library in the cache is taken as it is, in another process too."""
+    first = KernelBuilder(FakeDevice())
+    assert first.missing(KERNELS) == 5
+    built = first.build(KERNELS[:3], 2, ignore)
+    device = FakeDevice()
+    second = KernelBuilder(device)
+    assert second.missing(KERNELS) == 2
+    assert second.build(KERNELS[:3], 2, ignore) == built
+    assert device.commands == []
+    second.build(KERNELS, 2, ignore)
+    assert len(device.commands) == 2
+    assert second.missing(KERNELS) == 0
+
+
+def test_kernels_of_the_same_source_are_compiled_once(cache: Path) -> None:
+    """All of them get the one library, and progress counts libraries."""
+    device = FakeDevice(lambda kernel: answer(KERNELS.index(kernel) // 3))
+    builder, advanced = KernelBuilder(device), []
+    assert builder.missing(KERNELS) == 2
+    built = builder.build(KERNELS, 2, lambda count, _text: advanced.append(count))
+    assert [ask(built[kernel].library) for kernel in KERNELS] == [0, 0, 0, 1, 1]
+    assert (len(device.commands), len(files(cache)), advanced) == (2, 2, [1, 1])
+
+
+def test_another_source_or_salt_is_another_file(cache: Path) -> None:
+    """What a library depends on is in its name."""
+    kernels = KERNELS[:1]
+    devices = [FakeDevice(), FakeDevice(salt=b"-O2"), FakeDevice(lambda _: answer(9)), FakeDevice(lambda _: answer(0))]
+    results = [KernelBuilder(device).build(kernels, 1, ignore)[kernels[0]] for device in devices]
+    assert [ask(result.library) for result in results] == [0, 0, 9, 0]
+    assert [len(device.commands) for device in devices] == [1, 1, 1, 0]
+    assert len(files(cache)) == 3
+    assert results[3] == results[0]
+
+
+def test_key_of_a_host_kernel_changes_with_flags_compiler_and_headers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A changed flag, compiler version or header makes another key; where the headers lie does not."""
+    kernel = KERNELS[0]
+
+    def key() -> str:
+        return KernelBuilder(HostDevice()).source_hash(kernel)
+
+    plain = key()
+    assert key() == plain
+    with monkeypatch.context() as patch:
+        patch.setattr(host_codegen, "_FLAGS", (*host_codegen._FLAGS, "-fno-plt"))
+        assert key() != plain
+    device = HostDevice()
+    device._compiler = replace(device._compiler, version=device._compiler.version + "1")
+    assert KernelBuilder(device).source_hash(kernel) != plain
+    headers = Path(shutil.copytree(host_codegen.template_dir(), tmp_path / "headers"))
+    monkeypatch.setattr(host_codegen, "template_dir", lambda: headers)
+    assert key() == plain
+    with (headers / "simd.hpp").open("a", encoding="utf-8") as header:
+        header.write("// one more line\n")
+    assert key() != plain
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("int x = ;\n", "1:9: error: expected primary-expression before"),
+        ("#warning look out\n#include <nowhere.hpp>\n", "2:10: fatal error: nowhere.hpp: No such file or directory"),
+    ],
+)
+def test_source_that_does_not_compile(source: str, message: str, cache: Path) -> None:
+    """The first line that says error is the message, without the temporary file's name, and no file is left."""
+    built = KernelBuilder(FakeDevice(lambda _: source)).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert (built.status, built.library) == (Status.COMPILE_ERROR, "")
+    assert built.message.strip().startswith(message)
+    assert files(cache) == []
+
+
+def test_failures_do_not_stop_the_others_and_are_tried_again(cache: Path) -> None:
+    """One bad kernel of five is one failure, and compiles once its source is mended."""
+    bad = FakeDevice(lambda kernel: "nonsense" if kernel == KERNELS[2] else answer(KERNELS.index(kernel)))
+    statuses = [result.status for result in KernelBuilder(bad).build(KERNELS, 2, ignore).values()]
+    assert statuses == [Status.OK, Status.OK, Status.COMPILE_ERROR, Status.OK, Status.OK]
+    assert len(files(cache)) == 4
+    KernelBuilder(bad).build(KERNELS, 2, ignore)
+    assert len(bad.commands) == 5 + 1
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("exit 3", "the compiler ended with code 3"),
+        ("kill -9 $$", "the compiler ended with code -9"),
+        ("echo; echo '  Segmentation fault' >&2; exit 1", "Segmentation fault"),
+        ("echo 'In file included from a.cpp:1' >&2; echo 'ld: cannot find -lm' >&2; exit 1", "ld: cannot find -lm"),
+        (r"printf 'error: \377\376' >&2; exit 1", "error: \ufffd\ufffd"),
+        ("printf 'error: %01000d' 0 >&2; exit 1", "error: " + 293 * "0"),
+    ],
+)
+def test_message_of_a_compiler_that_fails(script: str, message: str, cache: Path) -> None:
+    """The useful line, else the first one, else the exit code; cut to 300 characters."""
+    device = FakeDevice(command=["sh", "-c", script])
+    built = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert (built.status, built.message) == (Status.COMPILE_ERROR, message)
+    assert files(cache) == []
+
+
+def test_compiler_that_hangs_is_ended_with_its_children(cache: Path, tmp_path: Path) -> None:
+    """After the time-out neither the compiler nor what it started runs on, and no file is left."""
+    pids = tmp_path / "pids"
+    device = FakeDevice(command=["sh", "-c", f"sleep 60 & echo $$ $! > {pids}; wait"])
+    start = time.monotonic()
+    built = KernelBuilder(device, timeout_s=0.5).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert 0.5 <= time.monotonic() - start < 10
+    assert (built.status, built.library) == (Status.COMPILE_TIMEOUT, "")
+    assert built.message == "the compiler took longer than 0.5 s"
+    assert not any(is_running(int(pid)) for pid in pids.read_text(encoding="utf-8").split())
+    assert files(cache) == []
+
+
+def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
+    """Both compile it when neither finds it, and both get the one library that is left."""
+    both = threading.Barrier(2, timeout=60)
+
+    class Meeting(FakeDevice):
+        def compile_command(self, source: Path, library: Path) -> list[str]:
+            both.wait()
+            return super().compile_command(source, library)
+
+    devices, results = [Meeting(), Meeting()], []
+    threads = [
+        threading.Thread(
+            target=lambda d: results.append(KernelBuilder(d).build(KERNELS[:1], 1, ignore)), args=(device,)
+        )
+        for device in devices
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(device.commands) for device in devices] == [1, 1]
+    assert results[0] == results[1]
+    built = results[0][KERNELS[0]]
+    assert (built.status, ask(built.library)) == (Status.OK, 0)
+    assert files(cache) == [Path(built.library).name]
+
+
+def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
+    """Real kernels from two processes with one cache: the same libraries, whole, and no other file."""
+    program = (
+        "from ckh.archs import load_arch\n"
+        "from ckh.bench.compile import KernelBuilder\n"
+        "from ckh.bench.device import HostDevice\n"
+        "from ckh.bench.library import KernelLibrary\n"
+        "from ckh.kernels.pool import conv_pool\n"
+        "from ckh.problems import Direction\n"
+        "kernels = conv_pool(Direction.FORWARD, load_arch('host'))[:2]\n"
+        "for built in KernelBuilder(HostDevice()).build(kernels, 1, lambda _count, _text: None).values():\n"
+        "    KernelLibrary(built.library)\n"
+        "    print(built.status, built.library)\n"
+    )
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = (process.communicate(timeout=120)[0] for process in processes)
+    assert [process.returncode for process in processes] == [0, 0]
+    assert first == second
+    statuses, libraries = zip(*(line.split() for line in first.splitlines()), strict=True)
+    assert statuses == ("ok",) * 2
+    assert files(cache) == sorted(Path(library).name for library in libraries)
+
+
+def test_stopped_before_the_start_nothing_is_built(cache: Path) -> None:
+    """Who stops at once gets nothing, and no compiler runs."""
+    device = FakeDevice()
+    assert KernelBuilder(device).build(KERNELS, 2, ignore, lambda: True) == {}
+    assert (device.commands, files(cache)) == ([], [])
+
+
+def test_stopped_in_the_middle_the_rest_is_left_out(cache: Path) -> None:
+    """What was built by then is returned, and stays."""
+    advanced: list[int] = []
+    builder = KernelBuilder(FakeDevice())
+    built = builder.build(KERNELS, 1, lambda count, _text: advanced.append(count), lambda: len(advanced) == 2)
+    assert list(built) == list(KERNELS[:2])
+    assert len(files(cache)) == 2
+
+
+def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) -> None:
+    """The compiler does not run on, its kernel is not in the result, and no file is left."""
+    pid = tmp_path / "pid"
+    device = FakeDevice(command=["sh", "-c", f"echo $$ > {pid}; sleep 60"])
+    start = time.monotonic()
+    assert KernelBuilder(device).build(KERNELS[:1], 1, ignore, pid.exists) == {}
+    assert time.monotonic() - start < 10
+    assert not is_running(int(pid.read_text(encoding="utf-8")))
+    assert files(cache) == []
+
+
+def test_cache_folder_that_cannot_be_used_is_bad_data(cache: Path) -> None:
+    """A file where the folder should be is said with its path."""
+    cache.mkdir()
+    (cache / "kernels").write_text("not a folder", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        KernelBuilder(FakeDevice()).build(KERNELS[:1], 1, ignore)
+    assert f"cannot build kernels in {cache / 'kernels'}" in caught.value.message
+
+
+def make_compiler(folder: Path, name: str, script: str) -> Path:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$CXX is taken by path or by name, with the first line of its version."""
+    path = make_compiler(tmp_path, "my-c++", "echo 'my-c++ 4.2'; echo more")
+    monkeypatch.setenv("CXX", str(path))
+    assert find_compiler() == compile_module.Compiler(path, "my-c++ 4.2")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CXX", "my-c++")
+    assert find_compiler().path == path
+
+
+def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A g++ that does not run is passed over for the next one."""
+    monkeypatch.delenv("CXX", raising=False)
+    make_compiler(tmp_path, "g++", "exit 1")
+    path = make_compiler(tmp_path, "clang++", "echo 'clang 1.0'")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_compiler() == compile_module.Compiler(path, "clang 1.0")
+
+
+def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A $CXX that is not there, or that fails, is not replaced by another compiler."""
+    for name in ("no-such-compiler", str(make_compiler(tmp_path, "broken", "echo oops; exit 1"))):
+        monkeypatch.setenv("CXX", name)
+        with pytest.raises(DeviceError) as caught:
+            find_compiler()
+        assert caught.value.message == f"no C++ compiler: {name} cannot be run"
+
+
+@pytest.mark.parametrize(
+    ("cores", "gigabytes", "jobs"), [(8, 64.0, 8), (8, 3.5, 3), (2, 64.0, 2), (4, 0.2, 1), (1, 1.0, 1)]
+)
+def test_jobs_are_as_many_as_cores_and_memory_allow(
+    cores: int, gigabytes: float, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One compiler a core, each with a gigabyte, and one at least."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
+    monkeypatch.setattr(compile_module, "available_bytes", lambda: int(gigabytes * 2**30))
+    assert default_jobs() == jobs
+
+
+def test_available_memory_is_less_than_all() -> None:
+    """It is a positive number of bytes below the machine's memory."""
+    assert 0 < available_bytes() < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

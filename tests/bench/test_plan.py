@@ -1,0 +1,253 @@
+"""Plans: which kernels are measured on which problems, in an order that follows from the seed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import ArchSpec, load_arch
+from ckh.bench.plan import ALL, Plan, full_name, make_plan
+from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.kernels.names import amd_short_name
+from ckh.kernels.pool import conv_pool, refused_pool
+from ckh.kernels.variants import PIPELINE_VARIANTS
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+FORWARD = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3)
+STRIDED = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, stride_h=2)
+BACKWARD = FORWARD.with_direction(Direction.BWD_DATA)
+WEIGHT = ConvProblem(Direction.BWD_WEIGHT, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, ndim=3, di=3, z=1)
+MIXED = (FORWARD, STRIDED, BACKWARD, WEIGHT)
+SHORT = "grouped_conv_forward_fp32_2d_64x64x64_compv3_intrawave"
+SHORT_DSB = "grouped_conv_forward_fp32_2d_64x128x64_compv3_intrawave_dsb_si"
+
+
+@pytest.fixture(scope="module")
+def host() -> ArchSpec:
+    return load_arch("host")
+
+
+def orders(plan: Plan) -> dict[str, list[str]]:
+    """The names of each problem's kernels, in order, by the canonical problem, in order."""
+    return {task.problem.canonical(): [full_name(kernel) for kernel in task.kernels] for task in plan.tasks}
+
+
+def short_names(plan: Plan) -> set[str]:
+    return {amd_short_name(kernel) for kernel in plan.kernels}
+
+
+def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:
+    """300 forward and 260 backward kernels for each problem, every one once; the rest of the 300 is refused."""
+    plan = make_plan(MIXED, ALL, host, seed=1)
+    assert {task.problem: len(task.kernels) for task in plan.tasks} == dict(
+        zip(MIXED, (300, 300, 260, 260), strict=True)
+    )
+    for task in plan.tasks:
+        assert set(task.kernels) == set(conv_pool(task.problem.variant, host, task.problem.ndim))
+    assert plan.pairs == 2 * 300 + 2 * 260
+    assert len(plan.kernels) == 300 + 2 * 260
+    assert sum(plan.refused.values()) == 2 * 40
+    assert all("compv5" in reason for reason in plan.refused)
+
+
+def test_kernels_are_distinct_and_in_the_order_they_are_needed(host: ArchSpec) -> None:
+    """A kernel that two problems need stands where the first of them needs it."""
+    plan = make_plan((FORWARD, STRIDED), "sample:200", host, seed=5)
+    first, second = plan.tasks
+    assert plan.kernels == (*first.kernels, *(kernel for kernel in second.kernels if kernel not in first.kernels))
+
+
+def test_orders_follow_from_the_seed(host: ArchSpec) -> None:
+    """The same seed gives the same orders of problems and kernels, and another seed others."""
+    plan = make_plan(MIXED, ALL, host, seed=7)
+    assert make_plan(MIXED, ALL, host, seed=7) == plan
+    other = make_plan(MIXED, ALL, host, seed=8)
+    for problem, order in orders(plan).items():
+        assert sorted(orders(other)[problem]) == sorted(order)
+        assert orders(other)[problem] != order
+    assert len({tuple(orders(make_plan(MIXED, "sample:1", host, seed))) for seed in range(10)}) > 3
+
+
+def test_orders_are_shuffled_for_every_problem_anew(host: ArchSpec) -> None:
+    """Problems of the same pool do not get the same order, nor that of the table."""
+    first, second = orders(make_plan((FORWARD, STRIDED), ALL, host, seed=7)).values()
+    table = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, host)]
+    assert first != second
+    assert table not in (first, second)
+
+
+def test_order_of_a_problem_does_not_depend_on_the_others(host: ArchSpec) -> None:
+    """A run with more problems makes the same choices for those it had."""
+    many = orders(make_plan(MIXED, ALL, host, seed=7))
+    for problem in MIXED:
+        assert orders(make_plan([problem], ALL, host, seed=7)) == {problem.canonical(): many[problem.canonical()]}
+
+
+def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
+    """Nothing depends on Python's random hashes of strings."""
+    program = (
+        "from ckh.archs import load_arch\n"
+        "from ckh.bench.plan import full_name, make_plan\n"
+        "from ckh.problems import parse_conv_problem\n"
+        f"problems = [parse_conv_problem(text) for text in {[p.canonical() for p in MIXED]}]\n"
+        "for task in make_plan(problems, '*_compv3_*', load_arch('host'), 3).tasks:\n"
+        "    print(task.problem.canonical(), *map(full_name, task.kernels))\n"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    text = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    plan = orders(make_plan(MIXED, "*_compv3_*", host, seed=3))
+    assert text.splitlines() == [" ".join([problem, *names]) for problem, names in plan.items()]
+
+
+@pytest.mark.parametrize("count", [1, 17, 299])
+def test_sample_is_the_head_of_the_order_of_all(host: ArchSpec, count: int) -> None:
+    """So a larger sample holds the smaller one."""
+    everything = orders(make_plan(MIXED, ALL, host, seed=7))
+    sample = orders(make_plan(MIXED, f"sample:{count}", host, seed=7))
+    assert sample == {problem: names[:count] for problem, names in everything.items()}
+    assert list(sample) == list(everything)
+
+
+def test_sample_larger_than_the_pool_is_all(host: ArchSpec) -> None:
+    """There is no more than everything."""
+    assert make_plan(MIXED, "sample:1000", host, seed=7) == make_plan(MIXED, ALL, host, seed=7)
+
+
+def test_refused_pairs_are_counted_by_their_first_reason() -> None:
+    """On gfx942 pairs and refusals make up 300 a problem, and each reason has the number worked out from the table."""
+    arch = load_arch("gfx942")
+    narrow = ConvProblem(Direction.FORWARD, n=1, c=12, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
+    wide = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
+    plan = make_plan((narrow, wide), ALL, arch, seed=1)
+    assert [task.problem for task in plan.tasks] == [wide]
+    assert plan.pairs == 240
+    assert plan.pairs + sum(plan.refused.values()) == 2 * 300
+    assert plan.refused["C/G = 12 is not a multiple of vector_b = 8"] == 240
+    # Both problems lose two tiles of 30 kernels whose waves gfx942 does not have; some break the rule of LDS first.
+    reasons = [row.reasons[0] for row in refused_pool(Direction.FORWARD, arch, dtype="bf16")]
+    assert len(reasons) == 2 * 30
+    assert all(plan.refused[reason] == 2 * reasons.count(reason) for reason in reasons)
+    assert sum(count for reason, count in plan.refused.items() if "waves 4x4x1" in reason) == 2 * 30
+    assert list(plan.refused.values()) == sorted(plan.refused.values(), reverse=True)
+
+
+def test_pattern_matches_complete_names(host: ArchSpec) -> None:
+    """One pipeline is ten tiles with or without two flags."""
+    plan = make_plan([FORWARD], "*_compv3_*", host, seed=1)
+    rows = [row for row in PIPELINE_VARIANTS if row.pipeline == "compv3"]
+    assert plan.pairs == 10 * len(rows) == 40
+    assert {kernel.pipeline for kernel in plan.kernels} == {"compv3"}
+    exact = full_name(plan.kernels[0])
+    assert make_plan([FORWARD], exact, host, seed=1).kernels == plan.kernels[:1]
+
+
+def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
+    """A short name is one kernel of the pool, and `_si` ends short names only."""
+    assert short_names(make_plan([FORWARD], SHORT, host, seed=1)) == {SHORT}
+    split = make_plan([FORWARD], "*_si", host, seed=1)
+    assert split.pairs == 150
+    assert all(kernel.split_image for kernel in split.kernels)
+
+
+def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) -> None:
+    """A problem without a kernel is no task."""
+    plan = make_plan(MIXED, "grouped_conv_bwd_data_*", host, seed=1)
+    assert [task.problem for task in plan.tasks] == [BACKWARD]
+    assert plan.pairs == 260
+
+
+def test_patterns_tell_upper_and_lower_case_apart(host: ArchSpec) -> None:
+    """Names are lower case, on every system."""
+    with pytest.raises(UsageError, match="matches none of 300 kernels and is no file"):
+        make_plan([FORWARD], "*_COMPV3_*", host, seed=1)
+
+
+def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> None:
+    """Complete and short names, blank lines and comments; a kernel named twice is measured once."""
+    complete = full_name(conv_pool(Direction.FORWARD, host)[77])
+    path = tmp_path / "kernels.txt"
+    path.write_text(f"# the best\n\n{SHORT}  # of last week\n  {SHORT_DSB}\n{complete}\n{SHORT}\n", encoding="utf-8")
+    plan = make_plan([FORWARD, STRIDED], str(path), host, seed=1)
+    expected = {SHORT, SHORT_DSB, amd_short_name(conv_pool(Direction.FORWARD, host)[77])}
+    assert short_names(plan) == expected
+    assert plan.pairs == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ((SHORT, "", "# fine so far", "compv9"), ":4: 'compv9' is no kernel of the pool"),
+        (("grouped_conv_bwd_data_fp32_2d_64x64x64_mem_intrawave",), ":1: 'grouped_conv_bwd_data_fp32"),
+        (("*_compv3_*",), ":1: '*_compv3_*' is no kernel"),
+        (("# nothing", ""), " names no kernel"),
+    ],
+)
+def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Sequence[str], words: str) -> None:
+    """A name that is not in the pool of the problems is found with file and line, and so is a file without any."""
+    path = tmp_path / "kernels.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        make_plan([FORWARD], str(path), host, seed=1)
+    assert f"{path}{words}" in caught.value.message
+
+
+def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> None:
+    """Bytes that are not UTF-8 are an error with the file's name."""
+    path = tmp_path / "kernels.txt"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError) as caught:
+        make_plan([FORWARD], str(path), host, seed=1)
+    assert f"cannot read the kernels in {path}" in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["sample:0", "sample:-3", "sample:", "sample:ten", "sample:1.5"])
+def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
+    """A sample has a number of kernels, one at least."""
+    with pytest.raises(UsageError, match="asks for no number of kernels"):
+        make_plan([FORWARD], text, host, seed=1)
+
+
+def test_nothing_to_measure_says_why() -> None:
+    """When every pair is refused the most frequent reason is given."""
+    problem = ConvProblem(Direction.FORWARD, n=1, c=3, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
+    with pytest.raises(NoKernelError) as caught:
+        make_plan([problem], ALL, load_arch("gfx950"), seed=1)
+    words = "no kernel of gfx950 applies to any of the 1 problems: C/G = 3 is not a multiple of vector_a = 4"
+    assert caught.value.message == words
+
+
+def test_dtype_that_the_architecture_does_not_run_is_no_kernel(host: ArchSpec) -> None:
+    """The pool is empty, and the reason is the architecture's."""
+    problem = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
+    with pytest.raises(NoKernelError, match="host does not run bf16"):
+        make_plan([problem], ALL, host, seed=1)
+
+
+def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
+    """What is left keeps its order, and the refusals are those of the whole plan."""
+    plan = make_plan(MIXED, "sample:20", host, seed=1)
+    done = {(problem, name) for problem, names in orders(plan).items() for name in names[::3]}
+    left = plan.without(lambda problem, name: (problem, name) in done)
+    assert orders(left) == {
+        problem: [name for i, name in enumerate(names) if i % 3] for problem, names in orders(plan).items()
+    }
+    assert left.pairs == 4 * 13
+    assert left.refused == plan.refused
+
+
+def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
+    """A fresh run has all to do, a finished one nothing."""
+    plan = make_plan(MIXED, "sample:20", host, seed=1)
+    assert plan.without(lambda _problem, _name: False) == plan
+    finished = plan.without(lambda _problem, _name: True)
+    assert (finished.pairs, finished.kernels) == (0, ())

@@ -1,0 +1,171 @@
+"""The supervisor: whatever a kernel does becomes one reply, and the kernels after it are measured all the same."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.data.schema import Status
+from tests.bench.faults import (
+    CLAIMED_MS,
+    FAULTS,
+    FRAGILE,
+    GOOD,
+    HANG,
+    HOARD,
+    OTHER_PROBLEM,
+    POISON,
+    PROBLEM,
+    SEGFAULT,
+    SLOW,
+    Fault,
+    FaultyDevice,
+    claims,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEMORY_BYTES = 1 << 30
+SETUP = Job(Op.PROBLEM, -1, problem=PROBLEM.canonical())
+RUNNING = {name: fault for name, fault in FAULTS.items() if fault[1] is not Status.COMPILE_ERROR}
+
+
+def supervise(
+    *faults: Fault, timeout_s: float = 1.0, should_stop: Callable[[], bool] = lambda: False
+) -> tuple[list[Reply], int]:
+    """Measure kernels on the problem; their replies and how often a worker was started again."""
+    device = FaultyDevice(*faults)
+    built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
+    jobs = [Job(Op.MEASURE, i, library=built[kernel].library, samples=5) for i, kernel in enumerate(device.kernels)]
+    options = SupervisorOptions(timeout_s, WorkerConfig(MEMORY_BYTES, None))
+    with Supervisor(device, options, should_stop) as supervisor:
+        done = list(supervisor.run(SETUP, jobs))
+    assert [job for job, _ in done] == jobs[: len(done)]
+    assert [reply.id for _, reply in done] == list(range(len(done)))
+    return [reply for _, reply in done], supervisor.restarts
+
+
+def statuses(replies: list[Reply]) -> list[Status]:
+    """Of replies."""
+    return [reply.status for reply in replies]
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_fault_becomes_a_reply_and_the_next_kernel_is_measured(name: str) -> None:
+    """The faulty kernel's reply says what happened; the right ones before and after it are ok."""
+    fault, status, message = RUNNING[name]
+    replies, _ = supervise(GOOD, fault, GOOD)
+    assert statuses(replies) == [Status.OK, status, Status.OK]
+    assert message in replies[1].message
+    assert replies[2].samples_ns == (CLAIMED_MS * 1e6,) * 5
+
+
+def test_all_faults_in_a_row() -> None:
+    """Every fault gets its own status when all of them meet one supervisor."""
+    faults = [fault for name, (fault, _, _) in RUNNING.items() if "hang" not in name]
+    expected = [status for name, (_, status, _) in RUNNING.items() if "hang" not in name]
+    replies, _ = supervise(*faults, GOOD)
+    assert statuses(replies) == [*expected, Status.OK]
+
+
+def test_a_crash_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
+    """A kernel that only crashes because of what ran before it is ok, after one restart."""
+    replies, restarts = supervise(GOOD, POISON, FRAGILE, GOOD)
+    assert statuses(replies) == [Status.OK] * 4
+    assert restarts == 1
+
+
+def test_a_crash_that_repeats_counts_once() -> None:
+    """The second crash, in a new worker, is the result; the next kernel gets yet another worker."""
+    replies, restarts = supervise(GOOD, SEGFAULT, GOOD)
+    assert statuses(replies) == [Status.OK, Status.CRASH, Status.OK]
+    assert restarts == 2
+
+
+def test_a_crash_in_a_new_worker_counts_at_once() -> None:
+    """The first kernel of a worker has nobody else to blame: one crash, one restart."""
+    replies, restarts = supervise(SEGFAULT, SEGFAULT, GOOD)
+    assert statuses(replies) == [Status.CRASH, Status.CRASH, Status.OK]
+    assert restarts == 2
+
+
+def test_a_hang_is_cut_off() -> None:
+    """Two endless loops cost their timeouts and a restart each, no more."""
+    start = time.monotonic()
+    replies, restarts = supervise(HANG, HANG, GOOD, timeout_s=0.5)
+    assert statuses(replies) == [Status.TIMEOUT, Status.TIMEOUT, Status.OK]
+    assert replies[0].message == "no result within 0.5 s"
+    assert restarts == 2
+    assert time.monotonic() - start < 30
+
+
+def test_a_kernel_that_keeps_all_memory_does_not_fail_its_successors() -> None:
+    """Memory that a kernel leaks does not make right kernels fail."""
+    replies, _ = supervise(GOOD, HOARD, GOOD, claims(1.0), claims(2.0))
+    assert statuses(replies) == [Status.OK, Status.LAUNCH_ERROR, *[Status.OK] * 3]
+
+
+def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
+    """Inputs that the worker has no memory for are made in a new one."""
+    device = FaultyDevice(HOARD, GOOD)
+    built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
+    hoard, good = [Job(Op.MEASURE, 0, library=built[kernel].library, samples=1) for kernel in device.kernels]
+    wide = "conv_forward_fp32_nhwgc_2d_n4_c64_k64_g1_i64x64_f1x1_s1x1_p0x0_d1x1"
+    with Supervisor(device, SupervisorOptions(5.0, WorkerConfig(MEMORY_BYTES, None)), lambda: False) as supervisor:
+        first = list(supervisor.run(SETUP, [hoard]))
+        second = list(supervisor.run(Job(Op.PROBLEM, -1, problem=wide), [good]))
+    assert statuses([reply for _, reply in (*first, *second)]) == [Status.LAUNCH_ERROR, Status.OK]
+
+
+def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:
+    """After a stop, the jobs that were handed out are done, the others are not."""
+    asked: list[float] = []
+
+    def should_stop() -> bool:
+        asked.append(time.monotonic())
+        return asked[-1] - asked[0] > 0.7
+
+    replies, _ = supervise(*[SLOW] * 40, should_stop=should_stop)
+    assert len(replies) < 30
+    assert set(statuses(replies)) <= {Status.OK}
+
+
+def test_a_stop_ends_a_hang_after_the_grace() -> None:
+    """A kernel that does not finish within the grace after a stop gets no reply, whatever its timeout."""
+    start = time.monotonic()
+    replies, _ = supervise(HANG, timeout_s=600, should_stop=lambda: time.monotonic() - start > 1)
+    assert replies == []
+    assert time.monotonic() - start < 60
+
+
+def test_problems_follow_each_other_in_one_worker() -> None:
+    """A new problem needs no new worker, and its time is counted by phase."""
+    device = FaultyDevice(GOOD)
+    built = KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
+    job = Job(Op.MEASURE, 0, library=built[device.kernels[0]].library, samples=2)
+    options = SupervisorOptions(5.0, WorkerConfig(MEMORY_BYTES, None))
+    with Supervisor(device, options, lambda: False) as supervisor:
+        for problem in (PROBLEM, OTHER_PROBLEM, PROBLEM):
+            setup = Job(Op.PROBLEM, -1, problem=problem.canonical())
+            assert [reply.status for _, reply in supervisor.run(setup, [job])] == [Status.OK]
+    assert supervisor.restarts == 0
+    assert {"inputs", "reference", "load", "run", "verify", "time", "wait", "other"} <= set(supervisor.phase_s)
+
+
+def test_a_problem_that_cannot_be_set_up_is_an_answer() -> None:
+    """When there is no memory for the inputs, every kernel of the problem gets a reply that says so."""
+    device = FaultyDevice(GOOD, GOOD)
+    big = "conv_forward_fp32_nhwgc_2d_n64_c512_k512_g1_i256x256_f3x3_s1x1_p1x1_d1x1"
+    jobs = [Job(Op.MEASURE, i, library="none", samples=1) for i in range(2)]
+    options = SupervisorOptions(5.0, WorkerConfig(MEMORY_BYTES, None))
+    with Supervisor(device, options, lambda: False) as supervisor:
+        replies = [reply for _, reply in supervisor.run(Job(Op.PROBLEM, -1, problem=big), jobs)]
+    assert statuses(replies) == [Status.LAUNCH_ERROR] * 2
+    assert [reply.id for reply in replies] == [0, 1]
+    assert "no inputs and reference" in replies[0].message

@@ -1,0 +1,212 @@
+"""A run as a whole: a row for every pair, resuming, leaders, budget, samples of kernels."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import campaign as campaign_module
+from ckh.bench.campaign import Campaign, Given, Limits, Outcome
+from ckh.bench.protocol import WorkerConfig
+from ckh.bench.stop import StopReason
+from ckh.bench.sweep import MAX_LEADERS, Results
+from ckh.data.journal import ResultRow, read_journal
+from ckh.data.schema import Status
+from ckh.errors import UsageError
+from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, OTHER_PROBLEM, PROBLEM, SLOW, FaultyDevice, claims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from ckh.problems import ConvProblem
+    from tests.bench.faults import Fault
+
+LIMITS = Limits(timeout_s=1.0, jobs=2)
+HANGS = {name for name, (fault, _, _) in FAULTS.items() if HANG.run in (fault.run, fault.time)}
+
+
+class Runs:
+    """Runs of one device on some problems, into one folder."""
+
+    def __init__(self, folder: Path, device: FaultyDevice, problems: Sequence[ConvProblem]) -> None:
+        self.out = folder / "run"
+        self.device = device
+        self._problems, self._kernels = folder / "problems.txt", folder / "kernels"
+        self._problems.write_text("\n".join(p.canonical() for p in problems), encoding="utf-8")
+        self._kernels.write_text("\n".join(device.names), encoding="utf-8")
+
+    def campaign(self, *, resume: bool = False, kernels: str | None = None, seed: int | None = None) -> Campaign:
+        """A run that has not started."""
+        given = Given(problems=str(self._problems), kernels=kernels or str(self._kernels), seed=seed)
+        return Campaign("host", given, self.out, resume=resume)
+
+    def run(self, *, resume: bool = False, limits: Limits = LIMITS) -> Outcome:
+        """Measure."""
+        return self.campaign(resume=resume).run(limits)
+
+    @property
+    def rows(self) -> tuple[ResultRow, ...]:
+        """All rows of the journal."""
+        return read_journal(self.out).rows
+
+    @property
+    def first_pass(self) -> Counter[tuple[str, str]]:
+        """How often each pair has a row that is not of a leader measured again."""
+        return Counter((row.problem, row.kernel) for row in self.rows if not row.remeasured)
+
+    @property
+    def all_pairs(self) -> Counter[tuple[str, str]]:
+        """Every pair once."""
+        problems = self._problems.read_text(encoding="utf-8").split()
+        return Counter((problem, kernel) for problem in problems for kernel in self.device.names)
+
+    def keep_lines(self, count: int, extra: bytes = b"") -> None:
+        """Cut the journal, as if the process had been killed then."""
+        path = self.out / "journal.jsonl"
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:count]) + extra)
+
+
+@pytest.fixture
+def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runs]:
+    """Have `Campaign` open a device with these faults, its workers limited to a gigabyte."""
+
+    def make(*faults: Fault, problems: Sequence[ConvProblem] = (PROBLEM,)) -> Runs:
+        device = FaultyDevice(*faults)
+        monkeypatch.setattr(campaign_module, "open_device", lambda _kind: device)
+        monkeypatch.setattr(campaign_module, "worker_config", lambda: WorkerConfig(1 << 30, None))
+        return Runs(tmp_path, device, problems)
+
+    return make
+
+
+def test_every_fault_becomes_a_row(make_runs: Callable[..., Runs]) -> None:
+    """One run meets all faults: each pair has the row it must have, and the run is complete."""
+    names = [name for name in FAULTS if name not in HANGS]
+    runs = make_runs(*(FAULTS[name][0] for name in names), GOOD, HANG, GOOD)
+    outcome = runs.run()
+    expected = [*(FAULTS[name][1] for name in names), Status.OK, Status.TIMEOUT, Status.OK]
+    found = {row.kernel: row for row in runs.rows if not row.remeasured}
+    assert [found[kernel].status for kernel in runs.device.names] == expected
+    assert all(FAULTS[name][2] in found[kernel].message for name, kernel in zip(names, runs.device.names, strict=False))
+    assert runs.first_pass == runs.all_pairs
+    assert (outcome.reason, outcome.pairs_left) == (StopReason.COMPLETE, 0)
+    assert outcome.totals.statuses == Counter(str(status) for status in expected)
+    assert outcome.totals.restarts >= 5
+    assert {row.latency_ms for row in runs.rows} == {None, CLAIMED_MS}
+
+
+def test_the_journal_says_how_it_was_measured(make_runs: Callable[..., Runs]) -> None:
+    """The journal starts with the device, and ends with the reason and the seconds of each phase."""
+    runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
+    runs.run()
+    journal = read_journal(runs.out)
+    identity = runs.device.identity()
+    assert [(run.device, run.compiler, run.flags) for run in journal.runs] == [
+        (identity.name, identity.compiler, identity.flags)
+    ]
+    assert [(end.run_id, end.reason) for end in journal.ends] == [(journal.runs[0].run_id, "complete")]
+    assert {"compile", "inputs", "reference", "run", "time"} <= set(journal.ends[0].phase_s)
+    assert all(row.samples_ns == (CLAIMED_MS * 1e6,) * 5 and row.spread == 0 for row in journal.rows)
+    assert runs.first_pass == runs.all_pairs
+
+
+@pytest.mark.parametrize("lines", range(1, 7))
+def test_a_run_cut_anywhere_is_resumed(make_runs: Callable[..., Runs], lines: int) -> None:
+    """Of a journal cut after any line, with half a line behind it, exactly the missing pairs are measured."""
+    runs = make_runs(GOOD, FAULTS["zeros"][0], claims(300.0), problems=(PROBLEM, OTHER_PROBLEM))
+    runs.run()
+    runs.keep_lines(lines, b'{"kind": "result", "run_id": "half')
+    outlook = runs.campaign(resume=True).outlook(LIMITS)
+    outcome = runs.run(resume=True)
+    assert (outlook.pairs, outlook.pairs_done) == (7 - lines, lines - 1)
+    assert outcome.totals.statuses.total() == 7 - lines
+    assert runs.first_pass == runs.all_pairs
+
+
+def test_leaders_are_measured_again(make_runs: Callable[..., Runs]) -> None:
+    """Kernels within 8 % of the best get a second row, whose time replaces the first; the others do not."""
+    runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(109.0, 160.0), FAULTS["segfault"][0])
+    outcome = runs.run()
+    best, close, far, crashed = runs.device.names
+    assert outcome.totals.remeasured == 2
+    assert {row.kernel for row in runs.rows if row.remeasured} == {best, close}
+    final = {row.kernel: row.latency_ms for row in read_journal(runs.out).final_rows()}
+    assert final == {best: 180.0, close: 170.0, far: 109.0, crashed: None}
+    assert all(len(row.samples_ns) == 5 for row in runs.rows if row.remeasured)
+
+
+def test_a_single_leader_is_not_measured_again(make_runs: Callable[..., Runs]) -> None:
+    """Where nothing is close to the best there is nothing to compare."""
+    runs = make_runs(claims(100.0), claims(150.0))
+    assert runs.run().totals.remeasured == 0
+    assert not any(row.remeasured for row in runs.rows)
+
+
+def test_leaders_that_were_not_measured_again_are_when_resuming(make_runs: Callable[..., Runs]) -> None:
+    """Of a run that was killed between a problem's first pass and its leaders, the next run measures the leaders."""
+    runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(150.0))
+    runs.run()
+    runs.keep_lines(4)
+    outcome = runs.run(resume=True)
+    assert (outcome.totals.statuses.total(), outcome.totals.remeasured) == (0, 2)
+    assert runs.first_pass == runs.all_pairs
+    final = {row.kernel: row.latency_ms for row in read_journal(runs.out).final_rows()}
+    assert final == dict(zip(runs.device.names, (180.0, 170.0, 150.0), strict=True))
+    assert runs.run(resume=True).totals.remeasured == 0
+
+
+def test_at_most_twelve_kernels_lead() -> None:
+    """The leaders are the fastest twelve of those within 8 %; unstable times count, failures do not."""
+    rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1 + i / 1000) for i in range(20)]
+    rows[0] = ResultRow("run", "p", "k0", Status.UNSTABLE, latency_ms=1.0)
+    rows += [ResultRow("run", "p", "crashed", Status.CRASH), ResultRow("run", "other", "k0", Status.OK, latency_ms=0.5)]
+    assert [row.kernel for row in Results(rows).leaders("p")] == [f"k{i}" for i in range(12)]
+    assert MAX_LEADERS == 12
+    edge = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=ms) for i, ms in enumerate((1.0, 1.0799, 1.0801))]
+    assert [row.kernel for row in Results(edge).leaders("p")] == ["k0", "k1"]
+    assert Results(rows).leaders("unknown") == []
+    assert Results(rows).best_ns("p") == 1e6
+
+
+def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
+    """What is over when the time is, and what is left, add up; resuming does the rest."""
+    runs = make_runs(*[SLOW] * 12, problems=(PROBLEM, OTHER_PROBLEM))
+    outcome = runs.run(limits=Limits(budget_s=0.6, timeout_s=5.0, jobs=2))
+    assert outcome.reason is StopReason.BUDGET
+    assert 0 < outcome.pairs_left == 24 - outcome.totals.statuses.total()
+    assert read_journal(runs.out).ends[-1].reason == "budget"
+    assert sum(runs.first_pass.values()) == 24 - outcome.pairs_left
+
+
+def test_samples_follow_from_the_seed(make_runs: Callable[..., Runs]) -> None:
+    """sample:N takes N kernels of each problem: with one seed always the same, with another seed others."""
+    runs = make_runs(GOOD, problems=(PROBLEM, OTHER_PROBLEM))
+    one, same, other = (runs.campaign(kernels="sample:7", seed=seed).plan for seed in (3, 3, 4))
+    assert [len(task.kernels) for task in one.tasks] == [7, 7]
+    assert one == same
+    assert set(one.kernels) != set(other.kernels)
+    assert one.tasks[0].kernels != one.tasks[1].kernels
+    longer = {task.problem: task.kernels for task in runs.campaign(kernels="sample:9", seed=3).plan.tasks}
+    assert all(longer[task.problem][:7] == task.kernels for task in one.tasks)
+
+
+@pytest.mark.parametrize(
+    ("what", "value"), [("device", "other CPU"), ("compiler", "cc 1"), ("arch", "gfx942"), ("flags", "-O0")]
+)
+def test_times_of_two_devices_are_not_mixed(make_runs: Callable[..., Runs], what: str, value: str) -> None:
+    """A journal that was measured on another device, or with another compiler, is not gone on with."""
+    runs = make_runs(GOOD)
+    runs.run()
+    path = runs.out / "journal.jsonl"
+    last = getattr(read_journal(path).runs[0], what)
+    old = json.dumps(last)
+    new = json.dumps([value] if what == "flags" else value)
+    text = path.read_text(encoding="utf-8").replace(f'"{what}": {old}', f'"{what}": {new}')
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="was measured with the"):
+        runs.run(resume=True)
+    assert path.read_text(encoding="utf-8") == text

@@ -1,0 +1,113 @@
+"""The rules of timing, in numbers worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckh.bench.timing import (
+    MAX_LOOPS,
+    Timing,
+    first_run_suffices,
+    loops_for,
+    sample_count,
+    summarize,
+    warm_up_loops,
+)
+
+
+@pytest.mark.parametrize(
+    ("estimate_ns", "best_ns", "count"),
+    [
+        (100, 0, 5),  # nothing to compare with
+        (100, 100, 5),
+        (300, 100, 5),
+        (301, 100, 2),  # more than 3 times the best
+        (1000, 100, 2),
+        (1001, 100, 1),  # more than 10 times the best
+        (50, 100, 5),  # a new best
+        (0.4e9, 0.4e9, 5),  # all samples together may last two seconds
+        (0.5e9, 0.5e9, 4),
+        (1.1e9, 0, 1),
+        (9e9, 0, 1),  # one there always is
+        (0, 0, 5),
+    ],
+)
+def test_slow_kernels_get_fewer_samples(estimate_ns: float, best_ns: float, count: int) -> None:
+    """Above 3 times the best a kernel gets two samples, above 10 times one, and never more than fill two seconds."""
+    assert sample_count(estimate_ns, best_ns, 5) == count
+
+
+def test_no_kernel_gets_more_samples_than_wanted() -> None:
+    """Who asks for one sample gets one, of a slow kernel too, and who asks for fifty gets them."""
+    assert [sample_count(estimate_ns, 100, 1) for estimate_ns in (100, 400, 4000)] == [1, 1, 1]
+    assert sample_count(100, 100, 50) == 50
+
+
+@pytest.mark.parametrize(
+    ("estimate_ns", "loops"),
+    [(1000, 500), (999, 501), (1001, 500), (499_999, 2), (500_000, 1), (7e9, 1), (1, 500_000), (0, 500_000)],
+)
+def test_a_sample_lasts_half_a_millisecond(estimate_ns: float, loops: int) -> None:
+    """A sample has the fewest runs that last 500,000 ns."""
+    assert loops_for(estimate_ns) == loops
+
+
+def test_loops_are_bounded() -> None:
+    """However long the target, a sample is at most a million runs."""
+    assert loops_for(10, 1e6) == 100_000
+    assert loops_for(1, 5e6) == MAX_LOOPS == 1_000_000
+
+
+@given(st.floats(1, 1e10))
+def test_a_sample_is_long_enough_and_no_longer(estimate_ns: float) -> None:
+    """One run fewer would be too short."""
+    loops = loops_for(estimate_ns)
+    assert loops * estimate_ns >= 500_000 * (1 - 1e-12)
+    assert loops == 1 or (loops - 1) * estimate_ns < 500_000
+
+
+@pytest.mark.parametrize(
+    ("first_ns", "loops"), [(1000, 250), (250_000, 1), (3_999_999, 1), (4_000_000, 0), (1e9, 0), (100, 2500)]
+)
+def test_warm_up_lasts_half_a_sample_unless_the_first_run_did(first_ns: float, loops: int) -> None:
+    """A first run of 4 ms is warm; a shorter one is followed by runs for 250,000 ns."""
+    assert warm_up_loops(first_ns) == loops
+
+
+@pytest.mark.parametrize(
+    ("first_ns", "best_ns", "suffices"),
+    [
+        (1e9, 0, False),  # no other kernel is known
+        (500_000, 50_000, False),  # not more than ten times the best
+        (500_001, 50_000, True),
+        (500_000, 49_999, True),
+        (499_999, 1, False),  # too short to be a sample
+        (1e6, 2e6, False),
+    ],
+)
+def test_first_run_suffices_when_long_and_hopeless(first_ns: float, best_ns: float, suffices: bool) -> None:
+    """It takes both: more than ten times the best, and the length of a sample."""
+    assert first_run_suffices(first_ns, best_ns) is suffices
+
+
+def test_summary_of_five_samples_by_hand() -> None:
+    """Deviations from the median 11 are 1, 1, 0, 9, 2: their median is 1."""
+    assert summarize([10.0, 12.0, 11.0, 20.0, 9.0]) == Timing(11.0, 9.0, 1 / 11)
+
+
+def test_summary_of_an_even_number_of_samples() -> None:
+    """The median is the mean of the middle two: of 10 and 14 it is 12, and of the deviations 2, 2, 6, 18 it is 4."""
+    assert summarize([30.0, 10.0, 14.0, 6.0]) == Timing(12.0, 6.0, 4 / 12)
+
+
+def test_summary_of_one_sample_and_of_a_clock_that_stands_still() -> None:
+    """One sample has no spread; a median of zero does not divide."""
+    assert summarize([7.0]) == Timing(7.0, 7.0, 0.0)
+    assert summarize([0.0, 0.0, 3.0]) == Timing(0.0, 0.0, 0.0)
+
+
+def test_one_outlier_does_not_count_as_spread() -> None:
+    """A sample a hundred times too long moves neither median nor spread."""
+    assert summarize([10.0, 10.0, 10.0, 10.0, 1000.0]) == Timing(10.0, 10.0, 0.0)

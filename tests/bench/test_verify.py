@@ -1,0 +1,163 @@
+"""Verification: what rounding may do is accepted, everything else is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ckh.bench.verify import Limits, tolerance
+from ckh.problems import ConvProblem, Direction
+
+Array = NDArray[Any]
+
+
+def matrices(pixels: int, channels: int, filters: int) -> tuple[ConvProblem, Array, Array]:
+    """A 1x1 convolution, that is the product of matrices pixels x channels and channels x filters, with both."""
+    p = ConvProblem(Direction.FORWARD, n=1, c=channels, k=filters, g=1, hi=1, wi=pixels, y=1, x=1)
+    random = np.random.default_rng(channels)
+    x = random.uniform(-1, 1, (pixels, channels)).astype(np.float32)
+    w = random.uniform(-1, 1, (filters, channels)).astype(np.float32)
+    return p, x, w
+
+
+def limits_of(p: ConvProblem, x: Array, w: Array) -> Limits:
+    return Limits(p, x.reshape(p.input_shape), w.reshape(p.weight_shape))
+
+
+def exact_product(x: Array, w: Array) -> Array:
+    product: Array = x.astype(np.float64) @ w.astype(np.float64).T
+    return product
+
+
+def one_by_one(x: Array, w: Array, order: Array) -> Array:
+    """The product with every sum taken in float32, one product after the other, in an order of the channels."""
+    total = np.zeros((len(x), len(w)), np.float32)
+    for channel in order:
+        total += x[:, channel, None] * w[None, :, channel]
+    return total
+
+
+@pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
+def test_sums_in_any_order_are_accepted(channels: int) -> None:
+    """Forwards, backwards, at random and by BLAS: float32 results differ among each other and are all right."""
+    p, x, w = matrices(13, channels, 7)
+    limits = limits_of(p, x, w)
+    order = np.arange(channels)
+    shuffled = np.random.default_rng(0).permutation(channels)
+    results = [one_by_one(x, w, chosen) for chosen in (order, order[::-1], shuffled)] + [x @ w.T]
+    assert [limits.complaint(result) for result in results] == [""] * 4
+    if channels > 2:
+        assert (results[0] != results[1]).any()
+
+
+def test_sums_in_the_worst_order_are_accepted() -> None:
+    """All positive products before all negative ones: the sum grows to thousands and comes back."""
+    p, x, w = matrices(1, 10_000, 1)
+    limits = limits_of(p, x, w)
+    order = np.argsort(-(x[0] * w[0]))
+    assert limits.complaint(one_by_one(x, w, order)) == ""
+
+
+@pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
+def test_one_forgotten_product_is_found(channels: int) -> None:
+    """A product of usual size that is missing in one sum of up to ten thousand is seen."""
+    p, x, w = matrices(13, channels, 7)
+    result = exact_product(x, w)
+    products = np.abs(x[5] * w[3])
+    usual = int(np.argsort(products)[channels // 2])
+    result[5, 3] -= float(x[5, usual]) * float(w[3, usual])
+    complaint = limits_of(p, x, w).complaint(result.astype(np.float32))
+    assert complaint.startswith(f"1 of 91 outputs wrong, the first at {5 * 7 + 3}: ")
+
+
+def test_limits_are_where_the_tolerance_says() -> None:
+    """Every element is right at 0.9 and wrong at 1.1 times the tolerance, on both sides."""
+    p, x, w = matrices(23, 288, 17)
+    limits = limits_of(p, x, w)
+    exact = exact_product(x, w)
+    margin = tolerance(p) * (np.abs(x.astype(np.float64)) @ np.abs(w.astype(np.float64)).T)
+    for side in (-1, 1):
+        assert limits.complaint((exact + 0.9 * side * margin).astype(np.float32)) == ""
+        assert limits.complaint((exact + 1.1 * side * margin).astype(np.float32)).startswith("391 of 391 outputs wrong")
+
+
+def test_tolerance_by_hand() -> None:
+    """With sums of 9 products it is 16 + 3 roundings of float32."""
+    p = ConvProblem(Direction.FORWARD, n=1, c=1, k=1, g=1, hi=5, wi=5, y=3, x=3)
+    assert tolerance(p) == 19 / 16_777_216
+
+
+def test_result_that_is_a_little_too_large_is_found() -> None:
+    """Of positive products a hundred-thousandth more is wrong everywhere, and a ten-millionth is rounding."""
+    p, x, w = matrices(11, 100, 5)
+    x, w = np.abs(x), np.abs(w)
+    limits, exact = limits_of(p, x, w), exact_product(x, w)
+    assert limits.complaint((exact * (1 + 1e-5)).astype(np.float32)).startswith("55 of 55 outputs wrong")
+    assert limits.complaint((exact * (1 + 1e-7)).astype(np.float32)) == ""
+
+
+def test_swapped_pair_is_found() -> None:
+    """Two elements in each other's place are two wrong elements."""
+    p, x, w = matrices(10, 64, 10)
+    result = exact_product(x, w).astype(np.float32).reshape(-1)
+    result[[20, 21]] = result[[21, 20]]
+    assert limits_of(p, x, w).complaint(result).startswith("2 of 100 outputs wrong, the first at 20: ")
+
+
+@pytest.mark.parametrize(
+    ("written", "end"), [(np.nan, "; 3 are NaN or were never written"), (np.inf, ""), (-np.inf, "")]
+)
+def test_what_is_no_number_is_never_right(written: float, end: str) -> None:
+    """NaN, which an output is filled with beforehand, and infinities are counted, NaN by its name."""
+    p, x, w = matrices(10, 8, 10)
+    result = exact_product(x, w).astype(np.float32)
+    result[[2, 5, 9], [0, 1, 9]] = written
+    complaint = limits_of(p, x, w).complaint(result)
+    assert complaint.startswith(f"3 of 100 outputs wrong, the first at 20: {written}, expected ")
+    assert complaint.endswith(end)
+    assert ("NaN" in complaint) is bool(end)
+
+
+def test_complaint_in_full() -> None:
+    """1*3 + 2*4 is 11 and not 12."""
+    p = ConvProblem(Direction.FORWARD, n=1, c=2, k=1, g=1, hi=1, wi=1, y=1, x=1)
+    limits = limits_of(p, np.array([1, 2], np.float32), np.array([3, 4], np.float32))
+    assert limits.complaint(np.array([11], np.float32)) == ""
+    assert limits.complaint(np.array([12], np.float32)) == "1 of 1 outputs wrong, the first at 0: 12, expected 11"
+
+
+def test_element_without_products_must_be_zero() -> None:
+    """Input pixels that a 1x1 filter of stride 2 skips have no gradient, not even a tiny one."""
+    p = ConvProblem(Direction.BWD_DATA, n=1, c=1, k=1, g=1, hi=1, wi=4, y=1, x=1, stride_w=2)
+    limits = Limits(p, np.full(p.output_shape, 2, np.float32), np.full(p.weight_shape, 3, np.float32))
+    assert limits.complaint(np.array([6, 0, 6, -0.0], np.float32)) == ""
+    complaint = limits.complaint(np.array([6, 0, 6, 1e-30], np.float32))
+    assert complaint == "1 of 4 outputs wrong, the first at 3: 1e-30, expected 0"
+
+
+def test_the_last_of_many_elements_is_looked_at() -> None:
+    """A result of several chunks is compared to its end."""
+    p, x, w = matrices(70_001, 1, 2)
+    result = exact_product(x, w).astype(np.float32)
+    limits = limits_of(p, x, w)
+    assert limits.complaint(result) == ""
+    result[70_000, 1] += 0.5
+    assert limits.complaint(result).startswith("1 of 140002 outputs wrong, the first at 140001: ")
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_every_direction_has_limits_of_its_own_shape(direction: Direction) -> None:
+    """Zeros are wrong wherever anything is summed, in a result of as many elements as the direction has."""
+    p = ConvProblem(direction, n=1, c=6, k=4, g=2, hi=5, wi=5, y=3, x=3, pad_h=1, pad_w=1)
+    shapes = {Direction.FORWARD: p.output_shape, Direction.BWD_DATA: p.input_shape}
+    result_shape = shapes.get(direction, p.weight_shape)
+    operands = [p.input_shape, p.weight_shape, p.output_shape]
+    operands.remove(result_shape)
+    if direction is not Direction.FORWARD:
+        operands.reverse()  # the gradient stands first
+    limits = Limits(p, *(np.ones(shape, np.float32) for shape in operands))
+    size = int(np.prod(result_shape))
+    assert limits.complaint(np.zeros(result_shape, np.float32)).startswith(f"{size} of {size} outputs wrong")

@@ -1,0 +1,135 @@
+"""The worker process: lines in, lines out, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
+from ckh.data.schema import Status
+from ckh.errors import DeviceError
+from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, FaultyDevice, claims
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = WorkerConfig(0, None)
+SETUP = Job(Op.PROBLEM, 1, problem=PROBLEM.canonical())
+
+
+class BrokenDevice(FaultyDevice):
+    """Starts another command for a worker."""
+
+    def __init__(self, *command: str) -> None:
+        super().__init__()
+        self._command = list(command)
+
+    def worker_command(self) -> list[str]:
+        """What it was given."""
+        return self._command
+
+
+@pytest.fixture
+def libraries(cache_folder: Path) -> list[str]:
+    """Two right kernels of 100 and 50 ms and one that prints to stdout."""
+    device = FaultyDevice(GOOD, claims(50.0), FAULTS["garbage on stdout"][0])
+    built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
+    return [built[kernel].library for kernel in device.kernels]
+
+
+@pytest.fixture
+def worker() -> Iterator[WorkerProcess]:
+    """A running worker."""
+    process = WorkerProcess(FaultyDevice(), CONFIG)
+    yield process
+    process.kill()
+
+
+def ask(worker: WorkerProcess, job: Job) -> Reply:
+    """The reply to a job."""
+    worker.send(job)
+    return worker.receive(time.monotonic() + 20)
+
+
+def test_a_kernel_is_measured_and_timed(worker: WorkerProcess, libraries: list[str]) -> None:
+    """Samples and loops follow from the time a kernel takes, and replies come in the order of the jobs."""
+    assert ask(worker, SETUP).status is Status.OK
+    measured = ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=4))
+    assert (measured.id, measured.status, measured.loops) == (2, Status.OK, 1)
+    assert measured.samples_ns == (CLAIMED_MS * 1e6,) * 4
+    timed = ask(worker, Job(Op.TIME, 3, library=libraries[1], samples=3, loops=7))
+    assert (timed.id, timed.samples_ns, timed.loops) == (3, (50e6,) * 3, 7)
+    assert measured.seconds is not None
+    assert {"load", "run", "verify", "time", "wait", "other"} <= set(measured.seconds)
+
+
+def test_a_far_slower_kernel_gets_fewer_samples(worker: WorkerProcess, libraries: list[str]) -> None:
+    """Of a kernel more than three times as slow as the best two samples are taken, more than ten times one."""
+    for best_ns, count in ((40e6, 5), (30e6, 2), (9e6, 1)):
+        ask(worker, Job(Op.PROBLEM, 1, problem=PROBLEM.canonical(), best_ns=best_ns))
+        assert len(ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=5)).samples_ns) == count
+
+
+def test_what_a_kernel_prints_is_no_reply(worker: WorkerProcess, libraries: list[str]) -> None:
+    """Garbage that looks like replies goes to stderr, and the next job is answered."""
+    ask(worker, SETUP)
+    for number in (4, 5):
+        reply = ask(worker, Job(Op.MEASURE, number, library=libraries[2], samples=1))
+        assert (reply.id, reply.status) == (number, Status.OK)
+
+
+def test_jobs_that_cannot_be_done_are_answered(worker: WorkerProcess, libraries: list[str]) -> None:
+    """A kernel without a problem and a library that is missing are launch errors, and the worker lives on."""
+    early = ask(worker, Job(Op.MEASURE, 1, library=libraries[0], samples=1))
+    assert (early.status, early.message) == (Status.LAUNCH_ERROR, "there is no problem to run")
+    ask(worker, SETUP)
+    missing = ask(worker, Job(Op.MEASURE, 2, library="/nonexistent.so", samples=1))
+    assert missing.status is Status.LAUNCH_ERROR
+    assert missing.message.startswith("cannot load the kernel: /nonexistent.so")
+    assert ask(worker, Job(Op.MEASURE, 3, library=libraries[0], samples=1)).status is Status.OK
+
+
+def test_a_worker_ends_when_its_input_does() -> None:
+    """Without jobs it says that it is ready, and ends with code 0."""
+    device = FaultyDevice()
+    command = [*device.worker_command(), CONFIG.to_json()]
+    done = subprocess.run(
+        command, input=b"", capture_output=True, env=device.worker_environment(), timeout=60, check=True
+    )
+    assert reply_from_line(done.stdout) == Reply(-1, Status.OK)
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ("sh", "-c", "echo 'no such GPU' >&2; exit 3"),
+            "the worker does not start: exited with code 3; stderr: no such GPU",
+        ),
+        (("sh", "-c", "kill -9 $$"), "the worker does not start: killed by SIGKILL"),
+        (("sh", "-c", "echo hello"), "the worker does not start: the worker answered nonsense: b'hello'"),
+    ],
+)
+def test_a_worker_that_does_not_start_is_a_device_error(command: tuple[str, ...], message: str) -> None:
+    """The error says how it ended, with the last line of its stderr."""
+    with pytest.raises(DeviceError) as caught:
+        WorkerProcess(BrokenDevice(*command), CONFIG)
+    assert caught.value.message == message
+
+
+def test_jobs_and_replies_survive_the_wire() -> None:
+    """Both are one line of JSON and read back equal."""
+    job = Job(Op.TIME, 7, "problem", 1.5, "/a b.so", 3, 9)
+    assert job_from_line(job.to_line().decode()) == job
+    reply = Reply(7, Status.WRONG_RESULT, 'a "quoted"\nline', (1.5, 2.5), 9, {"run": 0.5})
+    assert reply_from_line(reply.to_line()) == reply
+    assert reply.to_line().count(b"\n") == 1
+    assert json.loads(job.to_line())["op"] == "time"

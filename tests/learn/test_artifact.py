@@ -1,0 +1,331 @@
+"""Model directories, ours and AMD's, predict what LightGBM predicts, and damage is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import lightgbm
+import numpy as np
+import pytest
+
+from ckh.data.dataset import Dataset
+from ckh.errors import ModelError, UsageError
+from ckh.features.columns import kernel_columns, problem_columns
+from ckh.features.grouped_conv import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
+from ckh.learn.artifact import Wanted, find_model, list_models, load_model, model_folders
+from ckh.learn.options import RankObjective
+from ckh.problems import Direction
+from tests.learn.conftest import (
+    AMD_KERNELS,
+    AMD_PROBLEMS,
+    GFX950,
+    HARDWARE,
+    amd_matrix,
+    amd_model,
+    kernels,
+    measured,
+    problems,
+    saved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAMES = {83: NAMES_83, 91: NAMES_91, 97: CORE_NAMES}
+# A key that AMD's older specs lack.
+OLD = {"feature_encoding_version": None, "hardware": None, "feature_engine": None}
+PROBLEM = problems()[3]
+
+
+def booster(folder: Path, target: str) -> lightgbm.Booster:
+    """LightGBM's own reading of a model file."""
+    packed = folder / f"model_{target}.lgbm.gz"
+    return lightgbm.Booster(model_str=gzip.decompress(packed.read_bytes()).decode())
+
+
+def state(folder: Path) -> dict[str, tuple[int, int]]:
+    """Names, times and sizes of all files, and of the folder itself."""
+    return {path.name: (path.stat().st_mtime_ns, path.stat().st_size) for path in (folder, *folder.iterdir())}
+
+
+def edit_spec(folder: Path, **changes: Any) -> None:
+    """Change keys of a spec; None removes one."""
+    path = folder / "feature_spec.json"
+    values = json.loads(path.read_text(encoding="utf-8")) | changes
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(("target", "least"), [("tflops", 6), ("latency", 1), ("bandwidth", 6), ("rank", 6)])
+def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: int) -> None:
+    """The NumPy forest on the profile of the training data gives LightGBM's values to 1e-12."""
+    columns = {**problem_columns(PROBLEM), **kernel_columns(kernels())}
+    raw = np.asarray(booster(model_dir, target).predict(GROUPED_CONV.matrix(columns, HARDWARE)))
+    expected = np.expm1(raw) if target in ("tflops", "bandwidth") else raw
+    np.testing.assert_allclose(load_model(model_dir).predict(PROBLEM, kernels(), target), expected, rtol=1e-12)
+    assert len(np.unique(expected)) >= least
+
+
+def test_a_dataset_is_predicted_as_its_problems_are(model_dir: Path) -> None:
+    """Row by row the scores of a dataset are those of its problem and kernel."""
+    model, data = load_model(model_dir), measured()
+    scores = model.scores(data)
+    for number, problem in enumerate(data.problems()):
+        rows = np.flatnonzero(data.problem_ids == number)
+        expected = model.predict(problem, kernels(ndim=problem.ndim), "rank")
+        np.testing.assert_allclose(scores[rows], expected, rtol=1e-12)
+
+
+def test_ranking_sorts_by_score_and_tells_time(model_dir: Path) -> None:
+    """Kernels come by descending score, equals in the order given; the time follows from flops and TFLOPS."""
+    model, of = load_model(model_dir), [*kernels(), *kernels()]
+    ranked = model.rank(PROBLEM, of)
+    scores, tflops = (model.predict(PROBLEM, of, target) for target in ("rank", "tflops"))
+    order = sorted(range(len(of)), key=lambda i: (-scores[i], i))
+    assert [one.kernel for one in ranked] == [of[i] for i in order]
+    assert [one.score for one in ranked] == [scores[i] for i in order]
+    assert [one.tflops for one in ranked] == [tflops[i] for i in order]
+    assert [one.latency_ms for one in ranked] == pytest.approx([PROBLEM.flops / tflops[i] / 1e9 for i in order])
+
+
+def test_a_model_of_tflops_orders_by_them(tmp_path: Path) -> None:
+    """Without a target that ranks, the score is the TFLOPS."""
+    ranked = load_model(saved(tmp_path / "model", RankObjective.TFLOPS)).rank(PROBLEM, kernels())
+    assert all(one.score == one.tflops for one in ranked)
+    assert [one.tflops for one in ranked] == sorted((one.tflops for one in ranked), reverse=True)
+
+
+@pytest.mark.parametrize("changes", [{}, OLD], ids=["new", "old"])
+@pytest.mark.parametrize("count", [83, 91, 97])
+def test_models_of_amd_predict_what_they_were_trained_for(tmp_path: Path, count: int, changes: dict[str, Any]) -> None:
+    """On tiles labelled as AMD labels them, predictions are LightGBM's; true labels would give others."""
+    names = NAMES[count]
+    assert len(names) == count
+    folder = tmp_path / "grouped_conv_forward_bf16_gfx950"
+    made = amd_model(folder, names, **changes)
+    model = load_model(folder)
+    assert model.spec.legacy_tiles
+    for problem in AMD_PROBLEMS:
+        found = model.predict(problem, AMD_KERNELS)
+        legacy, true = (
+            np.expm1(np.asarray(made.predict(amd_matrix(problem, AMD_KERNELS, names, is_legacy=is_legacy))))
+            for is_legacy in (True, False)
+        )
+        np.testing.assert_allclose(found, legacy, rtol=1e-12)
+        assert np.abs(true / legacy - 1).max() > 0.05
+    ranked = model.rank(AMD_PROBLEMS[0], AMD_KERNELS)
+    assert ranked[0].score == ranked[0].tflops == model.predict(AMD_PROBLEMS[0], AMD_KERNELS).max()
+
+
+def test_models_of_amd_judge_datasets_with_their_labels(tmp_path: Path) -> None:
+    """A dataset holds true tiles; its scores are those of AMD's labels all the same."""
+    folder = tmp_path / "forward"
+    made = amd_model(folder, CORE_NAMES)
+    frame = measured().frame[measured().frame["N"] == 1].reset_index(drop=True)
+    data = Dataset(frame)
+    scores = load_model(folder).scores(data)
+    for number, problem in enumerate(data.problems()):
+        matrix = amd_matrix(problem, kernels(ndim=problem.ndim), CORE_NAMES)
+        np.testing.assert_allclose(scores[data.problem_ids == number], np.expm1(made.predict(matrix)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        ("grouped_conv_forward_bf16_gfx950", Direction.FORWARD),
+        ("grouped_conv_bwd_data_bf16_gfx950", Direction.BWD_DATA),
+        ("gfx950-bwd_weight", Direction.BWD_WEIGHT),
+        ("grouped_conv_bf16_gfx950", None),
+    ],
+)
+def test_the_folder_names_the_direction(tmp_path: Path, name: str, variant: Direction | None) -> None:
+    """AMD's specs do not say the direction, their folders do; one that does not fits every direction."""
+    amd_model(tmp_path / name, NAMES_83)
+    model = load_model(tmp_path / name)
+    assert model.spec.variant is variant
+    for direction in Direction:
+        wanted = Wanted("grouped_conv", direction, "bf16", "gfx950")
+        if variant in (None, direction):
+            model.require(wanted)
+        else:
+            with pytest.raises(UsageError, match=f"is for grouped_conv {variant} bf16 on gfx950, not {wanted}"):
+                model.require(wanted)
+
+
+@pytest.mark.parametrize("is_packed_newer", [True, False])
+def test_the_newer_file_is_used(tmp_path: Path, is_packed_newer: bool) -> None:
+    """Where a plain and a packed text lie side by side, the newer is the model."""
+    amd_model(tmp_path / "forward", CORE_NAMES)
+    plain = tmp_path / "forward" / "model_tflops.lgbm"
+    packed = plain.with_suffix(".lgbm.gz")
+    text = plain.read_text(encoding="utf-8")
+    other = lightgbm.Booster(model_str=text).model_to_string(num_iteration=3)
+    packed.write_bytes(gzip.compress(other.encode()))
+    os.utime(plain, (1000, 2000))
+    os.utime(packed, (1000, 2001 if is_packed_newer else 1999))
+    matrix = amd_matrix(AMD_PROBLEMS[1], AMD_KERNELS, CORE_NAMES)
+    expected = np.expm1(np.asarray(lightgbm.Booster(model_str=other if is_packed_newer else text).predict(matrix)))
+    found = load_model(plain.parent).predict(AMD_PROBLEMS[1], AMD_KERNELS)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_using_a_model_writes_nothing(model_dir: Path) -> None:
+    """Loading and predicting leave a read-only folder exactly as it was."""
+    for path in model_dir.iterdir():
+        path.chmod(0o444)
+    model_dir.chmod(0o555)
+    before = state(model_dir)
+    model = load_model(model_dir)
+    model.rank(PROBLEM, kernels())
+    model.scores(measured())
+    assert state(model_dir) == before
+    model_dir.chmod(0o755)
+
+
+def test_hardware_that_a_spec_lacks_is_that_of_the_architecture(tmp_path: Path) -> None:
+    """A profile in the spec wins over the architecture's, value by value."""
+    amd_model(tmp_path / "forward", CORE_NAMES, hardware={"num_cus": 7, "unknown": "value"})
+    model = load_model(tmp_path / "forward")
+    assert model.hardware == GFX950.hardware.to_dict() | {"num_cus": 7}
+
+
+def cut(path: Path, share: float = 0.5) -> None:
+    """Leave the first part of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+
+
+def cut_text(path: Path) -> None:
+    """Leave the first half of the packed text."""
+    text = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(text[: len(text) // 2]))
+
+
+def repack(path: Path, old: str, new: str) -> None:
+    """Replace something in the packed text."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert old in text
+    path.write_bytes(gzip.compress(text.replace(old, new, 1).encode()))
+
+
+@pytest.mark.parametrize("is_dataset", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "has no model of rank"),
+        (cut, "model_rank.lgbm.gz is damaged: "),
+        (lambda path: path.write_bytes(b"hello"), "model_rank.lgbm.gz is damaged: "),
+        (lambda path: path.write_bytes(gzip.compress(b"\xff\xfe")), "model_rank.lgbm.gz is damaged: "),
+        (lambda path: path.write_bytes(b""), "model of rank: not a complete LightGBM model text"),
+        (cut_text, "model of rank: not a complete LightGBM model text"),
+        (lambda path: repack(path, "leaf_value=", "leaf_value=x "), "model of rank: damaged LightGBM model text"),
+        (lambda path: repack(path, "left_child=", "left_child=99 "), "model of rank: damaged LightGBM model text"),
+    ],
+    ids=["missing", "truncated", "no gzip", "no text", "empty", "cut", "no number", "one too many"],
+)
+def test_a_damaged_forest_is_named(
+    model_dir: Path, damage: Callable[[Path], None], message: str, is_dataset: bool
+) -> None:
+    """Whatever is wrong with a model file, the error says which; LightGBM never sees it."""
+    damage(model_dir / "model_rank.lgbm.gz")
+    model = load_model(model_dir)
+    with pytest.raises(ModelError) as error:
+        model.scores(measured()) if is_dataset else model.rank(PROBLEM, kernels())
+    assert message in error.value.message
+    assert str(model_dir) in error.value.message
+
+
+def test_the_number_of_inputs_must_be_that_of_the_spec(model_dir: Path) -> None:
+    """A spec with one feature less than the model has does not feed it something else."""
+    edit_spec(model_dir, feature_names=list(GROUPED_CONV.names[:-1]))
+    with pytest.raises(ModelError, match=f"has {len(GROUPED_CONV.names)} inputs, feature_spec.json names"):
+        load_model(model_dir).rank(PROBLEM, kernels())
+
+
+def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
+    """No folder, a file, and a folder without a spec are told apart."""
+    (tmp_path / "file").touch()
+    for name in ("none", "file"):
+        with pytest.raises(ModelError, match=f"there is no model .*{name}"):
+            load_model(tmp_path / name)
+    with pytest.raises(ModelError, match=r"is not a model: it has no feature_spec\.json"):
+        load_model(tmp_path)
+
+
+def test_unknown_targets_are_refused(tmp_path: Path) -> None:
+    """A model of TFLOPS alone has no bandwidth."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    with pytest.raises(ModelError, match="has no model of bandwidth"):
+        load_model(tmp_path / "forward").predict(AMD_PROBLEMS[0], AMD_KERNELS, "bandwidth")
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
+    """Two folders that $CKH_MODELS names, the user's own and the one that ships, all missing yet."""
+    places = (tmp_path / "one", tmp_path / "two", tmp_path / "user" / "models", tmp_path / "shipped" / "models")
+    monkeypatch.setenv("CKH_MODELS", f"{places[0]}{os.pathsep}{places[1]}")
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr("ckh.learn.artifact.data_dir", lambda name: tmp_path / "shipped" / name)
+    return places
+
+
+FORWARD = Wanted("grouped_conv", Direction.FORWARD, "fp32", "host")
+
+
+def test_models_are_found_in_order(folders: tuple[Path, ...]) -> None:
+    """The variable's folders come first, then the user's, then what ships."""
+    assert tuple(model_folders()) == folders
+    for folder in reversed(folders):
+        assert find_model_or_none() == saved_after(folder)
+    shutil.rmtree(folders[0])
+    assert find_model(FORWARD).path == folders[1] / "model"
+
+
+def find_model_or_none() -> Path | None:
+    """The folder of the model that is found now."""
+    return find_model(FORWARD).path if list_models() else None
+
+
+def saved_after(folder: Path) -> Path | None:
+    """Save a model in a folder; the one that was found before that."""
+    found = find_model_or_none()
+    saved(folder / "model")
+    return found
+
+
+def test_the_variable_may_name_a_model_itself(folders: tuple[Path, ...]) -> None:
+    """A folder that is a model counts as one, beside those that hold models."""
+    saved(folders[1])
+    assert find_model(FORWARD).path == folders[1]
+
+
+def test_models_that_do_not_fit_or_work_are_passed_over(folders: tuple[Path, ...]) -> None:
+    """Those for something else and unusable ones do not hide the one that fits."""
+    amd_model(folders[0] / "a_forward", NAMES_83)
+    saved(folders[0] / "b_damaged")
+    (folders[0] / "b_damaged" / "feature_spec.json").write_text("{", encoding="utf-8")
+    (folders[0] / "c_empty").mkdir()
+    saved(folders[3] / "d")
+    assert find_model(FORWARD).path == folders[3] / "d"
+    assert [ref.path.name for ref in list_models()] == ["a_forward", "d"]
+
+
+def test_no_model_names_those_that_exist(folders: tuple[Path, ...]) -> None:
+    """The error lists what there is, each once, or nothing."""
+    with pytest.raises(
+        ModelError, match="no model for grouped_conv forward fp32 on host; there are models for nothing"
+    ):
+        find_model(FORWARD)
+    amd_model(folders[0] / "bwd_data", NAMES_83)
+    amd_model(folders[1] / "bwd_data", NAMES_83)
+    saved(folders[2] / "model")
+    with pytest.raises(ModelError) as error:
+        find_model(replace(FORWARD, dtype="fp16"))
+    assert error.value.message.endswith(
+        "there are models for grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
+    )

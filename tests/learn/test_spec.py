@@ -1,0 +1,105 @@
+"""Specs are read back as written, and what is wrong with one is said."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.errors import ExitCode, ModelError
+from ckh.learn.spec import ModelSpec, read_spec, spec_text
+from ckh.problems import Direction
+from tests.learn.conftest import HARDWARE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = ModelSpec(
+    op_type="grouped_conv",
+    variant=Direction.BWD_WEIGHT,
+    dtype="bf16",
+    arch="gfx942",
+    device="a GPU",
+    feature_names=("N", "C", "pipeline"),
+    categorical_features=("pipeline",),
+    targets=("tflops", "rank"),
+    log_targets=("tflops",),
+    rank_by="rank",
+    hardware=HARDWARE,
+    legacy_tiles=False,
+)
+
+
+def write(folder: Path, **changes: Any) -> None:
+    """Write the spec with other values."""
+    values = json.loads(spec_text(SPEC, {})) | changes
+    kept = {key: value for key, value in values.items() if value is not None}
+    (folder / "feature_spec.json").write_text(json.dumps(kept), encoding="utf-8")
+
+
+def test_a_spec_is_read_back(tmp_path: Path) -> None:
+    """Every field survives; the name of the folder does not count."""
+    folder = tmp_path / "forward"
+    folder.mkdir()
+    write(folder)
+    assert read_spec(folder) == SPEC
+    assert SPEC.purpose == "grouped_conv bwd_weight bf16 on gfx942"
+
+
+def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
+    """It ranks by TFLOPS, has AMD's tile names, no device, and a direction only if the folder says one."""
+    write(tmp_path, ckh=None)
+    spec = read_spec(tmp_path)
+    assert (spec.rank_by, spec.legacy_tiles, spec.device, spec.variant) == ("tflops", True, "", None)
+    assert spec.purpose == "grouped_conv any direction bf16 on gfx942"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"op_type": "gemm_universal"}, "ckh has no operation 'gemm_universal'"),
+        ({"op_type": 3}, "op_type is not text"),
+        ({"feature_encoding_version": 1}, "features of encoding version 1, ckh has 0"),
+        ({"feature_names": ["N", "moon_phase", "luck"]}, "cannot supply the features moon_phase, luck"),
+        ({"feature_names": "N"}, "feature_names is not a list of texts"),
+        ({"feature_names": ["N", 3]}, "feature_names is not a list of texts"),
+        ({"feature_names": None}, "is damaged: KeyError: 'feature_names'"),
+        ({"dtype": 32}, "dtype is not text"),
+        ({"arch": None}, "is damaged: KeyError: 'arch'"),
+        ({"targets": {"tflops": 1}}, "targets is not a list of texts"),
+        ({"targets": ["tflops"]}, "ranks by 'rank', which is none of its targets tflops"),
+        ({"targets": ["latency"], "ckh": None}, "ranks by 'tflops', which is none of its targets latency"),
+        ({"hardware": {"num_cus": "many"}}, "hardware must be whole numbers"),
+        ({"hardware": {"num_cus": True}}, "hardware must be whole numbers"),
+        ({"ckh": {}}, "is damaged: KeyError: 'variant'"),
+        ({"ckh": "yes"}, "is damaged: TypeError"),
+    ],
+)
+def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """Missing, impossible and unsupported values are errors of the model, in one line."""
+    write(tmp_path, **changes)
+    with pytest.raises(ModelError) as error:
+        read_spec(tmp_path)
+    assert message in error.value.message
+    assert "\n" not in error.value.message
+    assert error.value.exit_code == ExitCode.BAD_DATA
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot read"),
+        (b"{", "cannot read"),
+        (b"\xff\xfe{}", "cannot read"),
+        (b"[]", "is damaged"),
+        (b"null", "is damaged"),
+        (b"3", "is damaged"),
+        (b"{}", "is damaged: KeyError: 'op_type'"),
+    ],
+)
+def test_a_file_that_is_no_spec_is_said(tmp_path: Path, content: bytes, message: str) -> None:
+    """What is no JSON cannot be read; JSON of another shape is damaged."""
+    (tmp_path / "feature_spec.json").write_bytes(content)
+    with pytest.raises(ModelError, match=message):
+        read_spec(tmp_path)

@@ -1,0 +1,265 @@
+"""Training is reproducible, and its figures are those of the models it makes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from statistics import fmean, median
+from typing import TYPE_CHECKING
+
+import lightgbm
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold
+
+from ckh.data.dataset import Dataset
+from ckh.data.rows import OP_TYPE
+from ckh.errors import DataError, UsageError
+from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
+from ckh.learn.artifact import load_model
+from ckh.learn.options import RankObjective, TrainOptions
+from ckh.learn.save import check_target, problem_id, save, trained_problems
+from ckh.learn.train import rounds, train
+from ckh.problems import Direction
+from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGETS = ("tflops", "latency", "bandwidth", "rank")
+FILES = {f"model_{target}.lgbm.gz" for target in TARGETS}
+FILES |= {f"{kind}_{target}.json" for kind in ("cv_metrics", "feature_importances") for target in TARGETS}
+FILES |= {"feature_spec.json", "train_manifest.json"}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
+    """Trained again, every file of the directory is the same to the byte."""
+    save(train(measured(), OP_TYPE, trained().options, lambda _steps, _text: None), tmp_path / "again")
+    first = contents(saved(tmp_path / "first"))
+    assert set(first) == FILES
+    assert contents(tmp_path / "again") == first
+
+
+def test_threads_change_no_byte(tmp_path: Path) -> None:
+    """One thread or two, the files are the same."""
+    for jobs in (1, 2):
+        short = replace(TREES, n_estimators=4)
+        options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=3, jobs=jobs, params=short)
+        save(train(measured(), OP_TYPE, options, lambda _steps, _text: None), tmp_path / str(jobs))
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
+    """The seed reaches the trees, not only the spec."""
+    one, two = trained(), trained(seed=43)
+    assert one.targets["rank"].text.split("\nparameters:")[0] != two.targets["rank"].text.split("\nparameters:")[0]
+
+
+@pytest.mark.parametrize("rank", RankObjective)
+def test_every_objective_gives_a_model_that_ranks(tmp_path: Path, rank: RankObjective) -> None:
+    """Each loads, orders by its own target, and chooses much better than chance on what it has seen."""
+    model = load_model(saved(tmp_path / "model", rank))
+    assert model.spec.rank_by == ("tflops" if rank is RankObjective.TFLOPS else "rank")
+    valid = measured().valid()
+    scores, ms = model.scores(valid), valid.frame["latency_ms"].to_numpy()
+    chosen, expected = [], []
+    for number in range(14):
+        rows = np.flatnonzero(valid.problem_ids == number)
+        chosen.append(ms[rows].min() / ms[rows[np.argmax(scores[rows])]])
+        expected.append(float(np.mean(ms[rows].min() / ms[rows])))
+    assert fmean(chosen) > 0.8
+    assert fmean(expected) < 0.6
+
+
+@pytest.mark.parametrize("target", ["tflops", "rank"])
+def test_metrics_of_a_fold_are_those_of_its_own_model(target: str) -> None:
+    """A fold trained anew by LightGBM alone has the trees, errors and efficiencies that were recorded."""
+    fold = trained().targets[target].folds[1]
+    frame = measured().frame[measured().frame["is_valid"]].reset_index(drop=True)
+    keys = frame[["N", "C", "K", "G", "Hi", "Di", "stride_h"]].apply(tuple, axis=1)
+    groups = keys.map({key: number for number, key in enumerate(dict.fromkeys(keys))}).to_numpy()
+    matrix = GROUPED_CONV.matrix({name: frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
+    best = frame.groupby(groups)["latency_ms"].transform("min")
+    efficiency = (best / frame["latency_ms"]).to_numpy()
+    label = np.log1p(frame["tflops"].to_numpy()) if target == "tflops" else np.maximum(np.log(efficiency), -2.5)
+    weight = None if target == "tflops" else efficiency
+    parts = [held for _, held in GroupKFold(4).split(groups, groups=groups)]
+    sets = [
+        lightgbm.Dataset(
+            matrix[rows],
+            label[rows],
+            weight=None if weight is None else weight[rows],
+            feature_name=list(GROUPED_CONV.names),
+            categorical_feature=list(GROUPED_CONV.categorical),
+        )
+        for rows in (np.sort(np.concatenate([parts[0], parts[3]])), parts[2])
+    ]
+    params = TREES.to_dict() | {"objective": "regression", "random_state": 42, "n_jobs": 1, "verbose": -1}
+    booster = lightgbm.train(
+        params | {"deterministic": True, "force_col_wise": True},
+        sets[0],
+        valid_sets=[sets[1]],
+        callbacks=[lightgbm.early_stopping(5, verbose=False)],
+    )
+    predicted = np.asarray(booster.predict(matrix[parts[1]], num_iteration=booster.best_iteration))
+    truth, of = label[parts[1]], groups[parts[1]]
+    chosen = [efficiency[parts[1]][of == one][np.argmax(predicted[of == one])] for one in sorted(set(of))]
+    squares = float(((predicted - truth) ** 2).sum())
+    assert fold.best_iteration == booster.best_iteration
+    assert (fold.val_size, fold.val_groups) == (len(truth), len(chosen))
+    assert fold.train_size == len(parts[0]) + len(parts[3])
+    assert fold.rmse == pytest.approx((squares / len(truth)) ** 0.5, rel=1e-9)
+    assert fold.r2 == pytest.approx(1 - squares / float(((truth - truth.mean()) ** 2).sum()), rel=1e-9)
+    assert fold.mean_efficiency == pytest.approx(fmean(chosen), rel=1e-9)
+    assert fold.p10_efficiency == pytest.approx(float(np.percentile(chosen, 10)), rel=1e-9)
+
+
+def test_the_whole_of_the_folds() -> None:
+    """Held-out efficiency is the mean over problems of all folds; only what ranks has one, LambdaRank no error."""
+    made = trained().targets["rank"]
+    parts = [(fold.mean_efficiency, fold.val_groups) for fold in made.folds]
+    assert sum(count for _, count in parts) == 14
+    assert made.oof_mean_efficiency == pytest.approx(sum(mean * n for mean, n in parts if mean is not None) / 14)
+    latency = trained().targets["latency"]
+    assert latency.oof_mean_efficiency is None
+    assert all(fold.mean_efficiency is None and fold.rmse is not None for fold in latency.folds)
+    ranked = trained(RankObjective.LAMBDARANK).targets["rank"]
+    assert all(fold.rmse is None and fold.r2 is None and fold.mean_efficiency is not None for fold in ranked.folds)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_final_model_has_the_median_number_of_trees(target: str) -> None:
+    """Trees and split counts in the saved text are those that were recorded."""
+    made = trained().targets[target]
+    assert made.trees == round(median(fold.best_iteration for fold in made.folds))
+    booster = lightgbm.Booster(model_str=made.text)
+    assert booster.num_trees() == made.trees
+    assert list(made.importances.values()) == booster.feature_importance("split").tolist()
+    assert list(made.importances) == booster.feature_name() == list(GROUPED_CONV.names)
+
+
+def test_the_folds_do_not_all_stop_at_the_same_tree() -> None:
+    """The data tell a median from a first, last or largest number of trees."""
+    counts = {fold.best_iteration for made in trained().targets.values() for fold in made.folds}
+    assert len(counts) > 3
+
+
+def test_the_progress_counts_every_round_once() -> None:
+    """The steps add up to what was announced, early stopping or not."""
+    options = replace(trained().options, targets=("tflops", "latency"))
+    steps: list[int] = []
+    train(measured(), OP_TYPE, options, lambda step, _text: steps.append(step))
+    assert sum(steps) == rounds(options)
+
+
+def test_failures_are_not_trained_on() -> None:
+    """Rows without a usable time count among all rows only."""
+    count = int(measured().frame["is_valid"].sum())
+    assert (trained().all_rows, len(trained().dataset.frame)) == (14 * 24, count)
+    assert count < 14 * 24
+
+
+def test_too_few_problems_train_without_folds() -> None:
+    """Two problems cannot be split: no folds, and all trees."""
+    rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()]
+    options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, params=TREES)
+    made = train(build(rows), OP_TYPE, options, lambda _steps, _text: None).targets["tflops"]
+    assert (made.folds, made.trees, made.oof_mean_efficiency) == ((), TREES.n_estimators, None)
+
+
+@pytest.mark.parametrize(("column", "value"), [("variant", "bwd_data"), ("arch", "gfx942"), ("dtype", "bf16")])
+def test_mixed_rows_are_refused(column: str, value: str) -> None:
+    """A model is of one direction, one architecture and one dtype; the message names what there is."""
+    frame = measured().frame.copy()
+    old = frame[column].iloc[0]
+    frame.loc[100:, column] = value
+    with pytest.raises(DataError, match=f"several of {column}: {', '.join(sorted([old, value]))}"):
+        train(Dataset(frame), OP_TYPE, trained().options, lambda _steps, _text: None)
+
+
+def test_rows_without_a_time_are_refused() -> None:
+    """Nothing but failures is nothing to train on."""
+    failures = measured().select(~measured().frame["is_valid"].to_numpy(dtype=bool))
+    assert len(failures)
+    with pytest.raises(DataError, match="no usable time"):
+        train(failures, OP_TYPE, trained().options, lambda _steps, _text: None)
+
+
+def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:
+    """AMD's tools find what they know in spec, manifest and metrics; what is ours is in one key."""
+    read = {name: json.loads((model_dir / name).read_text(encoding="utf-8")) for name in FILES if "json" in name}
+    spec, manifest = read["feature_spec.json"], read["train_manifest.json"]
+    assert set(spec) == {
+        *("op_type", "feature_encoding_version", "feature_engine", "hardware", "dtype", "arch", "feature_names"),
+        *("categorical_features", "targets", "log_targets", "params", "ckh"),
+    }
+    assert (spec["op_type"], spec["dtype"], spec["arch"]) == ("grouped_conv", "fp32", "host")
+    assert spec["targets"] == list(TARGETS)
+    assert spec["log_targets"] == ["bandwidth", "tflops"]
+    assert spec["hardware"] == HARDWARE
+    assert spec["ckh"] == {"variant": "forward", "device": "a test", "rank_by": "rank", "tile_naming": "true"}
+    assert set(manifest) == {
+        *("warm_start_from", "prev_n_estimators", "new_n_estimators", "total_n_estimators", "data_rows"),
+        *("valid_rows", "unique_shapes", "timestamp", "ckh"),
+    }
+    assert manifest["total_n_estimators"] == trained().targets["rank"].trees
+    assert (manifest["data_rows"], manifest["unique_shapes"]) == (14 * 24, 14)
+    assert manifest["valid_rows"] == int(measured().frame["is_valid"].sum())
+    assert manifest["ckh"]["data_sha256"] == measured().valid().content_hash
+    assert manifest["ckh"]["trees"] == {target: trained().targets[target].trees for target in TARGETS}
+    assert len(read["cv_metrics_rank.json"]) == 4
+    assert read["cv_metrics_rank.json"][2]["p10_efficiency"] == trained().targets["rank"].folds[2].p10_efficiency
+    assert read["feature_importances_tflops.json"] == trained().targets["tflops"].importances
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_model_files_are_the_text_of_lightgbm(model_dir: Path, target: str) -> None:
+    """Unpacked, LightGBM reads the file itself."""
+    text = gzip.decompress((model_dir / f"model_{target}.lgbm.gz").read_bytes()).decode()
+    assert lightgbm.Booster(model_str=text).num_feature() == len(GROUPED_CONV.names)
+    assert "[num_threads: 0]" in text
+
+
+def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
+    """The manifest has an id for every problem; another direction is another problem."""
+    known = trained_problems(model_dir)
+    assert known == {problem_id(problem) for problem in problems()}
+    assert not known & {problem_id(problem) for problem in problems(Direction.BWD_DATA)}
+    (model_dir / "train_manifest.json").write_text("[]", encoding="utf-8")
+    assert trained_problems(model_dir) == frozenset()
+
+
+def test_a_model_replaces_another_whole(model_dir: Path) -> None:
+    """Files of the old model do not stay, and nothing else is left beside it."""
+    (model_dir / "notes.txt").write_text("old", encoding="utf-8")
+    saved(model_dir, RankObjective.TFLOPS)
+    assert set(contents(model_dir)) == {name for name in FILES if "rank" not in name}
+    assert [path.name for path in model_dir.parent.iterdir()] == [model_dir.name]
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A parent that is a file gives a message with the path, and the file stays."""
+    (tmp_path / "file").write_text("precious", encoding="utf-8")
+    with pytest.raises(DataError, match=r"cannot write the model .*/file/model: Not a directory"):
+        saved(tmp_path / "file" / "model")
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "precious"
+
+
+def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
+    """Nothing but a model directory may be overwritten, and that only by force."""
+    check_target(tmp_path / "new", force=False)
+    (tmp_path / "empty").mkdir()
+    check_target(tmp_path / "empty", force=False)
+    check_target(model_dir, force=True)
+    with pytest.raises(UsageError, match="holds a model already"):
+        check_target(model_dir, force=False)
+    (tmp_path / "empty" / "thesis.tex").touch()
+    for path in (tmp_path / "empty", tmp_path / "empty" / "thesis.tex"):
+        with pytest.raises(UsageError, match="exists and is no model"):
+            check_target(path, force=True)
