@@ -1,6 +1,6 @@
 """The best host kernel of each hold-out layer against PyTorch's CPU convolution, on one thread, in one run.
 
-    pip install '.[torch]' && python benchmarks/host_vs_torch.py [--limit N]
+    pip install '.[benchmark]' && python benchmarks/host_vs_torch.py [--limit N]
 
 For every 2D forward layer of data/host-holdout-forward.parquet, the three kernels that were fastest there are compiled,
 checked and timed again in turns; PyTorch (contiguous and channels-last, the faster counts) is timed right after them on

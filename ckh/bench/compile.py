@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import subprocess
 import threading
@@ -41,9 +42,9 @@ _MESSAGE_LENGTH = 300
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A C++ compiler and the first line that it says about its version."""
+    """A C++ compiler, what its command line begins with, and the first line that it says about its version."""
 
-    path: Path
+    command: tuple[str, ...]
     version: str
 
 
@@ -58,24 +59,26 @@ class Built:
 
 
 def find_compiler() -> Compiler:
-    """The C++ compiler: $CXX if that is set, else the first of g++, c++, clang++ on the path.
+    """The C++ compiler: $CXX if that is set (with arguments, if it has any), else the first of g++, c++, clang++.
 
     Raises:
         DeviceError: there is none that runs.
     """
     wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
     for name in wanted:
-        found = shutil.which(name)
-        version = _version(found) if found else ""
-        if found and version:
-            return Compiler(Path(found), version)
+        program, *arguments = shlex.split(name) or [""]
+        found = shutil.which(program)
+        command = (found or "", *arguments)
+        version = _version(command) if found else ""
+        if version:
+            return Compiler(command, version)
     raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", "install g++ or clang++, or set CXX")
 
 
 @cache
-def _version(path: str) -> str:
+def _version(command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""

@@ -105,14 +105,14 @@ class HostDevice:
         from ckh.bench.codegen.host import source_hash_inputs
 
         cpu = "\0".join(_cpu_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
-        parts = (self._compiler.version, *_portable_flags(), cpu)
+        parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), cpu)
         return source_hash_inputs() + "\0".join(parts).encode()
 
     def compile_command(self, source: Path, library: Path) -> list[str]:
         """One call of the C++ compiler."""
         from ckh.bench.codegen.host import compile_flags
 
-        return [str(self._compiler.path), *compile_flags(), "-o", str(library), str(source)]
+        return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 
     def worker_command(self) -> list[str]:
         """This Python with the worker module."""

@@ -20,11 +20,11 @@ from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.validity import problem_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem, Direction
+    from ckh.problems import ConvProblem
 
 ALL = "all"
 _SAMPLE = "sample:"
@@ -92,8 +92,12 @@ def make_plan(problems: Sequence[ConvProblem], kernels: str, arch: ArchSpec, see
     """
     groups = dict.fromkeys((p.variant, p.ndim, p.dtype) for p in problems)
     pools = {group: conv_pool(group[0], arch, *group[1:]) for group in groups}
-    refusals = {group: _reasons_of_arch(*group, arch=arch) for group in groups}
-    choice = _parse_choice(kernels, pools.values())
+    unbuilt = {group: refused_pool(group[0], arch, *group[1:]) for group in groups}
+    known = [kernel for pool in pools.values() for kernel in pool]
+    choice = _parse_choice(kernels, [*known, *(one.kernel for pool in unbuilt.values() for one in pool)])
+    refusals = {
+        group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
+    }
     refused: Counter[str] = Counter()
     tasks = []
     for problem in problems:
@@ -116,11 +120,7 @@ def make_plan(problems: Sequence[ConvProblem], kernels: str, arch: ArchSpec, see
     return plan
 
 
-def _reasons_of_arch(variant: Direction, ndim: int, dtype: str, *, arch: ArchSpec) -> Counter[str]:
-    return Counter(refused.reasons[0] for refused in refused_pool(variant, arch, ndim, dtype))
-
-
-def _parse_choice(text: str, pools: Iterable[Sequence[ConvKernel]]) -> _Choice:
+def _parse_choice(text: str, known: Sequence[ConvKernel]) -> _Choice:
     if text == ALL:
         return _Choice(lambda _: True)
     if text.startswith(_SAMPLE):
@@ -128,7 +128,6 @@ def _parse_choice(text: str, pools: Iterable[Sequence[ConvKernel]]) -> _Choice:
         if not count.isdecimal() or int(count) < 1:
             raise UsageError(f"--kernels {text!r} asks for no number of kernels", _HINT)
         return _Choice(lambda _: True, int(count))
-    known = [kernel for pool in pools for kernel in pool]
     if Path(text).is_file():
         chosen = _read_kernels(Path(text), known)
     else:

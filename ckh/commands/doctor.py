@@ -45,7 +45,7 @@ def gather() -> dict[str, Any]:
     from ckh.paths import cache_dir, data_dir
 
     try:
-        compiler = str(find_compiler().path)
+        compiler = " ".join(find_compiler().command)
     except DeviceError:
         compiler = None
     hardware = load_arch("host").hardware

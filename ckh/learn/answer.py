@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.archs import load_arch
+from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.validity import problem_reasons
-from ckh.learn.artifact import Wanted
+from ckh.learn.artifact import Wanted, find_model
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model, Ranked
@@ -31,6 +31,23 @@ class Answer:
 def wanted_for(problem: ConvProblem, arch: str) -> Wanted:
     """What a model for a problem must be for."""
     return Wanted(OPERATION, problem.variant, problem.dtype, arch)
+
+
+def rank(problem: ConvProblem, top: int | None = None, model: Model | None = None) -> list[Ranked]:
+    """The kernels for a problem, best first.
+
+    Args:
+        problem: what is to be computed.
+        top: how many; all by default.
+        model: which model; by default the first that fits the problem and this machine's GPU, or else the host.
+
+    Raises:
+        NoKernelError: none applies.
+        ModelError: there is no such model, or it is damaged.
+        UsageError: the model is for something else.
+    """
+    chosen = model or find_model(wanted_for(problem, default_arch()))
+    return answer(problem, chosen).ranked[:top]
 
 
 def answer(problem: ConvProblem, model: Model) -> Answer:

@@ -197,4 +197,4 @@ class FaultyDevice(HostDevice):
     def compile_command(self, source: Path, library: Path) -> list[str]:
         """As quick as it gets."""
         flags = ("-shared", "-fPIC", "-O1", "-w")
-        return [str(self._compiler.path), *flags, "-o", str(library), str(source)]
+        return [*self._compiler.command, *flags, "-o", str(library), str(source)]

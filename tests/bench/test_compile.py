@@ -312,13 +312,13 @@ def make_compiler(folder: Path, name: str, script: str) -> Path:
 
 
 def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$CXX is taken by path or by name, with the first line of its version."""
+    """$CXX is taken by path or by name, with its arguments and the first line of its version."""
     path = make_compiler(tmp_path, "my-c++", "echo 'my-c++ 4.2'; echo more")
     monkeypatch.setenv("CXX", str(path))
-    assert find_compiler() == compile_module.Compiler(path, "my-c++ 4.2")
+    assert find_compiler() == compile_module.Compiler((str(path),), "my-c++ 4.2")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("CXX", "my-c++")
-    assert find_compiler().path == path
+    monkeypatch.setenv("CXX", "my-c++ -m64 '-DNAME=a b'")
+    assert find_compiler().command == (str(path), "-m64", "-DNAME=a b")
 
 
 def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +327,7 @@ def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monke
     make_compiler(tmp_path, "g++", "exit 1")
     path = make_compiler(tmp_path, "clang++", "echo 'clang 1.0'")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_compiler() == compile_module.Compiler(path, "clang 1.0")
+    assert find_compiler() == compile_module.Compiler((str(path),), "clang 1.0")
 
 
 def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The `host` device: a kernel of the table as C++17 for this CPU.
 
-A translation unit is the kernel's parameters as constants and one include. All parameters do something real there:
-`templates/host/nest.hpp` says what a pipeline stages and in which order tiles are visited, `register_tile.hpp` how
-waves and warp tiles become a register block.
+A translation unit is the kernel's parameters as constants and one include. Whatever varies in the pool changes the
+machine code: `templates/host/nest.hpp` says what a pipeline stages and in which order tiles are visited,
+`register_tile.hpp` how waves and warp tiles become a register block.
 """
 
 from __future__ import annotations
