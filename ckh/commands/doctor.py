@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import sys
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -60,17 +59,17 @@ def gather() -> dict[str, Any]:
         "compiler": compiler,
         "cache": str(cache_dir()),
         "archspecs": str(data_dir("archspecs")),
-        "models": _models(Path(data_dir("models"))),
+        "models": _models(),
         "executable": sys.argv[0],
     }
 
 
-def _models(folder: Path) -> list[dict[str, str]]:
+def _models() -> list[dict[str, str]]:
     from ckh.learn.artifact import list_models
 
     return [
         {"path": str(found.path), "variant": found.variant, "dtype": found.dtype, "arch": found.arch}
-        for found in list_models([folder])
+        for found in list_models()
     ]
 
 

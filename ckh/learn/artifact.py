@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import load_arch
-from ckh.errors import ModelError, UsageError
+from ckh.archs import arch_names, load_arch
+from ckh.errors import DataError, ModelError, UsageError
 from ckh.features.columns import kernel_columns, legacy_columns, problem_columns
 from ckh.features.grouped_conv import INPUT_COLUMNS
 from ckh.learn.spec import SPEC_NAME, TFLOPS, ModelSpec, read_spec
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ckh.problems import ConvProblem, Direction
 
 MODELS_VARIABLE = "CKH_MODELS"
+_TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
+_UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
 _FLOPS_PER_TFLOPS_MS = 1e9
 
 
@@ -92,7 +95,11 @@ class Ranked:
 def model_folders() -> list[Path]:
     """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship."""
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
-    return [*named, user_data_dir() / "models", data_dir("models")]
+    try:
+        shipped = [data_dir("models")]
+    except DataError:  # an installation without models works with those of its user
+        shipped = []
+    return [*named, user_data_dir() / "models", *shipped]
 
 
 def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
@@ -146,6 +153,8 @@ class Model:
         self.spec = spec
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}
+        if spec.arch not in arch_names():
+            raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
 
     def require(self, wanted: Wanted) -> None:
@@ -200,8 +209,13 @@ class Model:
         if self.spec.legacy_tiles:
             columns = legacy_columns(columns)
         matrix = self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
-        self._forest(target)  # refuses a damaged text, on which LightGBM would end the process
-        raw = lightgbm.Booster(model_str=self._texts[target]).predict(matrix)
+        self._forest(target)
+        # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+        text = _TREE_SIZES.sub("", self._texts[target], count=1)
+        try:
+            raw = lightgbm.Booster(model_str=text).predict(matrix)
+        except lightgbm.basic.LightGBMError as error:
+            raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
         return self._linear(np.asarray(raw, dtype=np.float64), target)
 
     def _matrix(self, problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray[np.float64]:
@@ -221,13 +235,18 @@ class Model:
                 forest = parse_forest(text)
             except ModelError as error:
                 raise ModelError(f"{self.path}, model of {target}: {error.message}") from error
-            if len(forest.feature_names) != len(self.spec.feature_names):
-                raise ModelError(
-                    f"{self.path}: the model of {target} has {len(forest.feature_names)} inputs, "
-                    f"{SPEC_NAME} names {len(self.spec.feature_names)}"
-                )
+            self._check_inputs(forest.feature_names, target)
             self._texts[target], self._forests[target] = text, forest
         return self._forests[target]
+
+    def _check_inputs(self, names: tuple[str, ...], target: str) -> None:
+        expected = self.spec.feature_names
+        where = f"{self.path}: the model of {target}"
+        if len(names) != len(expected):
+            raise ModelError(f"{where} has {len(names)} inputs, {SPEC_NAME} names {len(expected)}")
+        if names != expected and not all(name.startswith(_UNNAMED) for name in names):
+            first = next(i for i in range(len(names)) if names[i] != expected[i])
+            raise ModelError(f"{where} has the input {names[first]} where {SPEC_NAME} names {expected[first]}")
 
 
 def _read_forest(folder: Path, target: str) -> str:

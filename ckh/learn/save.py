@@ -38,8 +38,11 @@ def check_target(out: Path, *, force: bool) -> None:
 
     Raises:
         UsageError: `out` exists and `force` is not set, or is no model directory.
-        DataError: its parent is missing.
+        DataError: it cannot be written there.
     """
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise DataError(f"cannot write the model {out}: {parent} is no folder that can be written to")
     if out.exists() and not (out / SPEC_NAME).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists and is no model", "choose another --out")
     if out.exists() and any(out.iterdir()) and not force:

@@ -123,7 +123,7 @@ def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
     targets = _texts(values, "targets")
     spec = ModelSpec(
         op_type=op_type,
-        variant=_variant(folder.name if ours is None else _text(ours, "variant")),
+        variant=_variant(folder.name) if ours is None else Direction(_text(ours, "variant")),
         dtype=_text(values, "dtype"),
         arch=_text(values, "arch"),
         device="" if ours is None else _text(ours, "device"),
@@ -132,7 +132,7 @@ def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
         targets=targets,
         log_targets=_texts(values, "log_targets"),
         rank_by=TFLOPS if ours is None else _text(ours, "rank_by"),
-        hardware=_hardware(values.get("hardware") or {}),
+        hardware=_hardware(values.get("hardware", {})),
         legacy_tiles=ours is None,
     )
     if spec.rank_by not in targets:
@@ -146,7 +146,9 @@ def _variant(name: str) -> Direction | None:
     return Direction(found[0]) if found else None
 
 
-def _hardware(values: dict[str, Any]) -> dict[str, int]:
+def _hardware(values: Any) -> dict[str, int]:
+    if not isinstance(values, dict):
+        raise TypeError("hardware is not an object")
     known = {name: values[name] for name in HARDWARE if name in values}
     if not all(type(value) is int for value in known.values()):
         raise ValueError("hardware must be whole numbers")

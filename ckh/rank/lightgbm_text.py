@@ -74,8 +74,8 @@ def parse_forest(text: str) -> Forest:
     if not head.startswith("tree\n") or not blocks or "\nend of trees" not in blocks[-1]:
         raise ModelError("not a complete LightGBM model text")
     header = _fields(head)
-    _refuse_unknown(header, head)
     try:
+        _refuse_unknown(header, head)
         return _join(tuple(header["feature_names"].split()), [_fields(block) for block in blocks])
     except (KeyError, ValueError, IndexError) as error:
         raise ModelError(f"damaged LightGBM model text: {error}") from error
@@ -172,5 +172,9 @@ def _check_indices(forest: Forest) -> None:
     for children in (forest.left, forest.right, forest.roots):
         if len(children) and not (-leaves <= children.min() and children.max() < max(nodes, 1)):
             raise ValueError("a child lies outside its tree")
+    for children in (forest.left, forest.right):
+        inner = np.flatnonzero(children >= 0)
+        if (children[inner] <= inner).any():
+            raise ValueError("a child does not come after its parent")
     if nodes and not (forest.feature.min() >= 0 and forest.feature.max() < len(forest.feature_names)):
         raise ValueError("a split tests a feature that does not exist")

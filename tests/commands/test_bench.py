@@ -1,0 +1,275 @@
+"""`ckh bench` as it is called: real kernels of the host, kills, signals, bad options."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.plan import full_name
+from ckh.cli import run
+from ckh.data.journal import JournalWriter, read_journal
+from ckh.errors import ExitCode
+from ckh.kernels.pool import conv_pool
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEMS = [
+    ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
+    for size in (7, 8, 9)
+]
+KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:60]]
+PAIRS = Counter((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
+MANY_SAMPLES = ["--samples", "100"]  # 12 pairs then last for long enough to be interrupted
+
+
+@pytest.fixture(scope="session")
+def bench_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kernels are compiled to, once for all tests."""
+    return tmp_path_factory.mktemp("bench-cache")
+
+
+@pytest.fixture
+def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of a run of three problems and four kernels into `run`, started in an empty folder."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(bench_cache))
+    monkeypatch.delenv("CXX", raising=False)
+    (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+    (tmp_path / "kernels").write_text("# four of them\n" + "\n".join(KERNELS) + "\n\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--out", "run"]
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The one JSON document on stdout."""
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def first_pass(out: Path = Path("run")) -> Counter[tuple[str, str]]:
+    """How often each pair has a row that is not of a leader measured again."""
+    return Counter((row.problem, row.kernel) for row in read_journal(out).rows if not row.remeasured)
+
+
+def start(args: Sequence[str]) -> subprocess.Popen[str]:
+    """`ckh` as a process, in the current folder, once it has journalled three results."""
+    run(["bench", "--device", "host", *args[3:7], "--out", "warm"])  # compiles
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ckh", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    journal, deadline = Path("run/journal.jsonl"), time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b'"kind": "result"') >= 3:
+            return process
+        time.sleep(0.002)
+    raise AssertionError(f"no results: {process.communicate()}")
+
+
+def test_every_pair_is_measured(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Real kernels give twelve rows that are right, with times, and the summary counts them."""
+    assert run([*args, "--json"]) == ExitCode.OK
+    summary = document(capsys)
+    assert first_pass() == PAIRS
+    rows = read_journal(Path("run")).rows
+    assert {str(row.status) for row in rows} <= {"ok", "unstable"}
+    assert all(row.latency_ms and row.latency_min_ms and row.latency_min_ms <= row.latency_ms for row in rows)
+    assert sum(summary["statuses"].values()) == 12
+    assert summary["remeasured"] == len(rows) - 12
+    expected = {"out": "run", "ended": "complete", "pairs_left": 0, "worker_restarts": 0}
+    assert {name: summary[name] for name in expected} == expected
+    assert summary["next"] == "ckh convert run --out run.parquet"
+    assert 0 <= summary["orchestration"] <= 1
+
+
+def test_the_table_says_what_came_of_it(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --json a table has the counts, and the last line is the next command."""
+    assert run(args) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert ["pairs", "left", "0"] in [line.split() for line in out.splitlines()]
+    assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
+    assert "12 pairs of 4 kernels and 3 problems" in err
+
+
+def test_a_dry_run_counts_what_is_measured_then(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--dry-run says what a run does, compiles nothing and creates no folder; a finished run has nothing left."""
+    assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
+    before = document(capsys)
+    assert (before["pairs"], before["problems"], before["kernels"], before["pairs_done"]) == (12, 3, 4, 0)
+    assert not Path("run").exists()
+    assert run([*args, "--json"]) == ExitCode.OK
+    assert sum(document(capsys)["statuses"].values()) == before["pairs"]
+    assert run(["bench", "--resume", "--out", "run", "--dry-run", "--json"]) == ExitCode.OK
+    after = document(capsys)
+    assert (after["pairs"], after["pairs_done"], after["to_compile"]) == (0, 12, 0)
+    assert run([*args[:-1], "other", "--dry-run"]) == ExitCode.OK
+    assert ["pairs", "to", "measure", "12"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("kernels", "count"), [("sample:5", 15), ("sample:1000", 900), ("*_compv3_*_16x64x64_*", 12), ("all", 900)]
+)
+def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sample, a pattern and all give the pairs that they say; 300 kernels apply to each problem."""
+    assert run([*args, "--kernels", kernels, "--dry-run", "--json"]) == ExitCode.OK
+    outlook = document(capsys)
+    assert outlook["pairs"] == count
+    assert not Path("run").exists()
+
+
+def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """After SIGKILL and half a line at the end, --resume measures each missing pair once and loses none."""
+    process = start([*args, *MANY_SAMPLES])
+    process.kill()
+    process.communicate()
+    kept = first_pass()
+    assert 3 <= kept.total() < 12
+    with Path("run/journal.jsonl").open("ab") as file:
+        file.write(b'{"kind": "result", "run_id": "2026')
+    capsys.readouterr()
+    assert run(["bench", "--resume", "--device", "host", "--out", "run", "--json"]) == ExitCode.OK
+    assert sum(document(capsys)["statuses"].values()) == 12 - kept.total()
+    assert first_pass() == PAIRS
+    journal = read_journal(Path("run"))
+    assert [settings.samples for settings in journal.runs] == [100, 100]
+    assert [end.reason for end in journal.ends] == ["complete"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_how_to_go_on(
+    args: list[str], number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGINT and SIGTERM end a run with code 130 and its summary; the command that it prints completes it."""
+    process = start([*args, *MANY_SAMPLES, "--json"])
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert "Traceback" not in err
+    summary = json.loads(out)
+    assert summary["ended"] == "interrupted"
+    assert summary["pairs_left"] == 12 - first_pass().total() > 0
+    assert read_journal(Path("run")).ends[-1].reason == "interrupted"
+    command = summary["next"].split()
+    assert command == ["ckh", "bench", "--resume", "--out", "run", "--device", "host"]
+    capsys.readouterr()
+    assert run([*command[1:], "--json"]) == ExitCode.OK
+    assert document(capsys)["pairs_left"] == 0
+    assert first_pass() == PAIRS
+
+
+def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """--budget ends a run with code 0, says how many pairs are left, and --resume does them."""
+    assert run([*args, "--budget", "0.05s", "--json"]) == ExitCode.OK
+    summary = document(capsys)
+    assert summary["ended"] == "budget"
+    assert summary["pairs_left"] == 12 - sum(summary["statuses"].values()) > 0
+    assert summary["next"] == "ckh bench --resume --out run --device host"
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
+    assert first_pass() == PAIRS
+
+
+def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A second run into the same folder without --resume is wrong usage and leaves the journal as it was."""
+    assert run(args) == ExitCode.OK
+    before = Path("run/journal.jsonl").read_bytes()
+    capsys.readouterr()
+    assert run(args) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines()[0] == "error: run holds a run already"
+    assert Path("run/journal.jsonl").read_bytes() == before
+
+
+def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A journal of another processor is refused, and left as it was."""
+    assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
+    path = Path("run/journal.jsonl")
+    values = json.loads(path.read_text(encoding="utf-8").splitlines()[0])
+    path.write_text(json.dumps({**values, "device": "Abacus 3000"}) + "\n", encoding="utf-8")
+    before = path.read_bytes()
+    capsys.readouterr()
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.USAGE
+    assert "run was measured with the device 'Abacus 3000'" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """While a run writes its journal, another on the same folder is refused."""
+    first = JournalWriter(Path("run"))
+    assert run([*args, "--resume"]) == ExitCode.USAGE
+    first.close()
+    assert "error: another run of ckh bench writes run/journal.jsonl" in capsys.readouterr().err
+    assert Path("run/journal.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--kernels", "sample:0"], ExitCode.USAGE, "sample:0"),
+        (["--kernels", "sample:-3"], ExitCode.USAGE, "sample:-3"),
+        (["--kernels", "sample:many"], ExitCode.USAGE, "sample:many"),
+        (["--kernels", "*_nothing_*"], ExitCode.USAGE, "matches none of 300 kernels"),
+        (["--kernels", "problems.txt"], ExitCode.USAGE, "problems.txt:1: "),
+        (["--kernels", "empty.txt"], ExitCode.USAGE, "empty.txt names no kernel"),
+        (["--problems", "resnet51"], ExitCode.USAGE, "'resnet51' is neither a problem set nor"),
+        (["--problems", "none.csv"], ExitCode.BAD_DATA, "cannot read none.csv"),
+        (["--problems", "empty.txt"], ExitCode.BAD_DATA, "no problems in this file"),
+        (["--problems", "kernels.txt"], ExitCode.BAD_DATA, "kernels.txt:1: "),
+        (["--variant", "bwd_data"], ExitCode.BAD_DATA, "problems.txt:1: variant is forward"),
+        (["--ndim", "3"], ExitCode.BAD_DATA, "no 3D problem"),
+        (["--budget", "soon"], ExitCode.USAGE, "'soon' is not a length of time"),
+        (["--budget", "0s"], ExitCode.USAGE, "'0s' is not a length of time"),
+        (["--timeout", "-1s"], ExitCode.USAGE, "'-1s' is not a length of time"),
+        (["--problems", "resnet50", "--dtype", "fp33"], ExitCode.USAGE, "fp33"),
+        (["--problems", "resnet50", "--dtype", "bf16"], ExitCode.USAGE, "kernels"),
+        (["--problems", "resnet50", "--dtype", "bf16", "--kernels", "all"], ExitCode.NO_KERNEL, "does not run bf16"),
+        (["--device", "hip"], ExitCode.NO_DEVICE, "no usable device"),
+        (["--resume"], ExitCode.USAGE, "there is no run to resume in run"),
+    ],
+)
+def test_bad_options_are_one_clear_line(
+    args: list[str], options: list[str], code: ExitCode, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be measured is an error with its exit code; nothing is printed on stdout, nothing is written."""
+    Path("empty.txt").write_text("\n# nothing\n", encoding="utf-8")
+    Path("kernels.txt").write_text("\n".join(KERNELS), encoding="utf-8")
+    before = sorted(Path().iterdir())
+    assert run([*args, *options]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert message in err.splitlines()[0]
+    assert len(err.splitlines()) <= 2
+    assert sorted(Path().iterdir()) == before
+
+
+@pytest.mark.parametrize("options", [["--samples", "0"], ["--jobs", "0"], ["--ndim", "4"], ["--device", "abacus"]])
+def test_values_out_of_range_are_wrong_usage(args: list[str], options: list[str]) -> None:
+    """Numbers and names that an option does not take end in exit code 2, before anything is written."""
+    assert run([*args, *options]) == ExitCode.USAGE
+    assert not Path("run").exists()
+
+
+def test_without_a_compiler_there_is_no_device(
+    args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A compiler that does not run is exit code 3, and says which was looked for."""
+    monkeypatch.setenv("CXX", "/nonexistent")
+    assert run(args) == ExitCode.NO_DEVICE
+    assert capsys.readouterr().err.splitlines()[0] == "error: no C++ compiler: /nonexistent cannot be run"
+    assert not Path("run").exists()

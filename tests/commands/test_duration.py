@@ -1,0 +1,56 @@
+"""Lengths of time are read as people write them, and written as they read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckh.commands._duration import format_duration, parse_duration
+from ckh.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("20m", 1200),
+        ("1h30m", 5400),
+        ("2h", 7200),
+        ("1.5h", 5400),
+        ("0.25", 0.25),
+        ("1m30", 90),
+    ],
+)
+def test_lengths_are_read(text: str, seconds: float) -> None:
+    """Hours, minutes and seconds add up; a number alone is seconds."""
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "0s", "-5", "5d", "five", "5 m", "1h ", ".5", "1e3", "h", "inf", "nan", "5ms"]
+)
+def test_what_is_no_length_is_refused(text: str) -> None:
+    """Nothing is guessed, and nothing takes no time; the message quotes what was typed."""
+    with pytest.raises(UsageError) as error:
+        parse_duration(text)
+    assert error.value.message == f"{text!r} is not a length of time"
+    assert "1h30m" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (9.94, "9.9 s"),
+        (12.4, "12 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (3599, "59 min 59 s"),
+        (3600, "1 h 0 min"),
+        (7530, "2 h 5 min"),
+    ],
+)
+def test_lengths_are_written(seconds: float, text: str) -> None:
+    """The two largest units, a decimal only below ten seconds."""
+    assert format_duration(seconds) == text

@@ -1,0 +1,154 @@
+"""`ckh evaluate` as it is called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.errors import ExitCode
+from ckh.problems import Direction
+from tests.learn.conftest import build, efficiencies, kernels, measured, problems, saved, time_ms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model."""
+    return saved(tmp_path / "model")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """What it was trained on."""
+    path = tmp_path / "data.parquet"
+    write_dataset(measured(), path)
+    return path
+
+
+def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model's line has the mean and percentiles of a plain loop; baselines, first k and slices follow."""
+    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    lines = [line.split() for line in stdout.splitlines()]
+    (line,) = [line for line in lines if line and line[0] == "model"]
+    expected = efficiencies(model)
+    assert line[1:3] == ["14", f"{expected.mean():.2%}"]
+    assert line[-3:] == [f"{np.percentile(expected, q):.2%}" for q in (10, 5, 0)]
+    for words in (
+        "random kernel (expected)",
+        "first k choices",
+        "stride: strided",
+        "pipeline: mem",
+        "groups: depthwise",
+    ):
+        assert words in stdout
+    assert "nearest training problem" not in stdout
+    assert stderr == "warning: 14 of 14 problems were trained on: this says little about new ones\n"
+
+
+def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document: figures, baselines that learned, and the choices, worst first."""
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--train-data", str(data), "--json"]
+    assert run(args) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    expected = efficiencies(model)
+    assert document["figures"]["mean_efficiency"] == pytest.approx(expected.mean(), rel=1e-12)
+    assert document["figures"]["min_efficiency"] == expected.min()
+    assert [one["efficiency"] for one in document["choices"]] == pytest.approx(sorted(expected))
+    # The nearest problem of the same data is the problem itself.
+    assert document["baselines"]["nearest training problem"]["mean"]["value"] == 1.0
+    assert document["baselines"]["random kernel (expected)"]["mean"]["value"] < expected.mean()
+    assert (document["rows"], document["failures"]) == (14 * 24, [])
+
+
+def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--worst lists as many, in ascending order, and cuts the choices of --json."""
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--worst", "3"]
+    assert run(args) == ExitCode.OK
+    listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
+    assert [line[1] for line in listed] == [f"{one:.2%}" for one in sorted(efficiencies(model))[:3]]
+    assert run([*args, "--json"]) == ExitCode.OK
+    assert len(json.loads(capsys.readouterr().out)["choices"]) == 3
+
+
+def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A figure under its gate ends in exit code 1 and a warning; at its gate it passes."""
+    least = float(efficiencies(model).min())
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--json", "--fail-under"]
+    assert run([*args, f"min_efficiency={least!r}", "--fail-under", "mean_efficiency=0.5"]) == ExitCode.OK
+    assert "all gates passed" in capsys.readouterr().err
+    assert run([*args, f"min_efficiency={least + 1e-6!r}", "--fail-under", "mean_efficiency=0.5"]) == 1
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["failures"] == [f"min_efficiency is {least:.4f}, under {least + 1e-6:g}"]
+    assert f"warning: min_efficiency is {least:.4f}" in stderr
+    assert "all gates passed" not in stderr
+
+
+@pytest.mark.parametrize(
+    ("gate", "message"),
+    [
+        ("speed=1", "unknown figure 'speed'"),
+        ("mean=0.5", "unknown figure 'mean'"),
+        ("problems=3", "unknown figure 'problems'"),
+        ("mean_efficiency=high", "'high' is no number from 0 to 1"),
+        ("mean_efficiency=", "'' is no number from 0 to 1"),
+        ("mean_efficiency", "'' is no number from 0 to 1"),
+        ("mean_efficiency=nan", "'nan' is no number from 0 to 1"),
+        ("mean_efficiency=95", "'95' is no number from 0 to 1"),
+    ],
+)
+def test_gates_that_make_no_sense(
+    model: Path, data: Path, gate: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused, so that no gate passes by accident."""
+    assert run(["evaluate", "--model", str(model), "--data", str(data), "--fail-under", gate]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert message in stderr.splitlines()[0]
+
+
+def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said where no problem was trained on; of data to learn from, training is expected."""
+    frame = measured().frame.assign(N=measured().frame["N"] + 100)
+    write_dataset(type(measured())(frame), tmp_path / "new.parquet")
+    write_dataset(measured(), tmp_path / "old.parquet")
+    data = ["--data", str(tmp_path / "new.parquet"), "--train-data", str(tmp_path / "old.parquet")]
+    assert run(["evaluate", "--model", str(model), *data]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert stderr == ""
+    assert "nearest training problem" in stdout
+
+
+def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Mixed data are judged on what the model is for, which is said; data of nothing else are an error."""
+    other = data.with_name("other.parquet")
+    rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
+    turned = [(one.with_direction(Direction.BWD_DATA), kernel, ms) for one, kernel, ms in rows]
+    write_dataset(build(turned), other)
+    args = ["evaluate", "--model", str(model), "--json"]
+    assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["rows"] == 14 * 24
+    assert "warning: left out 8 rows that are not forward fp32 on host" in stderr
+    assert run([*args, "--data", str(other)]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "(forward fp32 on host): the data are bwd_data on host" in stderr
+
+
+def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both are told in one line and exit code 4."""
+    assert run(["evaluate", "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
+    assert capsys.readouterr().err.startswith(f"error: there is no model {model / 'none'}\n")
+    (model / "model_rank.lgbm.gz").write_bytes(b"hello")
+    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "model_rank.lgbm.gz is damaged" in stderr.splitlines()[-1]

@@ -1,0 +1,250 @@
+"""`ckh predict` as it is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.features.grouped_conv import NAMES_83
+from ckh.kernels.names import amd_short_name, kernel_name
+from ckh.kernels.pool import conv_pool
+from ckh.learn.artifact import load_model
+from ckh.problems import ConvProblem, Direction, parse_conv_problem
+from tests.learn.conftest import HOST, amd_model, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.learn.artifact import Ranked
+
+POOL = conv_pool(Direction.FORWARD, HOST)
+HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model but those of the test: not the user's, not those that ship."""
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr("ckh.learn.artifact.data_dir", lambda name: tmp_path / "shipped" / name)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model where models are looked for."""
+    (tmp_path / "models").mkdir()
+    return saved(tmp_path / "models" / "mine")
+
+
+def ranked(model: Path, **sizes: Any) -> list[Ranked]:
+    """What the model says of the whole pool."""
+    defaults: dict[str, Any] = {"n": 1, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3}
+    problem = ConvProblem(Direction.FORWARD, **(defaults | {"pad_h": 1, "pad_w": 1} | sizes))
+    return load_model(model).rank(problem, conv_pool(Direction.FORWARD, HOST, problem.ndim))
+
+
+def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str:
+    """The first line on stderr of a call that fails with nothing on stdout."""
+    assert run(["predict", *args]) == code
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.startswith("error: ")
+    assert "Traceback" not in stderr
+    assert len(stderr.splitlines()) <= 2
+    return stderr.splitlines()[0].removeprefix("error: ")
+
+
+def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With nothing but --model: the defaults in words, where the model was measured, and the best five."""
+    assert run(["predict", "--model", str(model)]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    lines = stdout.splitlines()
+    assert stderr == ""
+    assert lines[0] == (
+        "problem  forward fp32, N=1 C=64 K=64 G=1, input 28x28, filter 3x3, stride 1x1, padding 1x1, dilation 1x1"
+    )
+    assert lines[1].strip() == "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+    assert lines[2].startswith("model    mine, measured on a test (host numbers")
+    assert lines[3] == "kernels  300 candidates, 0 refused"
+    expected = [
+        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", amd_short_name(one.kernel)]
+        for place, one in enumerate(ranked(model)[:5], 1)
+    ]
+    assert [line.split() for line in lines[-5:]] == expected
+
+
+def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model is found by itself; all 300 kernels come once, with the numbers of the model."""
+    assert run(["predict", "--c", "128", "--n", "4", "--top", "999", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"], document["arch"], document["device"]) == (str(model), "host", "a test")
+    assert (document["candidates"], document["refused"], document["sizes"]["k"]) == (300, {}, 128)
+    assert document["kernels"] == [
+        {
+            "kernel": kernel_name(one.kernel),
+            "score": one.score,
+            "predicted_tflops": one.tflops,
+            "predicted_latency_ms": one.latency_ms,
+        }
+        for one in ranked(model, n=4, c=128, k=128)
+    ]
+    assert {one["kernel"] for one in document["kernels"]} == {kernel_name(kernel) for kernel in POOL}
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ("", "2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"),
+        ("--c 96 --g 3 --hi 14", "2d_n1_c96_k96_g3_i14x14_f3x3_s1x1_p1x1_d1x1"),
+        ("--k 32 --hi 14 --wi 20 --y 5 --x 1", "2d_n1_c64_k32_g1_i14x20_f5x1_s1x1_p2x0_d1x1"),
+        ("--stride 2", "2d_n1_c64_k64_g1_i28x28_f3x3_s2x2_p1x1_d1x1"),
+        ("--stride 2x1 --dilation 1x3 --y 5", "2d_n1_c64_k64_g1_i28x28_f5x5_s2x1_p2x6_d1x3"),
+        ("--pad 0", "2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p0x0_d1x1"),
+        ("--ndim 3", "3d_n1_c64_k64_g1_i8x28x28_f3x3x3_s1x1x1_p1x1x1_d1x1x1"),
+        ("--di 16 --y 1", "3d_n1_c64_k64_g1_i16x28x28_f1x1x1_s1x1x1_p0x0x0_d1x1x1"),
+        ("--z 1 --stride 1x2x2", "3d_n1_c64_k64_g1_i8x28x28_f1x3x3_s1x2x2_p0x1x1_d1x1x1"),
+    ],
+)
+def test_what_is_left_out_has_defaults(
+    model: Path, args: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """K is C, width is height, padding keeps the size, and 3D follows from a depth."""
+    assert run(["predict", *args.split(), "--json", "--top", "1"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    layout = "ndhwgc" if problem.startswith("3d") else "nhwgc"
+    assert document["problem"] == f"conv_forward_fp32_{layout}_{problem}"
+    sizes = parse_conv_problem(document["problem"]).to_dict()
+    assert document["sizes"] == sizes
+    assert len(document["kernels"]) == 1
+
+
+def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of problems gives what each alone gives, in its order."""
+    texts = [
+        "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+        "conv_forward_fp32_ndhwgc_3d_n2_c8_k8_g1_i4x9x9_f3x3x3_s1x1x1_p1x1x1_d1x1x1",
+    ]
+    path = tmp_path / "layers.txt"
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    assert run(["predict", "--problems", str(path), "--json", "--top", "2"]) == ExitCode.OK
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [one["problem"] for one in results] == texts
+    assert results[0]["kernels"][1]["predicted_tflops"] == ranked(model)[1].tflops
+    assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split()[0] for line in lines] == [texts[0], texts[0], texts[1], texts[1]]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--c 0", "C must be 1 or more"),
+        ("--n -3", "N must be 1 or more"),
+        ("--hi 99999999999", "Hi must be 1 or more (and below 2^31)"),
+        ("--c 64 --g 3", "C=64 is not divisible by G=3"),
+        ("--k 10 --g 4", "K=10 is not divisible by G=4"),
+        ("--hi 4 --y 7 --pad 0", "the filter 1x7x7 does not fit the padded input"),
+        ("--stride 0", "stride_h must be 1 or more"),
+        ("--stride fast", "--stride 'fast' is neither a number nor 2 of them"),
+        ("--stride 1x2x3", "--stride '1x2x3' is neither a number nor 2 of them"),
+        ("--stride -1", "--stride '-1' is neither"),
+        ("--pad 1x", "--pad '1x' is neither"),
+        ("--ndim 3 --dilation 1x2", "--dilation '1x2' is neither a number nor 3 of them"),
+        ("--ndim 2 --di 8", "a 2D convolution has no --di and --z"),
+        ("--dtype fp31", "unknown dtype 'fp31'"),
+        ("--arch gfx000", "unknown architecture 'gfx000'"),
+        ("--problems nowhere.csv", "nowhere.csv"),
+        ("--problems resnet50 --c 64", "--c says one problem, --problems many"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    model: Path, args: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what is wrong, with the exit code of wrong usage."""
+    code = ExitCode.BAD_DATA if "nowhere" in args else ExitCode.USAGE
+    assert message in fails(capsys, code, *args.split())
+
+
+@pytest.mark.parametrize("args", ["--c many", "--ndim 4", "--top 0", "--variant sideways", "--c 1.5"])
+def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What no option takes is wrong usage, too."""
+    assert run(["predict", *args.split()]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert args.split(maxsplit=1)[0] in stderr
+
+
+def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The models that exist are named; those of another architecture do not help."""
+    amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
+    there = "there are models for grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
+    wanted = "no model for grouped_conv bwd_weight fp32 on host"
+    assert fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight") == f"{wanted}; {there}"
+    assert there in fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942")
+
+
+def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--model must be for the direction and architecture that are asked for."""
+    named = ("--model", str(model))
+    assert "is for grouped_conv forward fp32 on host, not grouped_conv bwd_data fp32 on host" in fails(
+        capsys, ExitCode.USAGE, *named, "--variant", "bwd_data"
+    )
+    assert "on host, not grouped_conv forward fp32 on gfx942" in fails(
+        capsys, ExitCode.USAGE, *named, "--arch", "gfx942"
+    )
+
+
+def test_no_kernel_applies(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A dtype without kernels is an exit code of its own."""
+    path = model / "feature_spec.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"fp32"', '"fp16"'), encoding="utf-8")
+    message = fails(capsys, ExitCode.NO_KERNEL, "--model", str(model))
+    assert message.startswith("no kernel of host applies to conv_forward_fp16_")
+    assert "300 of 300 because host does not run fp16" in message
+
+
+def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that have are printed all the same, and the exit code tells of the others."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+    path = tmp_path / "layers.txt"
+    path.write_text(good + "\n" + good.replace("c64", "c4") + "\n", encoding="utf-8")
+    args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--json"]
+    assert run(args) == ExitCode.NO_KERNEL
+    stdout, stderr = capsys.readouterr()
+    assert [one["problem"] for one in json.loads(stdout)["results"]] == [good]
+    assert "1 of 2 problems have no kernel" in stderr
+
+
+@pytest.mark.parametrize("name", ["feature_spec.json", "model_rank.lgbm.gz", "model_tflops.lgbm.gz"])
+def test_a_damaged_model_is_named(model: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Half of a file is an error that names it, not a guess."""
+    path = model / name
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert name in fails(capsys, ExitCode.BAD_DATA, "--model", str(model))
+
+
+def test_a_missing_model_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder that does not exist stands in the message."""
+    folder = tmp_path / "none"
+    assert fails(capsys, ExitCode.BAD_DATA, "--model", str(folder)) == f"there is no model {folder}"
+
+
+def test_predicting_imports_numpy_alone(model: Path) -> None:
+    """In a process of its own, none of the heavy libraries is loaded for a prediction."""
+    code = f"""
+import sys
+from ckh.cli import run
+assert run(["predict", "--model", {str(model)!r}, "--json"]) == 0
+assert "numpy" in sys.modules
+print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["candidates"] == 300
+    assert done.stderr == "[]\n"

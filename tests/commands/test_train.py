@@ -1,0 +1,185 @@
+"""`ckh train` as it is called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.errors import ExitCode
+from ckh.learn.artifact import load_model
+from ckh.problems import Direction
+from tests.learn.conftest import measured, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = [
+    "--trees",
+    "5",
+    "--leaves",
+    "5",
+    "--learning-rate",
+    "0.3",
+    "--folds",
+    "3",
+    "--jobs",
+    "1",
+    "--targets",
+    "tflops",
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The measured dataset in a file."""
+    path = tmp_path / "data.parquet"
+    write_dataset(measured(), path)
+    return path
+
+
+def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line for each target and the next command; the model has what was asked for."""
+    out = data.with_name("model")
+    assert run(["train", "--data", str(data), "--out", str(out), "--seed", "7", *SMALL]) == ExitCode.OK
+    text = capsys.readouterr().out
+    lines = [line.split() for line in text.splitlines()]
+    assert [line[0] for line in lines if line][3:5] == ["tflops", "rank"]
+    assert text.startswith(f"{out}: {len(measured().valid())} rows, 14 problems")
+    assert text.endswith(f"next: ckh evaluate --model {out} --data HOLDOUT.parquet\n")
+    spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
+    asked = {"n_estimators": 5, "num_leaves": 5, "learning_rate": 0.3, "random_state": 7}
+    assert {name: spec["params"][name] for name in asked} == asked
+    assert load_model(out).spec.targets == ("tflops", "rank")
+
+
+def test_json_is_what_the_folds_measured(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document with the numbers of the files that were written."""
+    out = data.with_name("model")
+    assert run(["train", str(data), "--out", str(out), "--rank", "lambdarank", "--json", *SMALL]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["out"], document["problems"]) == (str(out), 14)
+    assert document["rows"] == int(measured().frame["is_valid"].sum())
+    for target in ("tflops", "rank"):
+        folds = json.loads((out / f"cv_metrics_{target}.json").read_text(encoding="utf-8"))
+        assert document[target]["folds"] == folds
+        assert len(folds) == 3
+        efficiencies = sum(fold["mean_efficiency"] * fold["val_groups"] for fold in folds)
+        assert document[target]["oof_mean_efficiency"] == pytest.approx(efficiencies / 14)
+    assert document["rank"]["folds"][0]["rmse"] is None
+
+
+def test_directions_are_chosen(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data of two directions need --variant; with it the model is of that one."""
+    other = tmp_path / "other.parquet"
+    write_dataset(measured(Direction.BWD_DATA), other)
+    out = tmp_path / "model"
+    args = ["train", str(data), "--data", str(other), "--out", str(out), "--rank", "tflops", *SMALL]
+    assert run(args) == ExitCode.BAD_DATA
+    assert capsys.readouterr().err.splitlines() == [
+        "error: the dataset holds several of variant: bwd_data, forward",
+        "hint: choose one with --variant",
+    ]
+    assert run([*args, "--variant", "bwd_data"]) == ExitCode.OK
+    assert load_model(out).spec.variant is Direction.BWD_DATA
+    assert run([*args, "--variant", "bwd_weight", "--force"]) == ExitCode.BAD_DATA
+    assert "the dataset has no row of grouped_conv bwd_weight" in capsys.readouterr().err
+    assert load_model(out).spec.variant is Direction.BWD_DATA
+
+
+def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model stays unless --force is given."""
+    out = saved(tmp_path / "model")
+    before = (out / "feature_spec.json").read_bytes()
+    args = ["train", str(data), "--out", str(out), *SMALL]
+    assert run(args) == ExitCode.USAGE
+    assert "holds a model already" in capsys.readouterr().err
+    assert (out / "feature_spec.json").read_bytes() == before
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert load_model(out).spec.targets == ("tflops", "rank")
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_what_is_no_model_is_never_replaced(data: Path, force: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of other things and a file stay as they are, even with --force."""
+    folder = data.with_name("thesis")
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("precious", encoding="utf-8")
+    for out in (folder, folder / "thesis.tex"):
+        assert run(["train", str(data), "--out", str(out), *SMALL, *force]) == ExitCode.USAGE
+        assert capsys.readouterr().err.startswith(f"error: {out} exists and is no model\n")
+    assert (folder / "thesis.tex").read_text(encoding="utf-8") == "precious"
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "text", "folder"])
+def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the file, nothing is printed on stdout and nothing written."""
+    content = data.read_bytes()
+    data.unlink()
+    if damage == "folder":
+        data.mkdir()
+    elif damage != "missing":
+        data.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "text": b"N,C,K\n1,2,3\n"}[damage])
+    assert run(["train", "--data", str(data), "--out", str(data.with_name("model")), *SMALL]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.startswith("error: ")
+    assert str(data) in stderr.splitlines()[0]
+    assert [path.name for path in data.parent.iterdir()] == (["data.parquet"] if damage != "missing" else [])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--targets", "tflops,speed"], "unknown target 'speed'"),
+        (["--targets", "latency"], "--targets must hold tflops"),
+        (["--targets", ""], "--targets must hold tflops"),
+        (["--rank", "luck"], "luck"),
+        (["--op", "gemm"], "gemm"),
+        (["--trees", "0"], "--trees"),
+        (["--folds", "2"], "--folds"),
+        (["--learning-rate", "nan"], "--learning-rate"),
+    ],
+)
+def test_options_that_make_no_sense(
+    data: Path, args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage is told before anything is trained."""
+    assert run(["train", str(data), "--out", str(data.with_name("model")), *args]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert message in stderr
+    assert not data.with_name("model").exists()
+
+
+def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a dataset the usage is wrong; without a usable time the data are."""
+    out = ["--out", str(tmp_path / "model")]
+    assert run(["train", *out]) == ExitCode.USAGE
+    assert "nothing to train on" in capsys.readouterr().err
+    write_dataset(measured().select(~measured().frame["is_valid"].to_numpy(dtype=bool)), tmp_path / "data.parquet")
+    assert run(["train", str(tmp_path / "data.parquet"), *out, *SMALL]) == ExitCode.BAD_DATA
+    assert "no usable time" in capsys.readouterr().err
+
+
+def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows of another operation are not trained on."""
+    data = measured()
+    write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
+    args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
+    assert run(args) == ExitCode.BAD_DATA
+    assert "no row of grouped_conv" in capsys.readouterr().err
+
+
+def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two problems train a model that nothing validates, which is said."""
+    data = measured()
+    write_dataset(data.select(data.problem_ids < 2), tmp_path / "data.parquet")
+    args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
+    assert run(args) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert "warning: too few problems for cross-validation" in stderr
+    assert ["tflops", "5", "-", "-", "-", "-"] in [line.split() for line in stdout.splitlines()]

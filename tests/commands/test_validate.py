@@ -1,0 +1,206 @@
+"""`ckh validate` as it is called."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import read_dataset, write_dataset
+from ckh.errors import ExitCode
+from ckh.features.grouped_conv import NAMES_83
+from ckh.learn.options import RankObjective
+from ckh.problems import ConvProblem, Direction
+from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, time_ms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model."""
+    return saved(tmp_path / "model")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """What it was trained on."""
+    path = tmp_path / "data.parquet"
+    write_dataset(measured(), path)
+    return path
+
+
+@pytest.fixture
+def opposite(tmp_path: Path) -> Path:
+    """The same model with the signs of its leaves turned: it puts the worst first."""
+    path = saved(tmp_path / "opposite") / "model_rank.lgbm.gz"
+    text = gzip.decompress(path.read_bytes()).decode()
+    turned = re.sub(
+        r"(?m)^leaf_value=(.*)$",
+        lambda match: "leaf_value=" + " ".join(repr(-float(value)) for value in match[1].split()),
+        text,
+    )
+    # The trees have other lengths now; LightGBM reads them without being told.
+    path.write_bytes(gzip.compress(re.sub(r"(?m)^tree_sizes=.*\n", "", turned).encode()))
+    return path.parent
+
+
+def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures are those of a plain loop; a gate just under them passes, one just above fails."""
+    found = efficiencies(model)
+    args = ["validate", "oracle", "--model", str(model), "--data", str(data), "--json", "--min-p10", "0", "--min-mean"]
+    assert run([*args, repr(float(found.mean()) - 1e-9)]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    document = json.loads(stdout)
+    assert stderr.splitlines()[-1] == "PASS"
+    assert (document["problems"], document["passes"], document["on_device"]) == (14, True, False)
+    figures = document["figures"]
+    expected = [found.mean(), np.median(found), np.percentile(found, 10), found.min()]
+    names = [f"{name} efficiency" for name in ("mean", "median", "P10", "least")]
+    assert [figures[name] for name in names] == pytest.approx(expected, rel=1e-12)
+    assert figures["mean efficiency of the best of 5"] >= figures["mean efficiency"]
+    assert run([*args, repr(float(found.mean()) + 1e-9)]) == ExitCode.GATE_FAILED
+    stdout, stderr = capsys.readouterr()
+    assert not json.loads(stdout)["passes"]
+    assert stderr.splitlines()[-1] == "FAIL"
+    assert f"warning: mean efficiency is {found.mean():.2%}, under" in stderr
+
+
+def test_the_tenth_percentile_is_a_gate_of_its_own(
+    opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that chooses the worst fails on both gates by default, and passes where nothing is asked."""
+    args = ["validate", "oracle", "--model", str(opposite), "--data", str(data)]
+    assert run(args) == ExitCode.GATE_FAILED
+    stdout, stderr = capsys.readouterr()
+    warnings = [line for line in stderr.splitlines() if "efficiency is" in line]
+    assert [line.split(" is ")[0] for line in warnings] == ["warning: mean efficiency", "warning: P10 efficiency"]
+    assert f"{efficiencies(opposite).mean():.2%}" in stdout
+    assert run([*args, "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
+
+
+@pytest.mark.parametrize("args", [["--min-mean", "2"], ["--top-k", "0"], ["--on-device", "--timeout", "soon"]])
+def test_options_that_make_no_sense(
+    model: Path, data: Path, args: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused before anything is measured."""
+    assert run(["validate", "oracle", "--model", str(model), "--data", str(data), *args]) == ExitCode.USAGE
+    assert capsys.readouterr().out == ""
+
+
+def test_a_model_compared_with_itself_passes(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All choices agree and nothing is lost, so that even thresholds of nothing pass."""
+    nothing = [f"--max-{name}-loss=0" for name in ("mean", "median", "p10", "problem")]
+    again = saved(tmp_path / "again")
+    args = ["validate", "compare", str(model), str(again), "--data", str(data), *nothing]
+    assert run(args) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert "same choice on 100.00% of problems; 0 improved, 14 same, 0 degraded" in stdout
+    assert stderr.splitlines()[-1] == "PASS"
+    assert run([*args, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["agreement"], document["passes"], document["degraded"]) == (1.0, True, [])
+    old, new = ([one[which] for one in document["differences"]] for which in ("old", "new"))
+    assert old == new == pytest.approx([f(efficiencies(model)) for f in (np.mean, np.median, _p10)], rel=1e-12)
+
+
+def _p10(values: np.ndarray) -> float:
+    return float(np.percentile(values, 10))
+
+
+def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict says what was lost, worst problem first; the other way round it is an improvement."""
+    args = ["validate", "compare", str(model), str(opposite), "--data", str(data)]
+    assert run([*args, "--json"]) == ExitCode.GATE_FAILED
+    stdout, stderr = capsys.readouterr()
+    document = json.loads(stdout)
+    pairs = zip(efficiencies(model), efficiencies(opposite), strict=True)
+    losses = sorted((1 - after / before for before, after in pairs if after < before), reverse=True)
+    assert len(losses) > 7
+    found = [1 - one["new_efficiency"] / one["old_efficiency"] for one in document["degraded"]]
+    assert found == pytest.approx(losses, rel=1e-9)
+    assert (document["passes"], len(document["failures"])) == (False, 4)
+    assert [line for line in stderr.splitlines() if "efficiency falls from" in line]
+    assert stderr.splitlines()[-1] == "FAIL"
+    assert run(args) == ExitCode.GATE_FAILED
+    assert "degraded most" in capsys.readouterr().out
+    assert run([*args, *(f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem"))]) == ExitCode.OK
+    turned = ["validate", "compare", str(opposite), str(model), "--data", str(data)]
+    assert run([*turned, "--max-problem-loss=1"]) == ExitCode.OK
+
+
+def test_models_of_different_objectives_compare(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores need no common scale: only choices count."""
+    other = saved(tmp_path / "other", RankObjective.LAMBDARANK)
+    loose = [f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem")]
+    assert run(["validate", "compare", str(model), str(other), "--data", str(data), *loose, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["differences"][0]["new"] == pytest.approx(efficiencies(other).mean(), rel=1e-12)
+    before, after = efficiencies(model), efficiencies(other)
+    assert document["improved"] == int((after > before).sum())
+    assert document["same"] == int((after == before).sum())
+
+
+def test_models_for_different_things_are_not_compared(
+    model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model of a GPU is no predecessor of the host's."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    args = ["validate", "compare", str(tmp_path / "forward"), str(model), "--data", str(data)]
+    assert run(args) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "they cannot be compared" in stderr
+
+
+@pytest.mark.parametrize("command", ["oracle", "compare"])
+def test_missing_models_are_named(data: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both verdicts need models that exist."""
+    folder = str(data.with_name("none"))
+    which = ["--model", folder] if command == "oracle" else [folder, folder]
+    assert run(["validate", command, *which, "--data", str(data)]) == ExitCode.BAD_DATA
+    assert f"there is no model {folder}" in capsys.readouterr().err
+
+
+def test_choices_are_measured_again_on_the_device(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tiny problems of the host: oracle and two choices are compiled, run and compared."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    first = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
+    of = kernels()[:3]
+    rows = [(one, kernel, time_ms(one, kernel)) for one in (first, replace(first, n=2)) for kernel in of]
+    write_dataset(build(rows), tmp_path / "tiny.parquet")
+    args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "tiny.parquet"), "--on-device"]
+    assert run([*args, "--top-k", "2", "--min-mean", "0", "--min-p10", "0", "--json"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    document = json.loads(stdout)
+    assert (document["on_device"], document["problems"]) == (True, 2)
+    figures = document["figures"]
+    assert 0 < figures["least efficiency"] <= figures["mean efficiency"] <= 1
+    assert figures["mean efficiency"] <= figures["mean efficiency of the best of 2"] <= 1
+    assert 0 < figures["mean efficiency of the oracle's kernel"] <= 1
+    assert stderr.splitlines()[-1] == "PASS"
+
+
+def test_a_model_of_another_machine_is_not_measured_here(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the GPU that the model is for there is nothing to measure on."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    frame = read_dataset(data).frame.assign(arch="gfx950", dtype="bf16")
+    write_dataset(type(measured())(frame), data)
+    args = ["validate", "oracle", "--model", str(tmp_path / "forward"), "--data", str(data), "--on-device"]
+    assert run(args) == ExitCode.NO_DEVICE
+    assert capsys.readouterr().out == ""
