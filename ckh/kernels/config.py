@@ -21,7 +21,8 @@ class ConvKernel:
     """One grouped-convolution kernel, complete.
 
     Tiles are in elements of the implicit GEMM; `wave_*` is waves per block; `warp_tile_*` is the tile of one matrix
-    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C. A field is `None` only
+    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C; `split_k` is the number of
+    parts of the reduction that blocks add up atomically, a choice made at the launch. A field is `None` only
     when the kernel was read from one of AMD's shorter names, which leave it out.
     """
 
@@ -57,6 +58,7 @@ class ConvKernel:
     block_per_cu: int | None = None
     streamk: str | None = None
     streamk_persistent: bool = False
+    split_k: int = 1
 
     @property
     def is_complete(self) -> bool:

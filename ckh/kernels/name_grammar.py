@@ -61,6 +61,7 @@ _FULL = (
     ("persistence", r"(?P<persistent>_persistent)?"),
     ("split image", r"(?P<si>_large_tensor)?"),
     ("padding", r"(?:_pad(?P<pad_m>[01])(?P<pad_n>[01])(?P<pad_k>[01]))?"),
+    ("split of K", r"(?:_splitk(?P<split_k>\d+))?"),
 )
 _SHORT = (
     *_HEAD,

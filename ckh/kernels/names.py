@@ -1,10 +1,11 @@
 """Names of kernels: ours, which is complete and parses back, and AMD's.
 
-Ours is AMD's full grammar with every optional token of both of its generations, so AMD's full names are names of ours:
+Ours is AMD's full grammar with every optional token of both of its generations, and one for the split of K, so AMD's
+full names are names of ours:
 
     grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_
     {warp tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
-    [_persistent][_large_tensor][_padMNK]
+    [_persistent][_large_tensor][_padMNK][_splitkN]
 
 A token that is absent has the value the grammar gives it: vectors 4,8,8, one block per CU, no flags, all padded.
 """
@@ -33,11 +34,14 @@ def kernel_name(kernel: ConvKernel) -> str:
     Raises:
         UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
     """
-    return _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
+    name = _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
+    return f"{name}_splitk{kernel.split_k}" if kernel.split_k != 1 else name
 
 
 def amd_full_name(kernel: ConvKernel) -> str:
-    """The name that AMD's code generator gives: ours without blocks per CU, which its newer generation deduces.
+    """The name that AMD's code generator gives: ours without blocks per CU and split of K.
+
+    Its newer generation deduces the blocks per CU; it takes the split as an argument of the launch.
 
     Raises:
         UsageError: as `kernel_name`.
@@ -128,6 +132,7 @@ def _from_full(match: re.Match[str]) -> ConvKernel:
         block_per_cu=int(match["bpc"] or 1),
         streamk=match["streamk"],
         streamk_persistent=match["persistent"] is not None,
+        split_k=int(match["split_k"] or 1),
     )
 
 

@@ -1,4 +1,4 @@
-"""The rules on a kernel's options: merged groups, wave groups, two stages, stream-K, explicit GEMM, specialization."""
+"""The rules on a kernel's options: merged and wave groups, two stages, stream-K, split-K, explicit GEMM, specialization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ckh.kernels.variants import (
     SPECIALIZATIONS,
     STREAMK_STRATEGIES,
 )
-from ckh.problems import Direction
+from ckh.problems import DTYPE_BYTES, Direction
+
+_FP32_BYTES = DTYPE_BYTES["fp32"]
+_MAX_HALF_SPLIT_K = 128
 
 ArchRule = Callable[[ConvKernel, ArchSpec], Iterator[str]]
 
@@ -55,6 +58,23 @@ def _streamk(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
         yield "stream-K and two stages exclude each other"
 
 
+def _split_k(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
+    if kernel.split_k < 1:
+        yield f"split_k must be 1 or more, not {kernel.split_k}"
+    if kernel.split_k <= 1:
+        return
+    yield from _needs_option(arch, "split_k", "split-K")
+    if kernel.variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can split K, not {kernel.variant}"
+    if kernel.streamk is not None:
+        yield "split-K and stream-K exclude each other"
+    if DTYPE_BYTES.get(kernel.dtype, 0) < _FP32_BYTES and not kernel.two_stage:
+        if kernel.split_k > _MAX_HALF_SPLIT_K:
+            yield f"{kernel.dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {kernel.split_k}"
+        if kernel.vector_c is not None and kernel.vector_c % 2:
+            yield f"atomic addition of {kernel.dtype} needs an even vector_c, not {kernel.vector_c}"
+
+
 def _explicit_gemm(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     if not kernel.explicit_gemm:
         return
@@ -77,4 +97,4 @@ def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
 NAME_OPTION_RULES: tuple[ArchRule, ...] = (_merged_groups, _wave_groups, _two_stage, _streamk)
 
 # Rules on what only a complete kernel has.
-COMPLETE_OPTION_RULES: tuple[ArchRule, ...] = (_specialization, _explicit_gemm)
+COMPLETE_OPTION_RULES: tuple[ArchRule, ...] = (_specialization, _explicit_gemm, _split_k)

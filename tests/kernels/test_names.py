@@ -48,10 +48,11 @@ def test_every_option_is_in_the_name_in_order(plain: ConvKernel) -> None:
         streamk_persistent=True,
         split_image=True,
         pad_n=False,
+        split_k=4,
     )
     tail = "_wg2_gm4_dsb_2stage_filter1x1_stride1_pad0_explicit_gemm_streamk_tree_persistent_large_tensor_pad101"
     head = PLAIN.replace("fwd", "bwd_weight") + "_vec1_8_8"
-    assert kernel_name(kernel) == f"{head}_bpc2{tail}"
+    assert kernel_name(kernel) == f"{head}_bpc2{tail}_splitk4"
     assert amd_full_name(kernel) == f"{head}{tail}"
 
 
@@ -87,6 +88,7 @@ _COMPLETE = st.builds(
     block_per_cu=st.sampled_from((1, 2, 4)),
     streamk=st.sampled_from((None, *STREAMK_STRATEGIES)),
     streamk_persistent=st.booleans(),
+    split_k=st.integers(1, 128),
 )
 
 

@@ -48,9 +48,10 @@ _KERNEL_HEADERS = {
     Direction.BWD_DATA: "grouped_convolution_backward_data_kernel.hpp",
     Direction.BWD_WEIGHT: "grouped_convolution_backward_weight_kernel.hpp",
 }
+_SECOND_BUFFER = "p_smem_1"  # what a pipeline calls it
 _INTEGERS = (
     *("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k"),
-    *("vector_a", "vector_b", "vector_c", "num_groups_to_merge", "num_wave_groups", "block_per_cu"),
+    *("vector_a", "vector_b", "vector_c", "num_groups_to_merge", "num_wave_groups", "split_k", "block_per_cu"),
 )
 _BOOLEANS = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm")
 
@@ -64,11 +65,15 @@ class Interface(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """CK Tile's headers: the include folder, their interface, and what they have."""
+    """CK Tile's headers: the include folder, their interface, and what they have.
+
+    `double_buffered` are the pipelines that take two buffers in LDS.
+    """
 
     include: Path
     interface: Interface
     pipelines: frozenset[str]
+    double_buffered: frozenset[str]
     directions: frozenset[Direction]
 
 
@@ -107,12 +112,22 @@ def detect_interface(include: Path) -> Headers:
             f"the CK Tile headers in {include} are of an interface between mid-2025 and the current one",
             "use those of a release: mid-2025, or one whose GroupedConvTraits has FixedGemmParams",
         )
+    texts = {name: _text_of(include / _PIPELINES / file) for name, file in _PIPELINE_HEADERS.items()}
     return Headers(
         include=include,
         interface=interface,
-        pipelines=frozenset(name for name, file in _PIPELINE_HEADERS.items() if (include / _PIPELINES / file).exists()),
+        pipelines=frozenset(name for name, text in texts.items() if text),
+        double_buffered=frozenset(name for name, text in texts.items() if _SECOND_BUFFER in text),
         directions=frozenset(one for one, file in _KERNEL_HEADERS.items() if (include / _KERNELS / file).exists()),
     )
+
+
+def _text_of(path: Path) -> str:
+    """The content of a header, empty if there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def emit(kernel: ConvKernel, headers: Headers) -> str:
@@ -153,6 +168,9 @@ def missing(kernel: ConvKernel, headers: Headers) -> list[str]:
         reasons.append(f"{which} have no {kernel.variant} kernel")
     if kernel.pipeline not in headers.pipelines:
         reasons.append(f"{which} have no pipeline {kernel.pipeline}")
+    elif kernel.double_smem_buffer != (kernel.pipeline in headers.double_buffered):
+        count = "two LDS buffers" if kernel.pipeline in headers.double_buffered else "one LDS buffer"
+        reasons.append(f"{kernel.pipeline} of {which} takes {count}")
     if not all((kernel.pad_m, kernel.pad_n, kernel.pad_k)):
         reasons.append("CK Tile's convolutions are always padded in m, n and k")
     if kernel.streamk is not None:
@@ -162,6 +180,7 @@ def missing(kernel: ConvKernel, headers: Headers) -> list[str]:
             "merged groups": kernel.num_groups_to_merge != 1,
             "split images": kernel.split_image,
             "explicit GEMMs": bool(kernel.explicit_gemm),
+            "second stages": kernel.two_stage,
         }
         reasons += [f"{which} have no {what}" for what, is_used in options.items() if is_used]
     return reasons

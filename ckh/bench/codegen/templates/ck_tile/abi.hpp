@@ -3,10 +3,9 @@
 
 #include <cstring>
 #include <exception>
-#include <stdexcept>
 #include <string>
 
-#include "problem.hpp"
+#include "types.hpp"
 
 namespace ckh {
 
@@ -14,10 +13,6 @@ inline thread_local std::string last_error;
 
 inline void* flush_buffer = nullptr;
 inline int64_t flush_bytes = 0;
-
-inline void check(hipError_t code, const char* what) {
-    if (code != hipSuccess) throw std::runtime_error(std::string(what) + ": " + hipGetErrorString(code));
-}
 
 // Runs work; 0, or 1 with the reason in last_error.
 template <class Work>
@@ -37,6 +32,7 @@ int32_t guarded(Work work) {
 inline const char* reason_unsupported(const Problem& p) {
     if (p.g < 1 || p.c % p.g || p.k % p.g) return "C and K must be divisible by G";
     if (kernel::ndim_spatial == 2 && (p.di != 1 || p.z != 1)) return "a 2D kernel cannot run a 3D problem";
+    if (const char* reason = interface_refuses(p)) return reason;
     return kernel_supports(p) ? nullptr : "CK Tile's IsSupportedArgument refuses it";
 }
 

@@ -1,17 +1,20 @@
 // CK Tile's interface of mid-2025: the pipeline is told at compile time whether its main loop runs and how it ends, so
 // each such case is a kernel of its own, chosen when it is launched. It has forward and backward weight, and no merged
-// groups, split images or explicit GEMMs.
+// groups, split images, explicit GEMMs or second stages.
 #pragma once
 
-#include <numeric>
-
-#include "second_stage.hpp"
+#include "mid2025_fp32.hpp"
 #include "types.hpp"
 
 namespace ckh {
 
 constexpr bool is_forward = kernel::variant == Variant::forward;
 static_assert(kernel::variant != Variant::bwd_data, "these headers have no backward data");
+static_assert(!kernel::two_stage, "these headers store nothing but elements");
+
+constexpr bool is_split = kernel::split_k > 1;
+constexpr auto memory_operation =
+    is_split ? ck_tile::memory_operation_enum::atomic_add : ck_tile::memory_operation_enum::set;
 
 // The policy's own choice of vector widths is replaced by the kernel's.
 template <class Policy>
@@ -80,18 +83,16 @@ struct PipelineClasses<Pipeline::compv5> {
                                                    FixedVectors<ck_tile::GemmPipelineAgBgCrCompV5DefaultPolicy>>;
 };
 
-using Classes = PipelineClasses<kernel::pipeline>;
-
 using Epilogue = ck_tile::CShuffleEpilogue<ck_tile::CShuffleEpilogueProblem<
-    Element, Element, NoTensors, Accumulator, Stored, typename Traits::ImplicitGemmDsLayout,
+    Element, Element, NoTensors, Accumulator, Element, typename Traits::ImplicitGemmDsLayout,
     ck_tile::tensor_layout::gemm::RowMajor, ck_tile::element_wise::PassThrough, BasicProblem::kBlockSize,
     Partitioner::MPerBlock, Partitioner::NPerBlock, kernel::wave_m, kernel::wave_n, kernel::warp_tile_m,
-    kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, ck_tile::memory_operation_enum::set,
+    kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, memory_operation,
     kernel::num_wave_groups, true, kernel::vector_c>>;
 
 template <bool HasHotLoop, ck_tile::TailNumber Tail>
 struct Chosen {
-    using Gemm = typename Classes::template Full<HasHotLoop, Tail>;
+    using Gemm = typename PipelineClasses<kernel::pipeline>::template Full<HasHotLoop, Tail>;
     using Forward = ck_tile::GroupedConvolutionForwardKernel<Traits, Partitioner, Gemm, Epilogue>;
     using BwdWeight = ck_tile::GroupedConvolutionBackwardWeightKernel<Traits, Partitioner, Gemm, Epilogue>;
     using Kernel = std::conditional_t<is_forward, Forward, BwdWeight>;
@@ -101,30 +102,54 @@ inline auto host_arguments(const Problem& p, const Operands& operands) {
     if constexpr (is_forward) {
         return ck_tile::GroupedConvFwdHostArgs(conv_param(p), operands.a, operands.b, {}, operands.out, 1);
     } else {
-        void* weights = kernel::two_stage ? operands.workspace : operands.out;
-        return ck_tile::GroupedConvBwdWeightHostArgs(conv_param(p), operands.b, weights, {}, operands.a, 1);
+        return ck_tile::GroupedConvBwdWeightHostArgs(conv_param(p), operands.b, operands.out, {}, operands.a,
+                                                     kernel::split_k);
     }
+}
+
+inline int64_t reduction_length(const Problem& p) {
+    return is_forward ? p.c / p.g * p.z * p.y * p.x : p.n * p.do_ * p.ho * p.wo;
+}
+
+// The reduction of one of the parts that it is split into: whole warp tiles, as CK Tile cuts it.
+inline int64_t part_length(const Problem& p) {
+    return divide_up(reduction_length(p), kernel::split_k * kernel::warp_tile_k) * kernel::warp_tile_k;
 }
 
 // Steps of the main loop.
 inline ck_tile::index_t loop_steps(const Problem& p) {
-    const int64_t forward_k = p.c / p.g * p.z * p.y * p.x, weight_k = p.n * p.do_ * p.ho * p.wo;
-    return Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(is_forward ? forward_k : weight_k));
+    return Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(is_split ? part_length(p) : reduction_length(p)));
 }
 
-// Calls use(kernel type) with the kernel that fits the main loop.
-template <class Use>
-void with_kernel(const Problem& p, Use use) {
-    if constexpr (kernel::pipeline == Pipeline::basic_v1) {
+// CK Tile neither cuts a part's last tile at the part's end, nor chooses the loop's tail for each part.
+inline const char* interface_refuses(const Problem& p) {
+    if constexpr (is_split) {
+        const int64_t length = part_length(p), last = reduction_length(p) - length * (kernel::split_k - 1);
+        if (length % kernel::tile_k != 0 || divide_up(last, kernel::tile_k) != length / kernel::tile_k) {
+            return "split-K needs parts of equally many whole tiles of K";
+        }
+    }
+    return nullptr;
+}
+
+// Calls use(kernel) with the kernel that fits the main loop.
+template <Pipeline P, class Use>
+void with_kernel_of(const Problem& p, Use use) {
+    if constexpr (P == Pipeline::basic_v1) {
         use(typename Chosen<true, ck_tile::TailNumber::Full>::Kernel{});
     } else {
-        using Base = typename Classes::Base;
+        using Base = typename PipelineClasses<P>::Base;
         const ck_tile::index_t steps = loop_steps(p);
         const auto run = [&](auto has_hot_loop, auto tail) {
             use(typename Chosen<has_hot_loop.value, tail.value>::Kernel{});
         };
         Base::TailHandler(run, Base::BlockHasHotloop(steps), Base::GetBlockLoopTailNum(steps));
     }
+}
+
+template <class Use>
+void with_kernel(const Problem& p, Use use) {
+    with_kernel_of<kernel::pipeline>(p, use);
 }
 
 inline bool kernel_supports(const Problem& p) {
@@ -136,9 +161,13 @@ inline bool kernel_supports(const Problem& p) {
     return supported;
 }
 
-inline int64_t workspace_bytes(const Problem& p) { return kernel::two_stage ? filter_elements(p) * 4 : 0; }
+inline int64_t workspace_bytes(const Problem&) { return 0; }
 
 inline void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
+    if constexpr (is_split) {
+        const size_t bytes = static_cast<size_t>(filter_elements(p)) * sizeof(Element);
+        check(hipMemsetAsync(operands.out, 0, bytes, stream), "hipMemsetAsync");
+    }
     with_kernel(p, [&](auto chosen) {
         using Kernel = decltype(chosen);
         const auto arguments = Kernel::MakeKernelArgs(host_arguments(p, operands));
@@ -147,7 +176,6 @@ inline void launch(const Problem& p, const Operands& operands, hipStream_t strea
                                                                                block, 0, arguments);
         start(ck_tile::stream_config{stream});
     });
-    launch_second_stage<kernel::two_stage>(p, operands, stream);
 }
 
 }  // namespace ckh

@@ -13,9 +13,6 @@ using InLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::NDHW
 using WeiLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::GKZYXC, convolution::GKYXC>;
 using OutLayout = std::conditional_t<kernel::ndim_spatial == 3, convolution::NDHWGK, convolution::NHWGK>;
 
-// With two stages the GEMM stores its accumulators, and a second kernel rounds them.
-using Stored = std::conditional_t<kernel::two_stage, Accumulator, kernel::Element>;
-
 using Shape = ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
                                      ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
                                      ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>>;
@@ -32,6 +29,12 @@ inline ck_tile::conv::ConvParam conv_param(const Problem& p) {
                                     static_cast<ck_tile::index_t>(p.c / p.g), sizes(p.z, p.y, p.x),
                                     sizes(p.di, p.hi, p.wi), sizes(p.stride_d, p.stride_h, p.stride_w),
                                     sizes(p.dilation_d, p.dilation_h, p.dilation_w), pads, pads);
+}
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline void check(hipError_t code, const char* what) {
+    if (code != hipSuccess) throw std::runtime_error(std::string(what) + ": " + hipGetErrorString(code));
 }
 
 inline int64_t filter_elements(const Problem& p) { return p.k * (p.c / p.g) * p.z * p.y * p.x; }

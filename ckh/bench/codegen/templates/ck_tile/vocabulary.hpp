@@ -4,6 +4,7 @@
 
 #include <hip/hip_runtime.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
