@@ -21,9 +21,9 @@ class ConvKernel:
     """One grouped-convolution kernel, complete.
 
     Tiles are in elements of the implicit GEMM; `wave_*` is waves per block; `warp_tile_*` is the tile of one matrix
-    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C; `split_k` is the number of
-    parts of the reduction that blocks add up atomically, a choice made at the launch. A field is `None` only
-    when the kernel was read from one of AMD's shorter names, which leave it out.
+    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C; `split_k` is the number
+    of parts of the reduction that blocks add up atomically, a choice made at the launch. A field is `None` only when
+    the kernel was read from one of AMD's shorter names, which leave it out.
     """
 
     variant: Direction

@@ -1,4 +1,4 @@
-"""The rules on a kernel's options: merged and wave groups, two stages, stream-K, split-K, explicit GEMM, specialization."""
+"""The rules on a kernel's options: merged and wave groups, two stages, stream-K, split-K and others."""
 
 from __future__ import annotations
 

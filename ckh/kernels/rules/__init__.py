@@ -1,0 +1,7 @@
+"""Rule sets: named sets of kernels, made from AMD's curated tables, for a direction, dtype and architecture."""
+
+from __future__ import annotations
+
+from ckh.kernels.rules.sets import RULE_SETS, RuleSet, refused_of_rule_set, rule_set
+
+__all__ = ["RULE_SETS", "RuleSet", "refused_of_rule_set", "rule_set"]

@@ -1,0 +1,229 @@
+"""Filters: what they mean, compared with Python's own conditions, and what they refuse."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckh.archs import load_arch
+from ckh.errors import UsageError
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.filter import MAX_LENGTH, field_types, parse_filter
+from ckh.kernels.names import parse_kernel_name
+from ckh.kernels.rules import rule_set
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A kernel of another kind, with a field of each type."""
+
+    size: int
+    name: str
+    flag: bool
+    part: int | None = None
+    sizes: tuple[int, ...] = ()
+
+
+THINGS = tuple(Thing(*values) for values in product((0, 1, 2), ("a", "b"), (False, True), (None, 1)))
+KERNELS = rule_set("tests", Direction.BWD_WEIGHT, 2, "fp16", load_arch("gfx942"))
+
+# Each filter with the same condition in Python.
+MEANINGS: tuple[tuple[str, Callable[[ConvKernel], bool]], ...] = (
+    ('pipeline == "basic_v1" and tile_m >= 64', lambda k: k.pipeline == "basic_v1" and k.tile_m >= 64),
+    ('pipeline != "mem"', lambda k: k.pipeline != "mem"),
+    ("tile_m < 64", lambda k: k.tile_m < 64),
+    ("tile_m <= 64", lambda k: k.tile_m <= 64),
+    ("64 > tile_n", lambda k: k.tile_n < 64),
+    ("tile_n > 64", lambda k: k.tile_n > 64),
+    ("32 <= tile_m <= 64 < tile_n", lambda k: 32 <= k.tile_m <= 64 < k.tile_n),
+    ("tile_m == tile_n", lambda k: k.tile_m == k.tile_n),
+    ('pipeline in ("mem", "compv3")', lambda k: k.pipeline in {"mem", "compv3"}),
+    ("tile_k not in [32]", lambda k: k.tile_k != 32),
+    ("two_stage", lambda k: k.two_stage),
+    ("not two_stage or streamk_persistent", lambda k: not k.two_stage or k.streamk_persistent),
+    ("not (two_stage or explicit_gemm)", lambda k: not (k.two_stage or k.explicit_gemm)),
+    ("two_stage or tile_m == 16 and tile_n == 16", lambda k: k.two_stage or (k.tile_m, k.tile_n) == (16, 16)),
+    ("two_stage == False", lambda k: not k.two_stage),
+    ('streamk == "tree"', lambda k: k.streamk == "tree"),
+    ("streamk == None", lambda k: k.streamk is None),
+    ('streamk in ("tree", None)', lambda k: True),
+    ('scheduler == "interwave"', lambda k: k.scheduler.value == "interwave"),
+    ('variant in ("bwd_weight", "forward")', lambda k: True),
+    ("tile_m == -16", lambda k: False),
+    ("True", lambda k: True),
+)
+
+
+@pytest.mark.parametrize(("text", "condition"), MEANINGS, ids=[text for text, _ in MEANINGS])
+def test_filter_selects_what_the_condition_says(text: str, condition: Callable[[ConvKernel], bool]) -> None:
+    """A filter is true of exactly the kernels for which the same words are true in Python."""
+    is_chosen = parse_filter(text, ConvKernel)
+    assert [is_chosen(kernel) for kernel in KERNELS] == [bool(condition(kernel)) for kernel in KERNELS]
+
+
+def test_the_meanings_tell_kernels_apart() -> None:
+    """All but four of the filters above are true of some kernels and false of others."""
+    decisive = [text for text, condition in MEANINGS if len({bool(condition(kernel)) for kernel in KERNELS}) == 2]
+    assert len(MEANINGS) - len(decisive) == 4
+
+
+_ATOMS = st.sampled_from(
+    (
+        "size == 1",
+        "size > 0",
+        "1 <= size <= 2",
+        'name == "a"',
+        'name in ("b", "c")',
+        "flag",
+        "part == None",
+        "part != 1",
+    )
+)
+_TEXTS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from((" and ", " or ")), inner).map("".join),
+        inner.map("not ({})".format),
+        inner.map("({})".format),
+    ),
+    max_leaves=8,
+)
+
+
+@given(_TEXTS)
+def test_nested_conditions_mean_what_python_means(text: str) -> None:
+    """And, or, not and parentheses bind as they do in Python, whose own evaluation is the reference."""
+    is_chosen = parse_filter(text, Thing)
+    code = compile(ast.parse(text, mode="eval"), "filter", "eval")
+    for thing in THINGS:
+        names = {"size": thing.size, "name": thing.name, "flag": thing.flag, "part": thing.part}
+        assert is_chosen(thing) == eval(code, {}, names)  # noqa: S307 - text is made of the atoms above
+
+
+def test_a_field_that_a_name_left_out_is_neither_less_nor_more() -> None:
+    """A kernel of a short name has no vectors, so no filter on their width chooses it, and None does."""
+    kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
+    for text in ("vector_a < 9", "vector_a <= 9", "vector_a > 0", "vector_a >= 0", "vector_a == 4", "explicit_gemm"):
+        assert parse_filter(text, ConvKernel)(kernel) is False
+    assert parse_filter("vector_a == None and vector_a != 4 and not explicit_gemm", ConvKernel)(kernel)
+    assert parse_filter("vector_a < 9", ConvKernel)(replace(kernel, vector_a=8))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "the filter is empty"),
+        ("  ", "the filter is empty"),
+        ("pipeline ==", "not a filter"),
+        ("size == 1; flag", "not a filter"),
+        ("flag\x00", "not a filter"),
+        ("\ud800", "not a filter"),
+        ("1in (1, 2)", "not a filter"),
+        ("size", "size is an integer, not true or false"),
+        ("flag and 3", "3 is an integer, not true or false"),
+        ('size == "a"', "size is an integer, 'a' is text, they cannot be compared"),
+        ("1 == name", "1 is an integer, name is text, they cannot be compared"),
+        ("size in (1, 'a')", "size is an integer, 'a' is text, they cannot be compared"),
+        ("0 < size < name", "size is an integer, name is text, they cannot be compared"),
+        ("size == True", "size is an integer, True is true or false, they cannot be compared"),
+        ("flag == 1", "flag is true or false, 1 is an integer, they cannot be compared"),
+        ("size == None", "size is an integer, None is None, they cannot be compared"),
+        ("sizes == 1", "sizes is of another type, 1 is an integer, they cannot be compared"),
+        ('name < "b"', "name is text, which has no order"),
+        ("flag >= False", "flag is true or false, which has no order"),
+        ("part < None", "None is None, which has no order"),
+        ('name in "abc"', "name and 'abc' cannot be compared so"),
+        ("name == ('a', 'b')", "name and a list cannot be compared so"),
+        ("[1] == size", "a list and size cannot be compared so"),
+        ("part is None", "`is` is not understood"),
+        ("size in (1, part)", "'part' is not understood"),
+        ("size + 1 == 2", "'size + 1' is not understood"),
+        ("size == 1.5", "'1.5' is not understood"),
+        ("name == b'a'", "\"b'a'\" is not understood"),
+        ("-size == 1", "'-size' is not understood"),
+        ("name.upper() == 'A'", "'name.upper()' is not understood"),
+        ("__import__('os')", "is not understood"),
+        ("[size for size in (1, 2)]", "is not understood"),
+        ("(flag := True)", "is not understood"),
+        ("flag if flag else flag", "is not understood"),
+        ("(flag == True) == True", "'flag == True' is not understood"),
+        ("__class__ == 1", "there is no field '__class__'"),
+    ],
+)
+def test_refused(text: str, words: str) -> None:
+    """What is no filter on the type is refused in one line that says why, before any kernel is looked at."""
+    with pytest.raises(UsageError) as error:
+        parse_filter(text, Thing)
+    assert words in error.value.message
+    assert "\n" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "closest"), [("tile_mm > 3", "tile_m"), ("pipelin == 'mem'", "pipeline"), ("twostage", "two_stage")]
+)
+def test_unknown_field_names_the_closest(text: str, closest: str) -> None:
+    """A misspelt field is refused with the one that was probably meant."""
+    with pytest.raises(UsageError, match="there is no field") as error:
+        parse_filter(text, ConvKernel)
+    assert error.value.hint == f"did you mean {closest}?"
+
+
+def test_fields_that_only_share_none_are_not_compared() -> None:
+    """That two fields may both be left out does not make a number a text."""
+    with pytest.raises(UsageError, match="vector_a is an integer or None, streamk is text or None, they cannot"):
+        parse_filter("vector_a == streamk", ConvKernel)
+    assert not parse_filter("vector_a == vector_c", ConvKernel)(replace(KERNELS[0], vector_a=8, vector_c=4))
+
+
+def test_impossible_choice_is_refused() -> None:
+    """A field with known values is not compared with any other text."""
+    for text in ('variant == "forwrad"', 'variant in ("forward", "forwrad")', '"forwrad" != variant'):
+        with pytest.raises(UsageError, match="forwrad") as error:
+            parse_filter(text, ConvKernel)
+        assert error.value.hint == "it is one of forward, bwd_data, bwd_weight"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not " * 41 + "flag",
+        "not " * 900 + "flag",
+        "-" * 3000 + "1 == size",
+        "(" * 1900 + "flag" + ")" * 1900,
+        "[" * 150 + "]" * 150 + " == size",
+        "flag and " * 10_000 + "flag",
+        "x" * (MAX_LENGTH + 1),
+    ],
+)
+def test_absurdly_deep_or_long_is_refused(text: str) -> None:
+    """Depth and length end in a usage error, never in a RecursionError."""
+    with pytest.raises(UsageError, match=r"nested|longer"):
+        parse_filter(text, Thing)
+
+
+def test_long_but_flat_is_fine() -> None:
+    """Length alone is no depth: many alternatives side by side are read."""
+    is_chosen = parse_filter(" or ".join(f"size == {number}" for number in range(250)), Thing)
+    assert is_chosen(Thing(249, "a", flag=False))
+    assert not is_chosen(Thing(250, "a", flag=False))
+
+
+def test_field_types_of_a_kernel() -> None:
+    """The types are read from the dataclass: optional fields, enums as text with their values, no unknown ones."""
+    types = field_types(ConvKernel)
+    assert types["tile_m"].types == {int}
+    assert types["vector_a"].types == {int, type(None)}
+    assert types["two_stage"].types == {bool}
+    assert types["scheduler"].types == {str}
+    assert types["scheduler"].choices == ("intrawave", "interwave")
+    assert field_types(Thing)["sizes"].types == frozenset()
