@@ -1,0 +1,1 @@
+"""Operations: for each, its problems, kernels, rules, pool, features, named sets and slices."""

@@ -1,0 +1,57 @@
+"""The raw columns of a GEMM problem and of kernels, as the features read them.
+
+AMD's data call waves per block `warp_m`, `warp_n`, `warp_k`; ours call them `wave_*`, since AMD uses the former for
+the warp tile elsewhere. `from_amd` renames AMD's columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+PROBLEM_COLUMNS: tuple[str, ...] = ("m", "n", "k", "split_k", "dtype", "layout")
+_SIZES: tuple[str, ...] = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
+_TEXTS: tuple[str, ...] = ("pipeline", "scheduler", "epilogue")
+_PADS: tuple[str, ...] = ("pad_m", "pad_n", "pad_k")
+KERNEL_COLUMNS: tuple[str, ...] = (*_SIZES, *_TEXTS, *_PADS, "persistent")
+
+# Raw columns that the features read, besides the hardware profile.
+INPUT_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
+
+AMD_WAVES: dict[str, str] = {"warp_m": "wave_m", "warp_n": "wave_n", "warp_k": "wave_k"}
+
+
+def problem_columns(problem: GemmProblem) -> dict[str, Any]:
+    """One row: the sizes, dtype and layout. Kernels bring neither, so that they cannot override the problem."""
+    sizes = {name: np.array([float(size)]) for name, size in problem.columns().items()}
+    return sizes | {"dtype": np.array([problem.dtype]), "layout": np.array([problem.layout])}
+
+
+def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False) -> dict[str, Any]:
+    """One row per kernel.
+
+    Args:
+        kernels: complete kernels.
+        mem_is_padded: whether kernels of the `mem` pipeline count as padded along every axis, as in models trained on
+            what AMD's `convert_json_to_parquet` writes (fp16), and not as their names say (fp8).
+    """
+    as_padded = np.array([mem_is_padded and k.pipeline in ALWAYS_PADDED_PIPELINES for k in kernels], dtype=bool)
+    return {
+        **{name: np.array([float(getattr(k, name)) for k in kernels]) for name in (*_SIZES, "persistent")},
+        **{name: np.array([str(getattr(k, name)) for k in kernels], dtype=np.str_) for name in _TEXTS},
+        **{name: (np.array([bool(getattr(k, name)) for k in kernels]) | as_padded).astype(float) for name in _PADS},
+    }
+
+
+def from_amd(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of AMD's GEMM data under our names."""
+    return {AMD_WAVES.get(name, name): values for name, values in columns.items()}

@@ -1,0 +1,179 @@
+"""Features of GEMMs: AMD's 72 (encoding version 0).
+
+They equal AMD's `GemmUniversalFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
+compv3 and an unknown epilogue as default, `tile_eff_*` is how full the last tile is, compv4 has 32 KB of LDS whatever
+the architecture, `cu_utilization` has no upper limit, and `warp_*` is waves per block.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Formula = Callable[[Columns], Any]
+
+_AXES = "mnk"
+_COMPV4_LDS_BYTES = 32768.0
+_UNKNOWN_DTYPE_BYTES = 1.0
+_UNKNOWN = 0.0
+CODES: dict[str, dict[str, float]] = {
+    "layout": {name: float(code) for code, name in enumerate(GEMM_LAYOUTS)},
+    "pipeline": {
+        "compv3": 0,
+        "compv4": 1,
+        "compv5": 2,
+        "mem": 3,
+        "preshufflev2": 4,
+        "basic_v1": 5,
+        "compv6": 6,
+    },
+    "scheduler": {"intrawave": 0, "interwave": 1},
+    "epilogue": {"default": 0, "cshuffle": 1},
+}
+
+
+def _raw(name: str) -> Formula:
+    return lambda c: c[name]
+
+
+def _log2_of(name: str) -> Formula:
+    return lambda c: np.log2(np.maximum(c[name], 1))
+
+
+def _ratio(above: str, below: str) -> Formula:
+    return lambda c: c[above] / np.maximum(c[below], 1)
+
+
+def _product(*names: str) -> Formula:
+    def formula(c: Columns) -> Any:
+        value = c[names[0]]
+        for name in names[1:]:
+            value = value * c[name]
+        return value
+
+    return formula
+
+
+def _any(*names: str) -> Formula:
+    return lambda c: (c[names[0]] > 0) | (c[names[1]] > 0) | (c[names[2]] > 0)
+
+
+def _code(name: str) -> Formula:
+    return lambda c: c.codes(name, CODES[name], _UNKNOWN)
+
+
+def _tiles(axis: str) -> Formula:
+    return lambda c: np.ceil(c[axis] / np.maximum(c[f"tile_{axis}"], 1))
+
+
+def _last_tile_fill(axis: str) -> Formula:
+    def formula(c: Columns) -> Any:
+        rest = c[f"rest_{axis}"]
+        return np.where(rest > 0, rest / np.maximum(c[f"tile_{axis}"], 1), 1.0)
+
+    return formula
+
+
+def _lds_cap(c: Columns) -> Any:
+    is_compv4 = np.char.startswith(c.raw("pipeline").astype(str), "compv4")
+    return np.where(is_compv4, _COMPV4_LDS_BYTES, np.maximum(c["hw_lds_capacity"], 1))
+
+
+def _per_axis(name: str, formula: Callable[[str], Formula]) -> dict[str, Formula]:
+    return {f"{name}_{axis}": formula(axis) for axis in _AXES}
+
+
+# Quantities that several features share.
+_DERIVED: dict[str, Formula] = {
+    "bytes_per_element": lambda c: c.codes("dtype", DTYPE_BYTES, _UNKNOWN_DTYPE_BYTES),
+    "mnk": _product("m", "n", "k"),
+    "flops": lambda c: 2 * c["m"] * c["n"] * c["k"],
+    "bytes": lambda c: (c["m"] * c["k"] + c["k"] * c["n"] + c["m"] * c["n"]) * c["bytes_per_element"],
+    "lds_usage": lambda c: (c["tile_m"] * c["tile_k"] + c["tile_n"] * c["tile_k"]) * c["bytes_per_element"],
+    "lds_cap": _lds_cap,
+    "hw_total_simds": _product("hw_num_cus", "hw_simds_per_cu"),
+    **_per_axis("rest", lambda axis: lambda c: np.mod(c[axis], np.maximum(c[f"tile_{axis}"], 1))),
+    **_per_axis("num_tiles", _tiles),
+    **_per_axis("tile_eff", _last_tile_fill),
+    **_per_axis("smaller", lambda axis: lambda c: (c[axis] < c[f"tile_{axis}"]).astype(float)),
+    **_per_axis("padded", lambda axis: lambda c: (c[f"rest_{axis}"] > 0) & (c[f"pad_{axis}"] > 0)),
+    **_per_axis("unpadded", lambda axis: lambda c: (c[f"rest_{axis}"] > 0) & ~(c[f"pad_{axis}"] > 0)),
+    "total_output_tiles": _product("num_tiles_m", "num_tiles_n"),
+}
+
+_P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
+_PROBLEM_FEATURES = (
+    *(Feature(axis.upper(), "elements", _P, _raw(axis)) for axis in _AXES),
+    Feature("split_k", "parts", _P, _raw("split_k")),
+    *(Feature(f"log2_{axis.upper()}", "log2", _P, _log2_of(axis)) for axis in _AXES),
+    Feature("log2_MNK", "log2", _P, _log2_of("mnk")),
+    Feature("arithmetic_intensity", "flop/byte", _P, _ratio("flops", "bytes")),
+    *(Feature(f"aspect_ratio_{a}{b}", "", _P, _ratio(a, b)) for a, b in ("mn", "mk", "nk")),
+    Feature("layout", "category", _P, _code("layout")),
+)
+_KERNEL_FEATURES = (
+    *(Feature(f"tile_{axis}", "elements", _K, _raw(f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_{axis}", "waves", _K, _raw(f"wave_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_tile_{axis}", "elements", _K, _raw(f"warp_tile_{axis}")) for axis in _AXES),
+    *(Feature(name, "category", _K, _code(name)) for name in ("pipeline", "scheduler", "epilogue")),
+    *(Feature(f"pad_{axis}", "", _K, _raw(f"pad_{axis}")) for axis in _AXES),
+    Feature("persistent", "", _K, _raw("persistent")),
+    Feature("num_warps", "waves", _K, _product("wave_m", "wave_n", "wave_k")),
+    Feature("tile_volume", "", _K, _product("tile_m", "tile_n", "tile_k")),
+    Feature("tile_mn", "", _K, _product("tile_m", "tile_n")),
+)
+_BOTH_FEATURES = (
+    Feature("lds_usage_estimate", "bytes", _B, _raw("lds_usage")),
+    Feature("lds_usage_ratio", "", _B, lambda c: c["lds_usage"] / c["lds_cap"]),
+    *(Feature(f"num_tiles_{axis}", "tiles", _B, _raw(f"num_tiles_{axis}")) for axis in _AXES),
+    Feature("total_output_tiles", "tiles", _B, _raw("total_output_tiles")),
+    *(Feature(f"tile_eff_{axis}", "", _B, _raw(f"tile_eff_{axis}")) for axis in _AXES),
+    Feature("overall_tile_efficiency", "", _B, _product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
+    Feature("cu_utilization", "tiles/CU", _B, _ratio("total_output_tiles", "hw_num_cus")),
+)
+# What AMD's schema gained after its first 55: how the problem compares with the tile, and what padding it needs.
+_FIT_FEATURES = (
+    *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", _B, _ratio(axis, f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"problem_smaller_than_tile_{axis}", "", _B, _raw(f"smaller_{axis}")) for axis in _AXES),
+    Feature("any_dim_too_small", "", _B, _any("smaller_m", "smaller_n", "smaller_k")),
+    *(Feature(f"needs_padding_{axis}", "", _B, lambda c, a=axis: c[f"rest_{a}"] > 0) for axis in _AXES),  # type: ignore[misc]
+    *(Feature(f"has_padding_when_needed_{axis}", "", _B, _raw(f"padded_{axis}")) for axis in _AXES),
+    *(Feature(f"missing_required_padding_{axis}", "", _B, _raw(f"unpadded_{axis}")) for axis in _AXES),
+    Feature("missing_any_required_padding", "", _B, _any("unpadded_m", "unpadded_n", "unpadded_k")),
+)
+_HARDWARE_UNITS = {
+    "num_cus": "",
+    "simds_per_cu": "",
+    "total_simds": "",
+    "shader_engines": "",
+    "max_clock_mhz": "MHz",
+    "max_waves_per_cu": "waves",
+    "wavefront_size": "lanes",
+    "lds_capacity": "bytes",
+    "l1_cache_kb": "KB",
+    "l2_cache_kb": "KB",
+    "l3_cache_kb": "KB",
+    "num_xcd": "",
+}
+_HARDWARE_FEATURES = tuple(
+    Feature(f"hw_{name}", unit, _H, _raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items()
+)
+
+GEMM_UNIVERSAL = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES),
+    categorical=("layout", "pipeline", "scheduler", "epilogue"),
+    derived=_DERIVED,
+    defaults={},
+)
+NAMES_72: tuple[str, ...] = GEMM_UNIVERSAL.names
+_SINCE_55 = frozenset(feature.name for feature in _FIT_FEATURES)
+NAMES_55: tuple[str, ...] = tuple(name for name in NAMES_72 if name not in _SINCE_55)

@@ -1,0 +1,110 @@
+"""`GemmKernel`: every compile-time choice of a GEMM kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.kernels.config import Scheduler
+
+if TYPE_CHECKING:
+    from ckh.archs import Triple
+
+NATIVE_WIDTH = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GemmKernel:
+    """One GEMM kernel, complete.
+
+    Attributes:
+        dtype: element type of A and B.
+        layout: of A, B and C, one of `GEMM_LAYOUTS`.
+        tile_m: block tile in elements; likewise `tile_n`, `tile_k`.
+        pipeline: how tiles of A and B are staged.
+        scheduler: how the waves of a block take turns.
+        wave_m: waves per block along M (AMD's data call them `warp_m`); likewise `wave_n`, `wave_k`.
+        warp_tile_m: tile of one matrix instruction; likewise `warp_tile_n`, `warp_tile_k`.
+        epilogue: how C is written.
+        pad_m: whether the kernel handles an M that is no multiple of its tile; likewise `pad_n`, `pad_k`.
+        persistent: whether as many blocks run as the device holds, each taking tile after tile.
+        vector_a: width in elements of a load of A, 0 for what the tile gives (`vectors.native_widths`); likewise
+            `vector_b` and, for stores, `vector_c`.
+        suffix: what stands in a name after all that the grammar knows. AMD's reader skips it; it is kept because a
+            kernel that has it is another one.
+
+    A field is `None` only when the kernel was read from a shorter name, which leaves it out.
+    """
+
+    dtype: str
+    layout: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    pipeline: str
+    scheduler: Scheduler
+    wave_m: int | None = None
+    wave_n: int | None = None
+    wave_k: int | None = None
+    warp_tile_m: int | None = None
+    warp_tile_n: int | None = None
+    warp_tile_k: int | None = None
+    epilogue: str | None = None
+    pad_m: bool | None = None
+    pad_n: bool | None = None
+    pad_k: bool | None = None
+    persistent: bool | None = None
+    vector_a: int | None = None
+    vector_b: int | None = None
+    vector_c: int | None = None
+    suffix: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no field is left out, so that the kernel can be built."""
+        return not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of the fields that are left out."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) is None)
+
+    @property
+    def tile(self) -> Triple:
+        """Block tile M, N, K."""
+        return self.tile_m, self.tile_n, self.tile_k
+
+    @property
+    def wave(self) -> Triple:
+        """Waves per block along M, N, K; `UsageError` if the kernel's name left them out."""
+        return self._known("waves", self.wave_m, self.wave_n, self.wave_k)
+
+    @property
+    def warp_tile(self) -> Triple:
+        """Tile of one matrix instruction M, N, K; `UsageError` if the kernel's name left it out."""
+        return self._known("warp tile", self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
+
+    @property
+    def vectors(self) -> Triple:
+        """Vector widths of A, B, C, 0 for native; `UsageError` if the kernel's name left them out."""
+        return self._known("vector widths", self.vector_a, self.vector_b, self.vector_c)
+
+    @property
+    def pads(self) -> tuple[bool | None, bool | None, bool | None]:
+        """Padding along M, N, K."""
+        return self.pad_m, self.pad_n, self.pad_k
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON; `kernel_from_dict` reads it back."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"scheduler": str(self.scheduler)}
+
+    def _known(self, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
+        if m is None or n is None or k is None:
+            raise UsageError(f"the kernel {self.pipeline} {self.tile} has no {what}", "give its complete name")
+        return m, n, k
+
+
+def kernel_from_dict(values: dict[str, Any]) -> GemmKernel:
+    """Read back what `GemmKernel.to_dict` wrote."""
+    return GemmKernel(**{**values, "scheduler": Scheduler(values["scheduler"])})

@@ -1,0 +1,81 @@
+"""Names of GEMM kernels.
+
+Ours is AMD's full name, which holds every compile-time choice, with vector widths only where they are not native:
+
+    gemm_universal_{dtype}_{layout}_{pipeline}_{epilogue}_{scheduler}_{pad M}_{pad N}_{pad K}_{persistent}_
+    {tile}_{waves}_{warp tile}[_vecA_B_C][_suffix]
+
+AMD's other names are read too: those that begin with `gemm_`, and the short ones of its benchmark tables,
+`gemm_universal_{dtype}_{layout}_{tile}_{pipeline}_{scheduler}`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.kernels.config import Scheduler
+from ckh.kernels.name_grammar import EPILOGUES, PIPELINE
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+from ckh.ops.gemm_universal.name_grammar import flag, match_name
+from ckh.ops.gemm_universal.problem import OP_TYPE
+
+if TYPE_CHECKING:
+    import re
+
+    from ckh.archs import Triple
+
+
+def kernel_name(kernel: GemmKernel) -> str:
+    """The complete name; `parse_kernel_name` gives back exactly this kernel.
+
+    Raises:
+        UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
+    """
+    if missing := kernel.missing:
+        raise UsageError(f"{short_name(kernel)} has no complete name, it lacks " + ", ".join(missing))
+    if not PIPELINE.fullmatch(kernel.pipeline):
+        raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
+    if kernel.epilogue not in EPILOGUES:
+        raise UsageError(f"unknown epilogue {kernel.epilogue!r}", "one of " + ", ".join(EPILOGUES))
+    flags = "_".join(str(bool(value)) for value in (*kernel.pads, kernel.persistent))
+    vectors = kernel.vectors
+    widths = "_vec" + "_".join(map(str, vectors)) if vectors != (NATIVE_WIDTH,) * 3 else ""
+    return (
+        f"{OP_TYPE}_{kernel.dtype}_{kernel.layout}_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}_{flags}"
+        f"_{_by(kernel.tile)}_{_by(kernel.wave)}_{_by(kernel.warp_tile)}{widths}{kernel.suffix}"
+    )
+
+
+def short_name(kernel: GemmKernel) -> str:
+    """AMD's short name; it loses waves, warp tile, epilogue, padding, persistence and vector widths."""
+    return f"{OP_TYPE}_{kernel.dtype}_{kernel.layout}_{_by(kernel.tile)}_{kernel.pipeline}_{kernel.scheduler}"
+
+
+@lru_cache(maxsize=16384)
+def parse_kernel_name(text: str) -> GemmKernel:
+    """Read one of our names, of AMD's full names or of AMD's short names.
+
+    What a short name leaves out is `None`. A full name without vector widths has native ones, as AMD defines it.
+
+    Raises:
+        DataError: the text is no such name; the message says which part was not understood.
+    """
+    match, is_short = match_name(text)
+    fields: dict[str, Any] = {name: match[name] for name in ("dtype", "layout", "pipeline")}
+    fields |= {"scheduler": Scheduler(match["scheduler"])} | _sizes(match, "tile")
+    if not is_short:
+        fields |= _sizes(match, "wave") | _sizes(match, "warp_tile")
+        fields |= {f"vector_{operand}": int(match[f"vector_{operand}"] or NATIVE_WIDTH) for operand in "abc"}
+        fields |= {name: flag(match[name]) for name in ("pad_m", "pad_n", "pad_k", "persistent")}
+        fields |= {"epilogue": match["epilogue"], "suffix": match["suffix"]}
+    return GemmKernel(**fields)
+
+
+def _sizes(match: re.Match[str], what: str) -> dict[str, int]:
+    return {f"{what}_{axis}": int(match[f"{what}_{axis}"]) for axis in "mnk"}
+
+
+def _by(sizes: Triple) -> str:
+    return "x".join(map(str, sizes))

@@ -1,0 +1,152 @@
+"""Spaces of candidate kernels: the values of each parameter, whose product a pool is filtered from.
+
+AMD's is the parameter space of its search (`GemmUniversalFeatureEngine.get_parameter_space`) with its constraint of
+2, 4 or 8 waves. Waves and warp tiles stand there axis by axis; here they are blocks, so that a space can also name
+the pairs it wants.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from ckh.kernels.config import Scheduler
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.archs import ArchSpec, Triple
+
+Pads = tuple[bool, bool, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Waves per block and the tile of one matrix instruction."""
+
+    wave: Triple
+    warp_tile: Triple
+
+
+@dataclass(frozen=True, slots=True)
+class GemmSpace:
+    """All combinations of these values are candidates."""
+
+    tiles: tuple[Triple, ...]
+    blocks: tuple[Block, ...]
+    pipelines: tuple[str, ...]
+    schedulers: tuple[Scheduler, ...]
+    epilogues: tuple[str, ...]
+    pads: tuple[Pads, ...]
+    persistent: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        """Number of candidates."""
+        return prod(len(values) for values in self._axes())
+
+    def narrowed(self, arch: ArchSpec, dtype: str) -> GemmSpace:
+        """Without the values that the architecture does not list: no kernel that can be built is lost."""
+        warp_tiles: frozenset[Triple] = frozenset()
+        if dtype in arch.dtypes:
+            warp_tiles = frozenset(arch.warp_tiles_for(dtype) + arch.warp_tiles_for(dtype, preshuffle=True))
+        return replace(
+            self,
+            blocks=tuple(b for b in self.blocks if arch.supports_wave(b.wave) and b.warp_tile in warp_tiles),
+            pipelines=tuple(name for name in self.pipelines if name in arch.pipelines),
+            epilogues=tuple(name for name in self.epilogues if name in arch.epilogues),
+        )
+
+    def kernels(self, dtype: str, layout: str) -> Iterator[GemmKernel]:
+        """The candidates, one by one: there can be hundreds of thousands."""
+        for tile, block, pipeline, scheduler, epilogue, pads, persistent in product(*self._axes()):
+            yield GemmKernel(
+                dtype=dtype,
+                layout=layout,
+                tile_m=tile[0],
+                tile_n=tile[1],
+                tile_k=tile[2],
+                pipeline=pipeline,
+                scheduler=scheduler,
+                wave_m=block.wave[0],
+                wave_n=block.wave[1],
+                wave_k=block.wave[2],
+                warp_tile_m=block.warp_tile[0],
+                warp_tile_n=block.warp_tile[1],
+                warp_tile_k=block.warp_tile[2],
+                epilogue=epilogue,
+                pad_m=pads[0],
+                pad_n=pads[1],
+                pad_k=pads[2],
+                persistent=persistent,
+                vector_a=NATIVE_WIDTH,
+                vector_b=NATIVE_WIDTH,
+                vector_c=NATIVE_WIDTH,
+            )
+
+    def _axes(self) -> tuple[Sequence[Any], ...]:
+        return (self.tiles, self.blocks, self.pipelines, self.schedulers, self.epilogues, self.pads, self.persistent)
+
+
+_PADDED, _UNPADDED = (True,) * 3, (False,) * 3
+_NUM_WAVES = (2, 4, 8)
+_AMD_TILES = (32, 64, 128, 192, 256)
+_AMD_BLOCKS = tuple(
+    Block((wave_m, wave_n, 1), warp_tile)
+    for wave_m, wave_n in product((1, 2, 4), repeat=2)
+    if wave_m * wave_n in _NUM_WAVES
+    for warp_tile in product((4, 16, 32, 64), (4, 16, 32, 64), (8, 16, 32, 64, 128))
+)
+
+# AMD's whole search space, with all options.
+AMD_SEARCH = GemmSpace(
+    tiles=tuple(product(_AMD_TILES, _AMD_TILES, (32, 64, 128, 256))),
+    blocks=_AMD_BLOCKS,
+    pipelines=("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6"),
+    schedulers=tuple(Scheduler),
+    epilogues=("default", "cshuffle"),
+    pads=tuple((m, n, k) for m, n, k in product((True, False), repeat=3)),
+    persistent=(True, False),
+)
+
+# The pool of a GPU: all geometries, pipelines and schedulers of that space, with each option at the value that runs
+# the most problems: padded along every axis, C written in vectors, one block per tile.
+GPU = replace(AMD_SEARCH, epilogues=("cshuffle",), pads=(_PADDED,), persistent=(False,))
+
+_HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
+    (1, 4, 1): ((16, 16, 16), (16, 16, 32), (32, 32, 16)),
+    (2, 2, 1): ((16, 16, 16), (16, 16, 32)),
+    (4, 1, 1): ((16, 16, 16),),
+}
+
+# The pool of the host. wave_n x warp_tile_n columns make register blocks of 16, 32, 64 and 128 floats, each once or
+# with a deeper step of K; the tiles of A and B together take 24 to 160 KB; an unpadded kernel has no code for the rest
+# of an axis.
+HOST = GemmSpace(
+    tiles=(
+        (32, 64, 64),
+        (32, 128, 256),
+        (64, 64, 256),
+        (64, 128, 128),
+        (64, 256, 64),
+        (128, 128, 128),
+        (128, 256, 64),
+        (192, 128, 128),
+        (256, 64, 64),
+        (256, 128, 32),
+        (256, 256, 64),
+    ),
+    blocks=tuple(Block(wave, warp_tile) for wave, warp_tiles in _HOST_WAVES.items() for warp_tile in warp_tiles),
+    pipelines=("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6"),
+    schedulers=tuple(Scheduler),
+    epilogues=("cshuffle",),
+    pads=(_PADDED, _UNPADDED),
+    persistent=(False,),
+)
+
+
+def space_of(arch: ArchSpec) -> GemmSpace:
+    """The space that an architecture's pool is filtered from."""
+    return GPU if arch.is_gpu else HOST

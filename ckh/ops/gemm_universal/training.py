@@ -1,0 +1,163 @@
+"""Training problems: drawn at random with a fixed seed, so that work, aspect and edges are covered alike.
+
+Each family draws M, N and K until the work is near a target; the targets of a family are evenly spaced, in the
+logarithm, over the set's range of work. No weight (N, K) of a hold-out model, whole or sharded, is ever taken, at no M.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from ckh.ops.gemm_universal.problem import GemmProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    Sizes = tuple[int, int, int]
+
+SEED = 20_250_311
+_T = TypeVar("_T")
+_NEAR = 1.6  # how far, as a factor, the work may be from its target
+_TRIES = 100_000
+
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 23, 31, 37, 61, 67, 97, 127, 131, 251, 257, 509, 521, 1021, 1031, 2039, 4093, 8191)
+_HIDDEN = (
+    *(256, 384, 512, 640, 768, 896, 1152, 1280, 1408, 1536, 1792, 2304, 2560, 2880, 3584, 4608, 5632, 6144, 6656, 6912),
+    *(7680, 8960, 9216, 10240, 12288, 13824),
+)
+_TOKENS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large the problems of a set are: work in floating-point operations, the largest size, bytes (as fp32)."""
+
+    flops: tuple[float, float]
+    size: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Its share of a set in percent, and how M, N, K and split_k are drawn below the largest size.
+
+    `reach` is the part of the range of work, in the logarithm, that its problems cover: a thin one is never large.
+    """
+
+    percent: int
+    draw: Callable[[Random, int], Sizes]
+    reach: float = 1.0
+    split_k: tuple[int, ...] = (1,)
+
+
+def _pick(rng: Random, items: Sequence[_T]) -> _T:
+    return items[int(rng.random() * len(items))]  # Random.random is the method that Python keeps reproducible
+
+
+def _spread(rng: Random, most: int, step: int = 1) -> int:
+    """A multiple of `step`, evenly distributed in the logarithm."""
+    return step * round(math.exp(rng.random() * math.log(most / step)))
+
+
+def _square(rng: Random, most: int) -> Sizes:
+    size = _spread(rng, most, 4)
+    return size, size, size
+
+
+def _aligned(rng: Random, most: int) -> Sizes:
+    step = _pick(rng, (32, 64, 128))
+    return _spread(rng, most, step), _spread(rng, most, step), _spread(rng, most, step)
+
+
+def _skinny(rng: Random, most: int) -> Sizes:
+    return _pick(rng, _TOKENS), _spread(rng, 4 * most, 64), _spread(rng, 4 * most, 64)
+
+
+def _layer(rng: Random, most: int) -> Sizes:
+    """Tokens times a weight of sizes that models have."""
+    k = _pick(rng, _HIDDEN)
+    n = k * _pick(rng, (1, 1, 2, 3, 4)) // _pick(rng, (1, 2, 4, 8, 16))
+    return _spread(rng, most), n, k
+
+
+def _deep(rng: Random, most: int) -> Sizes:
+    return _spread(rng, most // 8, 8), _spread(rng, most // 8, 8), _spread(rng, 4 * most, 2048)
+
+
+def _shallow(rng: Random, most: int) -> Sizes:
+    return _spread(rng, most, 8), _spread(rng, most, 8), _pick(rng, (8, 16, 24, 32, 48, 64, 80, 96, 128, 192))
+
+
+def _uneven(rng: Random, most: int) -> Sizes:
+    """No size is a multiple of anything in particular."""
+    return _spread(rng, most), _spread(rng, most), _spread(rng, most)
+
+
+def _prime(rng: Random, most: int) -> Sizes:
+    """One or two sizes are primes."""
+    other = _pick(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most, 8)))
+    return _turned(rng, (_pick(rng, _PRIMES), _spread(rng, 4 * most), other))
+
+
+def _one(rng: Random, most: int) -> Sizes:
+    """One size is 1: a vector times a matrix, a matrix times a vector, or an outer product."""
+    return _turned(rng, (1, _spread(rng, 4 * most), _spread(rng, 4 * most)))
+
+
+def _turned(rng: Random, sizes: Sizes) -> Sizes:
+    turn = int(rng.random() * len(sizes))
+    m, n, k = sizes[turn:] + sizes[:turn]
+    return m, n, k
+
+
+FAMILIES: dict[str, Family] = {
+    "square": Family(8, _square),
+    "aligned": Family(12, _aligned),
+    "skinny": Family(20, _skinny, 0.65),
+    "layer": Family(24, _layer),
+    "deep": Family(9, _deep, 0.8),
+    "shallow": Family(6, _shallow, 0.7),
+    "uneven": Family(9, _uneven),
+    "prime": Family(7, _prime, 0.65),
+    "one": Family(5, _one, 0.42),
+}
+SPLIT_FAMILIES: dict[str, Family] = {**FAMILIES, "split": Family(10, _deep, 0.8, (2, 4, 8))}
+
+
+def draw_problems(
+    families: dict[str, Family], count: int, limits: Limits, held_out: Collection[tuple[int, int]]
+) -> tuple[GemmProblem, ...]:
+    """About `count` distinct problems, fp32 and rcr, in the order of the families and of their work.
+
+    Args:
+        families: what to draw; the percents are of `count`.
+        count: how many make 100 percent.
+        limits: of each problem.
+        held_out: weights (N, K) that are not to be taken.
+    """
+    rng = Random(SEED)
+    taken: dict[GemmProblem, None] = {}
+    low, high = limits.flops
+    for family in families.values():
+        members = count * family.percent // 100
+        for index in range(members):
+            target = low * (high / low) ** (family.reach * (index + 0.5) / members)
+            taken[_near(rng, family, target, limits, lambda p: p not in taken and (p.n, p.k) not in held_out)] = None
+    return tuple(taken)
+
+
+def _near(
+    rng: Random, family: Family, flops: float, limits: Limits, free: Callable[[GemmProblem], bool]
+) -> GemmProblem:
+    low, high = max(limits.flops[0], flops / _NEAR), min(limits.flops[1], flops * _NEAR)
+    for _ in range(_TRIES):
+        m, n, k = family.draw(rng, limits.size)
+        if not low <= 2 * m * n * k <= high:
+            continue
+        problem = GemmProblem(m, n, k, split_k=min(k, _pick(rng, family.split_k)))
+        if problem.bytes <= limits.bytes and free(problem):
+            return problem
+    raise AssertionError(f"no problem near {flops:.3g} FLOP in {_TRIES} draws")

@@ -1,0 +1,60 @@
+"""Vector widths of a kernel's loads and stores.
+
+Source: how CK Tile's GEMM policies choose widths when none is fixed, as AMD's `feature_engine_vec` restates it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
+from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from ckh.archs import ArchSpec, Triple
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+MAX_VECTOR_BYTES = 16
+_LOAD_BYTES = (16, 8, 4, 2)
+# Loads narrower than this many bytes are tried for one element only.
+_NARROW = 8
+
+
+def native_widths(kernel: GemmKernel, arch: ArchSpec) -> Triple:
+    """Widths in elements of loads of A and B and of stores of C that the tile gives, for a complete kernel."""
+    a_axis, b_axis, _ = contiguous_axes(kernel.layout)
+    return (
+        _load_width(kernel, arch, kernel.tile_m, kernel.tile_m if a_axis == "m" else kernel.tile_k),
+        _load_width(kernel, arch, kernel.tile_n, kernel.tile_n if b_axis == "n" else kernel.tile_k),
+        _store_width(kernel),
+    )
+
+
+def effective_widths(kernel: GemmKernel, arch: ArchSpec) -> Triple:
+    """The widths that the kernel uses: its own, and the native one where it has none."""
+    a, b, c = (
+        native if own == NATIVE_WIDTH else own
+        for own, native in zip(kernel.vectors, native_widths(kernel, arch), strict=True)
+    )
+    return a, b, c
+
+
+def _load_width(kernel: GemmKernel, arch: ArchSpec, rows: int, extent: int) -> int:
+    """The widest load that divides both the tile's contiguous extent and what one thread has to load."""
+    wave_m, wave_n, wave_k = kernel.wave
+    per_thread = rows * kernel.tile_k // (wave_m * wave_n * wave_k * arch.wavefront_size)
+    element = DTYPE_BYTES[kernel.dtype]
+    for size in _LOAD_BYTES:
+        width = int(size / element)
+        if (size >= _NARROW or element >= size) and width and extent % width == 0 and per_thread % width == 0:
+            return width
+    return 1
+
+
+def _store_width(kernel: GemmKernel) -> int:
+    """Every layout here has a row-major C, which only the cshuffle epilogue writes in vectors."""
+    if kernel.epilogue != "cshuffle":
+        return 1
+    most = int(MAX_VECTOR_BYTES / DTYPE_BYTES[output_dtype(kernel.dtype)])
+    return min(kernel.warp_tile[1] * kernel.wave[1], most)

@@ -1,0 +1,156 @@
+"""Names of GEMM kernels: ours lose nothing, AMD's are read, and what they leave out is not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, UsageError
+from ckh.kernels.config import Scheduler
+from ckh.ops.gemm_universal.kernel import GemmKernel, kernel_from_dict
+from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.problems import DTYPE_BYTES
+
+FULL = "gemm_universal_fp8_rcr_compv4_cshuffle_intrawave_False_True_False_True_256x128x64_2x2x1_32x32x16"
+SHORT = "gemm_universal_fp8_rcr_256x128x64_compv4_intrawave"
+KERNEL = GemmKernel(
+    dtype="fp8",
+    layout="rcr",
+    tile_m=256,
+    tile_n=128,
+    tile_k=64,
+    pipeline="compv4",
+    scheduler=Scheduler.INTRAWAVE,
+    wave_m=2,
+    wave_n=2,
+    wave_k=1,
+    warp_tile_m=32,
+    warp_tile_n=32,
+    warp_tile_k=16,
+    epilogue="cshuffle",
+    pad_m=False,
+    pad_n=True,
+    pad_k=False,
+    persistent=True,
+    vector_a=0,
+    vector_b=0,
+    vector_c=0,
+)
+_SIZES = st.integers(1, 999)
+_COMPLETE = st.builds(
+    GemmKernel,
+    dtype=st.sampled_from(sorted(DTYPE_BYTES)),
+    layout=st.sampled_from(GEMM_LAYOUTS),
+    pipeline=st.sampled_from(("basic_v1", "mem", "compv4", "comp_async", "preshufflev2", "wavelet", "comp_tdm_v2")),
+    scheduler=st.sampled_from(Scheduler),
+    **{f"{what}_{axis}": _SIZES for what in ("tile", "wave", "warp_tile") for axis in "mnk"},
+    **{f"vector_{operand}": st.sampled_from((0, 1, 4, 16)) for operand in "abc"},
+    epilogue=st.sampled_from(("cshuffle", "default", "tdm")),
+    **{f"pad_{axis}": st.booleans() for axis in "mnk"},
+    persistent=st.booleans(),
+    suffix=st.sampled_from(("", "_more", "_v2_x")),
+)
+
+
+def test_full_name_of_amd_is_read_field_by_field() -> None:
+    """Every token of AMD's name is a field, and the name is ours too."""
+    assert parse_kernel_name(FULL) == KERNEL
+    assert kernel_name(KERNEL) == FULL
+    assert parse_kernel_name(FULL.replace("gemm_universal_", "gemm_")) == KERNEL
+
+
+@given(_COMPLETE)
+def test_round_trip_of_any_complete_kernel(kernel: GemmKernel) -> None:
+    """Whatever the fields are, valid together or not, name and dictionary give them all back."""
+    assert parse_kernel_name(kernel_name(kernel)) == kernel
+    assert kernel_from_dict(kernel.to_dict()) == kernel
+
+
+@given(_COMPLETE)
+def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKernel) -> None:
+    """A field of a kernel read from a short name is the kernel's own or not set, never another."""
+    parsed = parse_kernel_name(short_name(kernel))
+    held = {"dtype", "layout", "tile_m", "tile_n", "tile_k", "pipeline", "scheduler"}
+    for field in fields(GemmKernel):
+        expected = getattr(kernel, field.name) if field.name in held else field.default
+        assert getattr(parsed, field.name) == expected, field.name
+    assert not parsed.is_complete
+    assert {"wave_m", "epilogue", "pad_k", "persistent", "vector_c"} <= set(parsed.missing)
+
+
+def test_names_of_a_pool_are_distinct_and_read_back() -> None:
+    """Every kernel of the host's pool has a name of its own that gives it back."""
+    pool = gemm_pool(load_arch("host"))
+    assert len({kernel_name(kernel) for kernel in pool}) == len(pool)
+    assert all(parse_kernel_name(kernel_name(kernel)) == kernel for kernel in pool)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "vectors", "rest"),
+    [
+        ("", (0, 0, 0), ""),
+        ("_vecnative", (0, 0, 0), ""),
+        ("_vec8_4_2", (8, 4, 2), ""),
+        ("_vec8_4_2_more_to_come", (8, 4, 2), "_more_to_come"),
+        ("_more", (0, 0, 0), "_more"),
+    ],
+)
+def test_vector_widths_and_what_follows_them(suffix: str, vectors: tuple[int, int, int], rest: str) -> None:
+    """No widths, or `native`, mean native ones; what AMD's reader skips is kept, for it names another kernel."""
+    kernel = parse_kernel_name(FULL + suffix)
+    assert (kernel.vectors, kernel.suffix) == (vectors, rest)
+
+
+def test_truth_values_written_as_numbers() -> None:
+    """1 is true, which AMD's reader takes for false."""
+    kernel = parse_kernel_name(FULL.replace("False_True_False_True", "0_1_0_1"))
+    assert kernel == KERNEL
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "operation"),
+        ("grouped_conv_fwd_bf16_nhwgc_2d", "operation"),
+        ("gemm_universal_fp9_rcr", "dtype"),
+        ("gemm_universal_fp8_rrc", "layout"),
+        ("gemm_universal_fp8_rcr", "pipeline"),
+        (FULL.replace("compv4", "fast"), "pipeline"),
+        (FULL.replace("cshuffle", "shuffle"), "epilogue"),
+        (FULL.replace("intrawave", "outerwave"), "scheduler"),
+        (FULL.replace("False_True_False_True", "False_True_no_True"), "padding of K"),
+        (FULL.replace("False_True_False_True", "False_True_False"), "persistence"),
+        (FULL.replace("256x128x64", "256x128"), "tile"),
+        (FULL.replace("2x2x1", "2x2"), "waves"),
+        (FULL.removesuffix("_32x32x16"), "warp tile"),
+        (FULL + "_vec8_4", "vector widths"),
+        (FULL + "_vec8_4_2x", "vector widths"),
+        (FULL + "_more_", "end '_'"),
+        (SHORT.replace("compv4", "fast"), "pipeline"),
+        (SHORT + "_dsb", "end '_dsb'"),
+    ],
+)
+def test_text_that_is_no_name_says_which_part_is_wrong(text: str, part: str) -> None:
+    """The first part that does not fit is named."""
+    with pytest.raises(DataError) as caught:
+        parse_kernel_name(text)
+    assert f"its {part} is" in caught.value.message
+    assert repr(text) in caught.value.message
+
+
+def test_kernel_that_cannot_be_named_is_refused() -> None:
+    """An incomplete kernel, or one with a value the grammar lacks, has no complete name."""
+    with pytest.raises(UsageError, match="lacks wave_m"):
+        kernel_name(parse_kernel_name(SHORT))
+    with pytest.raises(UsageError, match="compv4_fast"):
+        kernel_name(replace(KERNEL, pipeline="compv4_fast"))
+    with pytest.raises(UsageError, match="shuffle2"):
+        kernel_name(replace(KERNEL, epilogue="shuffle2"))
+    with pytest.raises(UsageError, match="has no waves"):
+        _ = parse_kernel_name(SHORT).wave

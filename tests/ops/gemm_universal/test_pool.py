@@ -1,0 +1,124 @@
+"""Pools of GEMM kernels: how many there are on which architecture, and why the others are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, product
+
+import pytest
+
+from ckh.archs import ArchSpec, load_arch
+from ckh.ops.gemm_universal.pool import buildable, gemm_pool, refused_pool
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.ops.gemm_universal.spaces import AMD_SEARCH, GPU, HOST, space_of
+from ckh.ops.gemm_universal.validity import judge
+from ckh.problems import DTYPE_BYTES
+
+AMD_PIPELINES = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
+
+
+def _counted(arch: ArchSpec, dtype: str) -> int:
+    """Size of a GPU's pool by loops over AMD's product, written apart from the rules."""
+    count = 0
+    sides, waves = (32, 64, 128, 192, 256), (1, 2, 4)
+    for m, n, k, wave_m, wave_n in product(sides, sides, (32, 64, 128, 256), waves, waves):
+        if wave_m * wave_n not in (2, 4, 8) or (wave_m, wave_n, 1) not in arch.wave_configs:
+            continue
+        for a, b, c in arch.warp_tiles[f"{dtype}_{dtype}_{'int32' if dtype == 'int8' else 'fp32'}"]:
+            if not {a, b} <= {4, 16, 32, 64} or c not in (8, 16, 32, 64, 128):
+                continue
+            if m % (wave_m * a) or n % (wave_n * b) or k % c:
+                continue
+            for pipeline in AMD_PIPELINES:
+                halved = pipeline in ("compv4", "compv6", "preshufflev2")
+                fits = (m + n) * k * DTYPE_BYTES[dtype] <= arch.lds_capacity / (2 if halved else 1)
+                schedulers = 2 if pipeline in ("mem", "basic_v1") else 1
+                count += schedulers if pipeline in arch.pipelines and fits else 0
+    return count
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "size"),
+    [
+        ("gfx90a", "bf16", 4868),
+        ("gfx908", "fp32", 1740),
+        ("gfx1100", "fp16", 736),
+        ("gfx1200", "fp8", 1032),
+        ("gfx1201", "int8", 1032),
+    ],
+)
+def test_pools_of_gpus_are_amds_product_filtered(name: str, dtype: str, size: int) -> None:
+    """A pool has as many kernels as loops over AMD's product and the architecture's limits count."""
+    arch = load_arch(name)
+    assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
+
+
+@pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 8960), ("gfx950", "fp16", 14260)])
+def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
+    """The same of the architectures with the most kernels."""
+    arch = load_arch(name)
+    assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
+
+
+def test_the_spaces_are_as_large_as_the_facts_say() -> None:
+    """AMD's product: 100 tiles, 7 arrangements of waves, 80 warp tiles, 7 pipelines, 2 x 2 x 8 x 2 options."""
+    assert len(AMD_SEARCH) == 100 * 7 * 80 * 7 * 2 * 2 * 8 * 2
+    assert len(GPU) == 100 * 7 * 80 * 7 * 2
+    assert len(HOST) == 11 * 6 * 6 * 2 * 2
+    assert space_of(load_arch("host")) is HOST
+    assert space_of(load_arch("gfx942")) is GPU
+
+
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+def test_pool_of_the_host(layout: str) -> None:
+    """Some nine hundred kernels with every tile, block, pipeline, scheduler and both paddings, in each layout."""
+    host = load_arch("host")
+    pool = gemm_pool(host, layout=layout)
+    assert len(pool) == len(set(pool)) == 932
+    assert {(one.dtype, one.layout, one.epilogue, one.vectors) for one in pool} == {
+        ("fp32", layout, "cshuffle", (0, 0, 0))
+    }
+    assert {one.tile for one in pool} == set(HOST.tiles)
+    assert {(one.wave, one.warp_tile) for one in pool} == {(b.wave, b.warp_tile) for b in HOST.blocks}
+    assert {one.pipeline for one in pool} == set(host.pipelines)
+    assert {one.pads for one in pool} == {(True, True, True), (False, False, False)}
+    assert {str(one.scheduler) for one in pool if one.pipeline in ("mem", "basic_v1")} == {"intrawave", "interwave"}
+    assert all(one.is_complete and judge(one, host) == () for one in pool)
+
+
+def test_pool_and_refused_make_up_all_candidates() -> None:
+    """Nothing vanishes: what is not in the host's pool is refused with a reason."""
+    host = load_arch("host")
+    refused = list(refused_pool(host))
+    assert len(refused) + len(gemm_pool(host)) == len(HOST)
+    assert all(row.reasons for row in refused)
+    assert not {row.kernel for row in refused} & set(gemm_pool(host))
+
+
+@pytest.mark.parametrize(("name", "more"), [("gfx1100", ()), ("gfx950", ("preshufflev2",))])
+def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> None:
+    """Leaving out at once what an architecture does not list gives what judging every candidate gives."""
+    space = replace(AMD_SEARCH, tiles=((128, 128, 64),), pads=AMD_SEARCH.pads[:1], persistent=(True,))
+    arch = load_arch(name)
+    arch = replace(arch, pipelines=arch.pipelines + more)
+    one_by_one = [kernel for kernel in space.kernels("fp16", "rcr") if not judge(kernel, arch)]
+    assert list(buildable(space, arch, "fp16")) == one_by_one
+    assert {kernel.epilogue for kernel in one_by_one} == {"default", "cshuffle"}
+    # gfx950's preshuffled kernels have warp tiles of their own: 32x32x32 and 16x16x64.
+    depths = {kernel.warp_tile_k for kernel in one_by_one if kernel.pipeline == "preshufflev2"}
+    assert depths == ({8, 16, 32, 64} if more else set())
+
+
+def test_refused_kernels_of_a_gpu_come_one_by_one_with_all_reasons() -> None:
+    """The first candidate of AMD's space on gfx942 breaks the rule on warp tiles among others."""
+    first = next(iter(islice(refused_pool(load_arch("gfx942"), "fp16"), 1)))
+    assert any("has no 4x4x8 warp tile for fp16" in reason for reason in first.reasons)
+
+
+def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
+    """The host runs fp32 only, and says so of each kernel."""
+    host = load_arch("host")
+    assert gemm_pool(host, "bf16") == ()
+    refused = list(refused_pool(host, "bf16"))
+    assert len(refused) == len(HOST)
+    assert all("host does not run bf16 (it runs fp32)" in row.reasons for row in refused)

@@ -1,0 +1,120 @@
+"""GEMM problems: identity, derived sizes and refusal of what cannot be computed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ckh.errors import UsageError
+from ckh.ops.gemm_universal.problem import (
+    GEMM_COLUMNS,
+    GEMM_IDENTITY,
+    GEMM_LAYOUTS,
+    GemmProblem,
+    contiguous_axes,
+    output_dtype,
+    parse_gemm_problem,
+)
+from ckh.problems import DTYPE_BYTES
+
+_SIZE = st.integers(1, 2**31 - 1)
+PROBLEMS = st.builds(
+    GemmProblem,
+    m=_SIZE,
+    n=_SIZE,
+    k=st.integers(64, 2**31 - 1),
+    dtype=st.sampled_from(sorted(DTYPE_BYTES)),
+    layout=st.sampled_from(GEMM_LAYOUTS),
+    split_k=st.integers(1, 64),
+)
+
+
+@given(PROBLEMS)
+def test_canonical_text_and_fields_round_trip(p: GemmProblem) -> None:
+    """The text and the fields both hold the whole identity."""
+    assert parse_gemm_problem(p.canonical()) == p
+    assert GemmProblem(**p.to_dict()) == p
+
+
+def test_canonical_text_is_stable() -> None:
+    """The text is what journals and hashes of sets are made of."""
+    p = GemmProblem(16, 4096, 14336, "fp16", "crr", 2)
+    assert p.canonical() == "gemm_fp16_crr_m16_n4096_k14336_splitk2"
+
+
+def test_every_field_is_part_of_the_identity() -> None:
+    """Problems that differ in one field differ, and the dataset's identity columns are all fields."""
+    p = GemmProblem(8, 16, 32)
+    changes: dict[str, Any] = {"m": 9, "n": 17, "k": 33, "dtype": "fp16", "layout": "rrr", "split_k": 2}
+    assert set(changes) == {field.name for field in fields(GemmProblem)} == set(GEMM_IDENTITY)
+    others = {GemmProblem(**{**p.to_dict(), name: value}) for name, value in changes.items()}
+    assert len(others | {p}) == 7
+    assert len({other.canonical() for other in others}) == 6
+
+
+def test_work_bytes_and_intensity_by_hand() -> None:
+    """Sizes 3 x 5 x 7 by counting; fp8 gives fp16 results and int8 gives int32."""
+    p = GemmProblem(3, 5, 7, "fp16")
+    assert p.flops == 2 * 105
+    assert p.bytes == (21 + 35 + 15) * 2
+    assert p.arithmetic_intensity == 210 / 142
+    assert (p.a_shape, p.b_shape, p.c_shape) == ((3, 7), (7, 5), (3, 5))
+    assert [p.size(axis) for axis in "mnk"] == [3, 5, 7]
+    assert GemmProblem(3, 5, 7, "fp8").bytes == 21 + 35 + 15 * 2
+    assert GemmProblem(3, 5, 7, "int8").bytes == 21 + 35 + 15 * 4
+    assert GemmProblem(1, 1, 1, "int4").bytes == 2
+    assert [output_dtype(name) for name in ("bf16", "bf8", "int8")] == ["bf16", "fp16", "int32"]
+
+
+def test_columns_are_amds() -> None:
+    """The dataset knows the sizes under the names of AMD's parquet files."""
+    assert GemmProblem(3, 5, 7, split_k=2).columns() == {"m": 3, "n": 5, "k": 7, "split_k": 2}
+    assert tuple(GEMM_COLUMNS) == ("m", "n", "k", "split_k")
+
+
+@pytest.mark.parametrize(
+    ("layout", "axes"),
+    [
+        ("rcr", ("k", "k", "n")),
+        ("rrr", ("k", "n", "n")),
+        ("crr", ("m", "n", "n")),
+        ("ccr", ("m", "k", "n")),
+    ],
+)
+def test_contiguous_axes(layout: str, axes: tuple[str, str, str]) -> None:
+    """Row-major A, B and C lie along K, N and N, column-major A and B along M and K."""
+    assert contiguous_axes(layout) == axes
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"m": 0}, "m must be 1 or more"),
+        ({"n": -4}, "n must be 1 or more"),
+        ({"k": 2**31}, "below 2\\^31"),
+        ({"m": 1.5}, "m must be an integer, not 1.5"),
+        ({"n": True}, "n must be an integer, not True"),
+        ({"split_k": 0}, "split_k must be 1 or more"),
+        ({"split_k": 33}, "K=32 cannot be split into 33 parts"),
+        ({"dtype": "fp9"}, "unknown dtype 'fp9'"),
+        ({"layout": "rrc"}, "unknown layout 'rrc'"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
+    """Construction says which size, dtype or layout is wrong."""
+    with pytest.raises(UsageError, match=words) as caught:
+        GemmProblem(**{"m": 8, "n": 16, "k": 32, **changes})
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gemm_fp16_rcr_m1_n2_k3", "gemm_fp16_rcr_m1_n2_k3_splitk1_", "gemm_fp16_m1_n2_k3"]
+)
+def test_text_that_is_no_problem_is_refused(text: str) -> None:
+    """Text that lacks a part, or has more, is no problem."""
+    with pytest.raises(UsageError, match="not a GEMM problem"):
+        parse_gemm_problem(text)

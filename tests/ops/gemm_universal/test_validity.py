@@ -1,0 +1,199 @@
+"""Validity of GEMM kernels: every rule is broken once, alone where that is possible, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.kernels.config import Scheduler
+from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.gemm_universal.validity import arch_reasons, check, judge, problem_reasons
+from ckh.ops.gemm_universal.vectors import effective_widths, native_widths
+
+if TYPE_CHECKING:
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+PADS = "True_True_True_False"
+NO_PADS = "False_False_False_False"
+PLAIN = f"gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_{PADS}_128x128x64_2x2x1_32x32x16"
+HOST = f"gemm_universal_fp32_rcr_compv3_cshuffle_intrawave_{PADS}_64x128x128_1x4x1_16x16x16"
+
+
+def kernel(name: str = PLAIN, **changes: Any) -> GemmKernel:
+    return replace(parse_kernel_name(name), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "fp64"}, "gfx942 does not run fp64 (it runs fp16, bf16"),
+        ({"layout": "rrc"}, "unknown layout rrc"),
+        ({"pipeline": "comp_async"}, "gfx942 does not have the pipeline comp_async"),
+        ({"pipeline": "preshufflev2"}, "gfx942 does not have the pipeline preshufflev2"),
+        ({"scheduler": Scheduler.INTERWAVE}, "compv3, cshuffle and interwave do not work together"),
+        ({"tile_m": 512}, "take 81920 bytes of LDS, compv3 has 65536 on gfx942"),
+        ({"pipeline": "compv4", "tile_m": 256}, "take 49152 bytes of LDS, compv4 has 32768 on gfx942"),
+        ({"pipeline": "compv6", "tile_m": 256}, "compv6 has 32768 on gfx942"),
+        ({"tile_n": 8, "warp_tile_n": 4}, "tile_n 8 is less than the 16 that gemm needs"),
+        ({"tile_k": 4, "warp_tile_k": 4}, "tile_k 4 is less than the 8 that gemm needs"),
+        ({"tile_n": 72}, "tile_n 72 is not a multiple of the 16 that gemm needs"),
+        ({"epilogue": "tdm"}, "gfx942 does not have the epilogue tdm"),
+        ({"wave_m": 8}, "gfx942 does not have the waves 8x2x1 (it has 1x1x1"),
+        ({"warp_tile_k": 64}, "gfx942 has no 32x32x64 warp tile for fp16 (it has 32x32x8"),
+        ({"tile_m": 96}, "tile_m 96 is not a multiple of 2 waves x warp tile 32 = 64"),
+        ({"tile_k": 72}, "tile_k 72 is not a multiple of 1 waves x warp tile 16 = 16"),
+        ({"wave_k": 0}, "must be positive along k, not 64, 0, 16"),
+        ({"vector_a": 3}, "vector_a must be 0 (native) or a divisor of 8, not 3"),
+        ({"vector_b": 16}, "vector_b must be 0 (native) or a divisor of 8, not 16"),
+        ({"vector_c": -1}, "vector_c must be 0 (native)"),
+        ({"suffix": "_more"}, "the suffix _more of the name has no known meaning"),
+    ],
+)
+def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
+    """A kernel that breaks the rule is refused in words that say what and by how much."""
+    arch = load_arch("gfx942")
+    assert check(kernel(), arch) == []
+    reasons = check(kernel(**changes), arch)
+    assert any(words in reason for reason in reasons), reasons
+
+
+def test_all_broken_rules_are_given_and_remembered_alike() -> None:
+    """The first reason does not hide the others, and the remembered verdict is the judged one."""
+    arch = load_arch("gfx942")
+    bad = kernel(dtype="fp64", scheduler=Scheduler.INTERWAVE, tile_m=96, wave_n=8)
+    reasons = arch_reasons(bad, arch)
+    starts = ("gfx942 does not run fp64", "compv3, ", "the tiles of A and B take", "gfx942 does not have the waves")
+    assert len(reasons) == 6
+    assert all(reason.startswith(start) for reason, start in zip(reasons, starts, strict=False))
+    assert [reason.split(" ")[0] for reason in reasons[4:]] == ["tile_m", "tile_n"]
+    assert reasons == judge(bad, arch)
+
+
+def test_preshuffled_kernels_keep_rules_of_their_own() -> None:
+    """A preshuffle pipeline has a larger least tile, and warp tiles that plain kernels lack."""
+    arch = load_arch("gfx950")
+    small = kernel(pipeline="preshufflev2", tile_m=32, wave_m=1)
+    assert any("tile_m 32 is less than the 64 that gemm_preshuffle needs" in r for r in arch_reasons(small, arch))
+    # 16x16x64 in fp16 stands in gfx950's table of preshuffle warp tiles only.
+    special: dict[str, Any] = {"warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 64}
+    assert not any("warp tile for" in r for r in arch_reasons(kernel(pipeline="preshufflev2", **special), arch))
+    assert any("16x16x64 warp tile for" in r for r in arch_reasons(kernel(**special), arch))
+
+
+def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
+    """A short name breaks the rules on what it holds, and is refused as incomplete; nothing else is assumed."""
+    arch = load_arch("gfx942")
+    short = parse_kernel_name("gemm_universal_fp16_rcr_512x128x64_compv3_interwave")
+    incomplete, traits, lds = arch_reasons(short, arch)
+    assert "has no wave_m" in incomplete
+    assert traits == "compv3, cshuffle or default and interwave do not work together"
+    assert "81920 bytes" in lds
+    assert problem_reasons(short, arch, GemmProblem(1, 1, 1, "fp16")) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"persistent": True}, "host has no persistent kernels"),
+        ({"vector_a": 4}, "host has no fixed vector widths, vector_a must be 0, not 4"),
+        ({"epilogue": "default"}, "host does not have the epilogue default"),
+        ({"tile_n": 96}, "tile_n 96 is not a multiple of 4 waves x warp tile 16 = 64"),
+        ({"pipeline": "compv4", "tile_k": 256}, "take 196608 bytes of LDS, compv4 has 131072 on host"),
+    ],
+)
+def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
+    """The host's limits come from its spec as a GPU's do."""
+    arch = load_arch("host")
+    assert check(kernel(HOST), arch) == []
+    reasons = check(kernel(HOST, **changes), arch)
+    assert any(words in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "words"),
+    [
+        ({}, {"dtype": "bf16"}, ["a kernel of fp16 cannot run a problem of bf16"]),
+        ({"layout": "rrr"}, {}, ["a kernel of layout rrr cannot run a problem of layout rcr"]),
+        ({}, {"k": 132}, ["K = 132 is not a multiple of vector_a = 8", "K = 132 is not a multiple of vector_b = 8"]),
+        ({}, {"n": 100}, ["N = 100 is not a multiple of vector_c = 8"]),
+        ({"vector_c": 4}, {"n": 100}, []),
+        ({"pad_n": False}, {"n": 136}, ["N = 136 is not a multiple of tile_n 128, nor padded"]),
+        ({"pad_m": False}, {"m": 1}, []),
+        ({"pad_k": False}, {"split_k": 4}, ["K = 128 is not a multiple of tile_k 64 x split_k 4, nor padded"]),
+        ({"pipeline": "mem", "pad_n": False}, {"n": 136}, []),
+        ({"epilogue": "default"}, {"split_k": 2}, ["split_k 2 needs an even vector_c for fp16 results"]),
+        ({}, {"k": 40, "split_k": 3}, []),
+        ({}, {"k": 40, "split_k": 4}, ["K = 40 in 4 parts of 16 leaves nothing for the last"]),
+    ],
+)
+def test_each_rule_of_a_problem_has_its_words(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
+    """On a GPU padding and whole vectors count along the contiguous axes; `mem` needs no padding."""
+    problem = GemmProblem(**{"m": 128, "n": 128, "k": 128, "dtype": "fp16", **sizes})
+    assert problem_reasons(kernel(**changes), load_arch("gfx942"), problem) == words
+
+
+def test_unpadded_axes_follow_the_layout() -> None:
+    """Where A lies along M, M must be a multiple of the tile, and then K need not be."""
+    problem = GemmProblem(136, 128, 72, "fp16", "crr")
+    (reason,) = problem_reasons(
+        kernel(PLAIN.replace("rcr", "crr").replace(PADS, NO_PADS)), load_arch("gfx942"), problem
+    )
+    assert reason == "M = 136 is not a multiple of tile_m 128, nor padded"
+
+
+def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
+    """An unpadded kernel of the host has no code for the rest of any axis; vectors do not matter there."""
+    arch, odd = load_arch("host"), GemmProblem(63, 127, 129)
+    assert problem_reasons(kernel(HOST), arch, odd) == []
+    reasons = problem_reasons(kernel(HOST.replace(PADS, NO_PADS)), arch, odd)
+    assert [reason.split(" ")[0] for reason in reasons] == ["M", "N", "K"]
+    assert problem_reasons(kernel(HOST), arch, GemmProblem(64, 64, 64, split_k=2)) == ["host does not split K"]
+
+
+def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
+    """AMD found no kernel valid for N = 1 or K = 1, and valid ones for M = 1; the rules say the same of our pool."""
+    arch = load_arch("gfx1100")
+    pool = gemm_pool(arch, "fp16")
+
+    def runs(m: int, n: int, k: int) -> int:
+        return sum(not problem_reasons(one, arch, GemmProblem(m, n, k, "fp16")) for one in pool)
+
+    assert (runs(64, 1, 64), runs(64, 64, 1)) == (0, 0)
+    assert runs(1, 64, 64) == len(pool)
+
+
+@pytest.mark.parametrize(
+    ("changes", "widths"),
+    [
+        # 128 x 64 elements over 256 threads are 32 each: 16 bytes of fp16 divide that and the 64 along K.
+        ({}, (8, 8, 8)),
+        ({"dtype": "fp8"}, (16, 16, 8)),
+        ({"dtype": "int8"}, (16, 16, 4)),
+        ({"dtype": "fp32"}, (4, 4, 4)),
+        ({"epilogue": "default"}, (8, 8, 1)),
+        # 32 x 32 elements over 256 threads are 4 each: 8 bytes of fp16; 4 bytes of fp8 are not tried.
+        ({"tile_m": 32, "tile_k": 32}, (4, 8, 8)),
+        ({"tile_m": 32, "tile_k": 32, "dtype": "fp8"}, (1, 16, 8)),
+        # 16 x 32 over 256 threads are 2 each: one fp16 at a time, two fp32.
+        ({"tile_m": 16, "tile_k": 32}, (1, 8, 8)),
+        ({"tile_m": 16, "tile_k": 32, "dtype": "fp32"}, (2, 4, 4)),
+        # Along M 8 do not divide 20, 4 do, and each thread's 20 too; 12 x 64 over 256 threads are 3 each.
+        ({"layout": "crr", "tile_m": 20, "tile_k": 256}, (4, 8, 8)),
+        ({"layout": "crr", "tile_m": 12}, (1, 8, 8)),
+        # B of 128 x 64 along N, and of 20 x 256 along N.
+        ({"layout": "rrr"}, (8, 8, 8)),
+        ({"layout": "rrr", "tile_n": 20, "tile_k": 256}, (8, 4, 8)),
+        ({"warp_tile_n": 1}, (8, 8, 2)),
+    ],
+)
+def test_native_widths_by_hand(changes: dict[str, Any], widths: tuple[int, int, int]) -> None:
+    """The widest load that divides the contiguous extent and each thread's part, and the epilogue's store."""
+    arch = load_arch("gfx942")
+    assert native_widths(kernel(**changes), arch) == widths
+    fixed = kernel(**changes, vector_b=2)
+    assert effective_widths(fixed, arch) == (widths[0], 2, widths[2])
