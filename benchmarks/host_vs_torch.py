@@ -21,7 +21,6 @@ import torch
 
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import places
-from ckh.bench.campaign import worker_config
 from ckh.bench.compile import default_jobs
 from ckh.bench.device import HostDevice
 from ckh.bench.rounds import measure_interleaved
@@ -93,16 +92,17 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only this many layers")
     wanted = tasks(parser.parse_args().limit)
     torch.set_num_threads(1)
-    config = worker_config()
+    device = HostDevice()
+    (config,) = device.worker_configs()
     if config.cpu is not None:
         os.sched_setaffinity(0, {config.cpu})
     ratios = []
     measured = measure_interleaved(
-        HostDevice(),
+        device,
         wanted,
         SupervisorOptions(TIMEOUT_S, config),
         DEFAULT_SAMPLES,
-        jobs=default_jobs(),
+        jobs=default_jobs(device.job_bytes),
         should_stop=lambda: False,
         advance=lambda _steps, _text: None,
     )

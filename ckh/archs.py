@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile
 from ckh.errors import UsageError
+from ckh.gpus import detect_gpu_arch
 from ckh.jsonfields import Triple
-from ckh.machine import Machine, detect_gpu_arch
+from ckh.machine import Machine
 from ckh.paths import data_dir
 
 if TYPE_CHECKING:

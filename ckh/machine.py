@@ -1,4 +1,4 @@
-"""What this machine is: its processor and its AMD GPUs, read from files and never from a program."""
+"""What this machine is: its processor, read from files."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-# gfx_target_version is major * 10000 + minor * 100 + step; the name writes minor and step in base 16.
-_MAJOR, _MINOR = 10_000, 100
 
 # (flag of /proc/cpuinfo, bytes of a vector register, number of them), widest first.
 _VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("asimd", 16, 32), ("sse2", 16, 16))
@@ -38,11 +35,11 @@ class Machine:
 
 def read_machine(root: Path = Path("/")) -> Machine:
     """Describe the processor from `sys/devices/system/cpu` and `proc/cpuinfo` under `root`; never fails."""
-    cpus = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"), key=_trailing_number)
-    cpuinfo = _text(root / "proc/cpuinfo")
+    cpus = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*"), key=trailing_number)
+    cpuinfo = text_of(root / "proc/cpuinfo")
     threads = len(cpus) or os.cpu_count() or 1
-    packages = [_text(cpu / "topology/physical_package_id") or "0" for cpu in cpus]
-    core_ids = [_text(cpu / "topology/core_id") or cpu.name for cpu in cpus]
+    packages = [text_of(cpu / "topology/physical_package_id") or "0" for cpu in cpus]
+    core_ids = [text_of(cpu / "topology/core_id") or cpu.name for cpu in cpus]
     cores = len(set(zip(packages, core_ids, strict=True))) or threads
     caches, l3_domains = _caches(cpus)
     vector_bytes, vector_registers = _vectors(cpuinfo)
@@ -60,19 +57,8 @@ def read_machine(root: Path = Path("/")) -> Machine:
     )
 
 
-def detect_gpu_arch(nodes: Path = Path("/sys/class/kfd/kfd/topology/nodes")) -> str | None:
-    """Name of the first AMD GPU, e.g. "gfx942", or `None`; read from the kernel driver's topology."""
-    for node in sorted(nodes.glob("*"), key=_trailing_number):
-        match = re.search(r"^gfx_target_version (\d+)$", _text(node / "properties"), re.MULTILINE)
-        if match and int(match[1]):
-            major, rest = divmod(int(match[1]), _MAJOR)
-            minor, step = divmod(rest, _MINOR)
-            return f"gfx{major}{minor:x}{step:x}"
-    return None
-
-
 def _clock_mhz(cpus: list[Path], cpuinfo: str) -> int:
-    limits_khz = [_text(cpu / "cpufreq/cpuinfo_max_freq") for cpu in cpus]
+    limits_khz = [text_of(cpu / "cpufreq/cpuinfo_max_freq") for cpu in cpus]
     known = [int(limit) // 1000 for limit in limits_khz if limit.isdigit()]
     current = [round(float(clock)) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)", cpuinfo, re.MULTILINE)]
     return max(known or current or [_CLOCK_WHEN_UNKNOWN_MHZ])
@@ -84,13 +70,13 @@ def _caches(cpus: list[Path]) -> tuple[dict[int, int], int]:
     l3_owners = set()
     for cpu in cpus:
         for index in (cpu / "cache").glob("index*"):
-            level, size = _text(index / "level"), _text(index / "size")
-            if _text(index / "type") == "Instruction" or not level.isdigit() or not size[:-1].isdigit():
+            level, size = text_of(index / "level"), text_of(index / "size")
+            if text_of(index / "type") == "Instruction" or not level.isdigit() or not size[:-1].isdigit():
                 continue
             if cpu is cpus[0]:
                 sizes[int(level)] = int(size[:-1]) * _UNITS_KB.get(size[-1], 1)
             if level == "3":
-                l3_owners.add(_text(index / "shared_cpu_list") or cpu.name)
+                l3_owners.add(text_of(index / "shared_cpu_list") or cpu.name)
     return sizes, len(l3_owners) or 1
 
 
@@ -100,13 +86,15 @@ def _vectors(cpuinfo: str) -> tuple[int, int]:
     return next(((width, count) for flag, width, count in _VECTOR_UNITS if flag in flags), _VECTOR_UNITS[-1][1:])
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The content of a file without the spaces around it, empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
 
-def _trailing_number(path: Path) -> int:
+def trailing_number(path: Path) -> int:
+    """The number at the end of a name, -1 if there is none: what to sort cpu10 after cpu9 by."""
     match = re.search(r"\d+$", path.name)
     return int(match[0]) if match else -1

@@ -33,14 +33,14 @@ def _pages(size: int) -> Array:
     return np.frombuffer(memory, np.uint8)
 
 
-def input_array(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def input_array(values: Array) -> Array:
     """A copy of the values, followed by readable zeros, that cannot be written: a kernel that tries crashes.
 
     Raises:
         OSError: there is not enough memory.
     """
     memory = _pages(values.nbytes + READABLE_TAIL_BYTES)
-    copy = memory[: values.nbytes].view(np.float32).reshape(values.shape)
+    copy = memory[: values.nbytes].view(values.dtype).reshape(values.shape)
     copy[...] = values
     libc = ctypes.CDLL(None, use_errno=True)
     length = -(-memory.nbytes // PAGE) * PAGE
@@ -83,7 +83,7 @@ def _touched(canary: Array) -> bool:
     return bool((canary != _CANARY).any())
 
 
-def float_view(buffer: GuardedBuffer, shape: Sequence[int]) -> NDArray[np.float32]:
+def array_view(buffer: GuardedBuffer, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """The buffer's first bytes as an array."""
-    view: NDArray[np.float32] = buffer.data[: 4 * prod(shape)].view(np.float32).reshape(tuple(shape))
+    view: Array = buffer.data[: dtype.itemsize * prod(shape)].view(dtype).reshape(tuple(shape))
     return view

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, available_bytes, default_jobs
-from ckh.bench.device import HOST_KIND, Device, open_device
+from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.candidates import DEFAULT_RULE_SET, make_candidates
+from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
+from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device
+from ckh.bench.padding import pad_channels
 from ckh.bench.plan import ALL, Plan, make_plan
-from ckh.bench.protocol import WORK_PHASES, WorkerConfig
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL_NAME, Journal, JournalWriter, RunRecord, read_journal
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, DeviceError, UsageError
 from ckh.problem_sets import load_problems
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from ckh.bench.protocol import WorkerConfig
+    from ckh.kernels.config import ConvKernel
     from ckh.problems import ConvProblem
 
 ALL_DIRECTIONS = "all"
 DEFAULT_TIMEOUT_S = 30.0
-DEFAULT_PROBLEMS = {HOST_KIND: "host-train", "hip": "train"}
+DEFAULT_PROBLEMS = {HOST_KIND: "host-train", HIP_KIND: "train"}
 
 _RUNS = Path("runs")
-_MEMORY_SHARE = 0.8  # of what is free, for the worker
 # Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
-_COMPILE_S = 0.9
+_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0}
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
@@ -52,6 +56,13 @@ class Settings:
     ndim: int | None
     seed: int
     samples: int
+    rule_set: str = DEFAULT_RULE_SET
+    registry: str | None = None
+    filter: str | None = None
+    split_k: tuple[int, ...] = (1,)
+    pad_channels: bool = False
+    max_scratch: int | None = None
+    cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,13 @@ class Given:
     ndim: int | None = None
     seed: int | None = None
     samples: int | None = None
+    rule_set: str | None = None
+    registry: str | None = None
+    filter: str | None = None
+    split_k: tuple[int, ...] | None = None
+    pad_channels: bool | None = None
+    max_scratch: int | None = None
+    cold: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +92,24 @@ class Limits:
     budget_s: float | None = None
     timeout_s: float = DEFAULT_TIMEOUT_S
     jobs: int | None = None
+    compile_timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """How many kernels there are to choose from for problems of a kind, and how many its architecture refuses."""
+
+    variant: str
+    ndim: int
+    dtype: str
+    arch: str
+    kernels: int
+    refused: int
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a run would do."""
+    """What a run would do; `missing` says why it cannot compile, if it cannot."""
 
     kernels: int
     to_compile: int
@@ -87,6 +118,8 @@ class Outlook:
     pairs_done: int
     refused: dict[str, int]
     estimate_s: float
+    groups: tuple[Group, ...]
+    missing: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +135,7 @@ class Outcome:
         """Share of the time after compilation that was not inputs, reference, the kernel, its check or its timing."""
         measuring_s = self.totals.wall_s - self.totals.compile_s
         work_s = sum(self.totals.phase_s.get(str(phase), 0.0) for phase in WORK_PHASES)
-        return max(0.0, 1 - work_s / measuring_s) if measuring_s > 0 else 0.0
+        return max(0.0, 1 - work_s / (measuring_s * self.totals.workers)) if measuring_s > 0 else 0.0
 
 
 class Campaign:
@@ -110,6 +143,7 @@ class Campaign:
 
     Args:
         device_kind: "host" or "hip".
+        options: of the device.
         given: the settings; with `resume`, those that are not given are the ones of the folder's last run.
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
         resume: whether to go on with what the folder holds.
@@ -122,22 +156,33 @@ class Campaign:
         NoKernelError: no kernel applies to any problem.
     """
 
-    def __init__(self, device_kind: str, given: Given, out: Path | None, *, resume: bool) -> None:
-        self.device: Device = open_device(device_kind)
+    def __init__(
+        self, device_kind: str, given: Given, out: Path | None, *, resume: bool, options: DeviceOptions | None = None
+    ) -> None:
+        self._kind = device_kind
+        self.device: Device = open_device(device_kind, options or DeviceOptions())
         arch = self.device.arch
         self.out = out or (_newest_run(given, arch.name) if resume else _new_run(given, arch.name))
         self._journal = self._read(resume=resume)
         self.settings = _settle(given, self._journal, device_kind, arch.default_dtype)
         self._problems = _problems(self.settings)
-        self.plan: Plan = make_plan(self._problems, self.settings.kernels, arch, self.settings.seed)
+        self.candidates = make_candidates(
+            self.settings.rule_set, _path(self.settings.registry), self.settings.filter, self.settings.split_k
+        )
+        self.plan: Plan = make_plan(self._problems, self.settings.kernels, arch, self.settings.seed, self.candidates)
         self._results = Results(() if self._journal is None else self._journal.final_rows())
 
     def outlook(self, limits: Limits) -> Outlook:
         """What is left to do, without doing it."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
-        to_compile = KernelBuilder(self.device).missing(kernels)
-        compile_s = to_compile * _COMPILE_S / (limits.jobs or default_jobs())
+        missing = ""
+        try:
+            to_compile = KernelBuilder(self.device).missing(kernels)
+        except DeviceError as error:
+            to_compile, missing = len(kernels), error.message
+        seconds_each = _COMPILE_S[self._kind]
+        compile_s = to_compile * seconds_each / (limits.jobs or default_jobs(self.device.job_bytes))
         return Outlook(
             kernels=len(kernels),
             to_compile=to_compile,
@@ -146,7 +191,31 @@ class Campaign:
             pairs_done=self.plan.pairs - left.pairs,
             refused=self.plan.refused,
             estimate_s=compile_s + self._measuring_s(left),
+            groups=tuple(self._groups()),
+            missing=missing,
         )
+
+    def _groups(self) -> Iterator[Group]:
+        arch = self.device.arch
+        for variant, ndim, dtype in dict.fromkeys((p.variant, p.ndim, p.dtype) for p in self._problems):
+            kernels, refused = self.candidates.of(variant, ndim, dtype, arch)
+            yield Group(str(variant), ndim, dtype, arch.name, len(kernels), len(refused))
+
+    def build(self, limits: Limits) -> dict[ConvKernel, BuildReport]:
+        """Compile the kernels that are left and load each in a process of its own, without measuring.
+
+        Raises:
+            DeviceError: there is no compiler.
+            DataError: the cache cannot be used.
+        """
+        with Stop(limits.budget_s) as stop:
+            return build_and_load(
+                self.device,
+                self.plan.without(self._results.has).kernels,
+                jobs=limits.jobs or default_jobs(self.device.job_bytes),
+                timeout_s=limits.compile_timeout_s,
+                should_stop=stop,
+            )
 
     def run(self, limits: Limits) -> Outcome:
         """Measure what is left, until complete, interrupted or out of time.
@@ -155,14 +224,17 @@ class Campaign:
             DeviceError: the compiler or the worker cannot be started.
             DataError: journal or cache cannot be written; what was measured before is safe.
         """
+        configs = self.device.worker_configs()
+        self._require_workers(configs)
         journal = JournalWriter(self.out)
         try:
             record = self._record()
             journal.start_run(record)
             options = SweepOptions(
-                jobs=limits.jobs or default_jobs(),
-                compile_timeout_s=DEFAULT_COMPILE_TIMEOUT_S,
-                supervisor=SupervisorOptions(limits.timeout_s, worker_config()),
+                jobs=limits.jobs or default_jobs(self.device.job_bytes),
+                compile_timeout_s=limits.compile_timeout_s,
+                supervisors=tuple(SupervisorOptions(limits.timeout_s, config) for config in configs),
+                max_scratch=self.settings.max_scratch,
             )
             with Stop(limits.budget_s) as stop:
                 totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
@@ -170,6 +242,12 @@ class Campaign:
                 return Outcome(stop.reason if pairs_left else StopReason.COMPLETE, totals, pairs_left)
         finally:
             journal.close()
+
+    def _require_workers(self, configs: Sequence[WorkerConfig]) -> None:
+        """Find out whether there is a usable GPU before hours of compilation."""
+        for config in configs:
+            if config.kind == HIP_KIND:
+                WorkerProcess(self.device, config).kill()
 
     def _read(self, *, resume: bool) -> Journal | None:
         exists = (self.out / JOURNAL_NAME).exists()
@@ -219,20 +297,13 @@ class Campaign:
             hardware=identity.hardware,
             compiler=identity.compiler,
             flags=identity.flags,
-            seed=settings.seed,
-            samples=settings.samples,
-            variant=settings.variant,
-            problems=settings.problems,
-            kernels=settings.kernels,
-            dtype=settings.dtype,
-            ndim=settings.ndim,
+            **asdict(settings),
         )
 
 
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
-    settings = Settings(
-        Direction.FORWARD.value, DEFAULT_PROBLEMS[device_kind], ALL, default_dtype, None, 0, DEFAULT_SAMPLES
-    )
+    problems = DEFAULT_PROBLEMS[device_kind]
+    settings = Settings(Direction.FORWARD.value, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES)
     if journal is not None and journal.runs:
         last = journal.runs[-1]
         settings = Settings(**{name: getattr(last, name) for name in Settings.__slots__})
@@ -247,7 +318,11 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
-    return problems
+    return pad_channels(problems) if settings.pad_channels else problems
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def _run_prefix(given: Given, arch: str) -> str:
@@ -263,11 +338,6 @@ def _newest_run(given: Given, arch: str) -> Path:
     if not found:
         raise UsageError(f"there is no run {_RUNS}/{_run_prefix(given, arch)}… to resume", "name its folder with --out")
     return found[-1].parent
-
-
-def worker_config() -> WorkerConfig:
-    """A worker on the last core, with most of the free memory."""
-    return WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0)))
 
 
 def _seconds_per_row(journal: Journal) -> float:

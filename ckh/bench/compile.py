@@ -10,42 +10,32 @@ import hashlib
 import os
 import re
 import secrets
-import shlex
-import shutil
 import subprocess
 import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.bench.binary import binary_text, read_binary
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.data.schema import Status
-from ckh.errors import DataError, DeviceError
-from ckh.paths import cache_dir
+from ckh.errors import DataError
+from ckh.paths import cache_dir, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ckh.bench.binary import Binary
     from ckh.bench.device import Device
     from ckh.kernels.config import ConvKernel
 
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
 
-_COMPILERS = ("g++", "c++", "clang++")
-_JOB_BYTES = 1 << 30  # what one compiler may need
 _POLL_S = 0.2
 _ERROR_LINE = re.compile(r"(?:error|Error|undefined reference|cannot find)")
 _MESSAGE_LENGTH = 300
-
-
-@dataclass(frozen=True, slots=True)
-class Compiler:
-    """A C++ compiler, what its command line begins with, and the first line that it says about its version."""
-
-    command: tuple[str, ...]
-    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +46,18 @@ class Built:
     library: str
     source_hash: str
     message: str = ""
+    binary: Binary | None = None
+
+    @property
+    def code_hash(self) -> str:
+        """What libraries that do the same share."""
+        return self.binary.code_hash if self.binary is not None else self.source_hash
 
 
-def find_compiler() -> Compiler:
-    """The C++ compiler: $CXX if that is set (with arguments, if it has any), else the first of g++, c++, clang++.
-
-    Raises:
-        DeviceError: there is none that runs.
-    """
-    wanted = [os.environ["CXX"]] if os.environ.get("CXX") else list(_COMPILERS)
-    for name in wanted:
-        program, *arguments = shlex.split(name) or [""]
-        found = shutil.which(program)
-        command = (found or "", *arguments)
-        version = _version(command) if found else ""
-        if version:
-            return Compiler(command, version)
-    raise DeviceError(f"no C++ compiler: {', '.join(wanted)} cannot be run", "install g++ or clang++, or set CXX")
-
-
-@cache
-def _version(command: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
-
-
-def default_jobs() -> int:
-    """Compilers at a time: one a core, as far as the free memory goes."""
+def default_jobs(job_bytes: int) -> int:
+    """Compilers at a time that need so much memory each: one a core, as far as the free memory goes."""
     cores = len(os.sched_getaffinity(0))
-    return max(1, min(cores, available_bytes() // _JOB_BYTES))
+    return max(1, min(cores, available_bytes() // job_bytes))
 
 
 def available_bytes() -> int:
@@ -114,12 +84,20 @@ class KernelBuilder:
         self._folder = cache_dir() / "kernels"
 
     def source_hash(self, kernel: ConvKernel) -> str:
-        """The name of the kernel's library in the cache."""
+        """The name of the kernel's library in the cache.
+
+        Raises:
+            UnsupportedKernelError: the device cannot build it.
+        """
         return self._hash(self._device.emit(kernel))
 
     def missing(self, kernels: Sequence[ConvKernel]) -> int:
-        """How many libraries are not in the cache yet."""
-        return sum(not self._library(key).exists() for key in {self.source_hash(kernel) for kernel in kernels})
+        """How many libraries are not in the cache yet; those that cannot be built do not count."""
+        keys = set()
+        for kernel in kernels:
+            with suppress(UnsupportedKernelError):
+                keys.add(self.source_hash(kernel))
+        return sum(not self._library(key).exists() for key in keys)
 
     def build(
         self,
@@ -131,10 +109,16 @@ class KernelBuilder:
         """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out."""
         from joblib import Parallel, delayed
 
+        built: dict[ConvKernel, Built] = {}
         hashes: dict[ConvKernel, str] = {}
         sources: dict[str, str] = {}
         for kernel in kernels:
-            source = self._device.emit(kernel)
+            try:
+                source = self._device.emit(kernel)
+            except UnsupportedKernelError as error:
+                built[kernel] = Built(Status.UNSUPPORTED, "", "", str(error))
+                advance(1, "")
+                continue
             hashes[kernel] = self._hash(source)
             sources[hashes[kernel]] = source
         lock = threading.Lock()
@@ -142,15 +126,15 @@ class KernelBuilder:
         def one(key: str, source: str) -> Built | None:
             if should_stop():
                 return None
-            built = self._build(key, source, should_stop)
+            result = self._build(key, source, should_stop)
             with lock:
                 advance(1, "")
-            return built
+            return result
 
         tasks = (delayed(one)(key, source) for key, source in sources.items())
         results = Parallel(n_jobs=jobs, backend="threading")(tasks)
-        built = {key: result for key, result in zip(sources, results, strict=True) if result is not None}
-        return {kernel: built[key] for kernel, key in hashes.items() if key in built}
+        made = {key: result for key, result in zip(sources, results, strict=True) if result is not None}
+        return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
 
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
@@ -160,29 +144,42 @@ class KernelBuilder:
 
     def _build(self, key: str, source: str, should_stop: Callable[[], bool]) -> Built | None:
         library = self._library(key)
+        beside = library.with_suffix(".json")
         if library.exists():
-            return Built(Status.OK, str(library), key)
+            return Built(Status.OK, str(library), key, binary=read_binary(beside))
         part = library.with_name(f".{key}.{secrets.token_hex(8)}")
         source_file, part_library = part.with_name(part.name + ".cpp"), part.with_name(part.name + ".so")
         try:
             library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             source_file.write_text(source, encoding="utf-8")
             command = self._device.compile_command(source_file, part_library)
-            built = _compile(command, key, self._timeout_s, should_stop)
-            if built is not None and built.status is Status.OK:
-                part_library.replace(library)
-                return Built(Status.OK, str(library), key)
+            run = _compile(command, self._timeout_s, should_stop)
+            if run is None:
+                return None
+            if run.status is not Status.OK:
+                return Built(run.status, "", key, run.message)
+            binary = self._device.inspect(run.message, part_library)
+            if binary is not None:
+                write_atomic(beside, binary_text(binary).encode())
+            part_library.replace(library)
+            return Built(Status.OK, str(library), key, binary=binary)
         except OSError as error:
             raise DataError(f"cannot build kernels in {library.parent}: {error.strerror}") from error
-        else:
-            return built
         finally:
             for path in (source_file, part_library):
                 with suppress(OSError):  # an unusable folder was said above; a compiler may have made neither
                     path.unlink()
 
 
-def _compile(command: list[str], key: str, timeout_s: float, should_stop: Callable[[], bool]) -> Built | None:
+@dataclass(frozen=True, slots=True)
+class _CompilerRun:
+    """How a compiler ended; the message is the first useful line of an error, or all that it said on success."""
+
+    status: Status
+    message: str
+
+
+def _compile(command: list[str], timeout_s: float, should_stop: Callable[[], bool]) -> _CompilerRun | None:
     """Run a compiler, in a session of its own so that all its processes can be ended; None when stopped."""
     deadline = time.monotonic() + timeout_s
     process = subprocess.Popen(
@@ -190,7 +187,7 @@ def _compile(command: list[str], key: str, timeout_s: float, should_stop: Callab
     )
     while True:
         try:
-            _, errors = process.communicate(timeout=_POLL_S)
+            _, said = process.communicate(timeout=_POLL_S)
             break
         except subprocess.TimeoutExpired:
             if not should_stop() and time.monotonic() < deadline:
@@ -199,10 +196,11 @@ def _compile(command: list[str], key: str, timeout_s: float, should_stop: Callab
         process.communicate()
         if should_stop():
             return None
-        return Built(Status.COMPILE_TIMEOUT, "", key, f"the compiler took longer than {timeout_s:g} s")
+        return _CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s")
+    messages = said.decode(errors="replace")
     if process.returncode == 0:
-        return Built(Status.OK, "", key)
-    return Built(Status.COMPILE_ERROR, "", key, _first_error(errors.decode(errors="replace"), process.returncode))
+        return _CompilerRun(Status.OK, messages)
+    return _CompilerRun(Status.COMPILE_ERROR, _first_error(messages, process.returncode))
 
 
 def _first_error(text: str, code: int) -> str:

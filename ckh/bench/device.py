@@ -5,21 +5,45 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ckh.errors import DeviceError, UsageError
+from ckh.bench.protocol import HIP, WorkerConfig
+from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
+    from ckh.bench.binary import Binary
     from ckh.kernels.config import ConvKernel
 
-HOST_KIND = "host"
-DEVICE_KINDS = (HOST_KIND, "hip")
+HOST_KIND, HIP_KIND = "host", HIP
+DEVICE_KINDS = (HOST_KIND, HIP_KIND)
 
-# BLAS in the worker must not use the cores that kernels are timed on.
-_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_JOB_BYTES = 1 << 30
+_MEMORY_SHARE = 0.8  # of what is free, for the worker
+
+# BLAS in a worker of the host must not use the cores that kernels are timed on.
+_BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOptions:
+    """What is wanted of a `hip` device; None: what is found.
+
+    Attributes:
+        arch: architecture to compile for, with target features if it has any ("gfx90a:xnack-").
+        hipcc: the compiler.
+        ck_include: the folder with CK Tile's headers.
+        gpus: numbers of the GPUs to use; None: all of the architecture.
+        cold: whether caches are emptied before every timed run.
+    """
+
+    arch: str | None = None
+    hipcc: str | None = None
+    ck_include: str | None = None
+    gpus: tuple[int, ...] | None = None
+    cold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +69,28 @@ class Device(Protocol):
     def identity(self) -> DeviceIdentity:
         """What it is, for provenance."""
 
+    @property
+    def job_bytes(self) -> int:
+        """Memory that one compiler may need."""
+
     def emit(self, kernel: ConvKernel) -> str:
-        """The source of a kernel; kernels with the same source are compiled once."""
+        """The source of a kernel; kernels with the same source are compiled once.
+
+        Raises:
+            UnsupportedKernelError: the device cannot build it.
+        """
 
     def cache_salt(self) -> bytes:
         """What a compiled kernel depends on besides its source: headers, flags, compiler, processor."""
 
     def compile_command(self, source: Path, library: Path) -> list[str]:
         """The command that makes a shared library."""
+
+    def inspect(self, messages: str, library: Path) -> Binary | None:
+        """What is to be kept of a kernel that was just compiled; `messages` are what the compiler said."""
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One for each worker that may run at a time."""
 
     def worker_command(self) -> list[str]:
         """The command that starts a worker, without its configuration."""
@@ -70,7 +108,7 @@ class HostDevice:
 
     def __init__(self) -> None:
         from ckh.archs import load_arch
-        from ckh.bench.compile import find_compiler
+        from ckh.bench.compiler import find_compiler
 
         self._arch = load_arch(HOST_KIND)
         self._compiler = find_compiler()
@@ -91,6 +129,11 @@ class HostDevice:
             compiler=self._compiler.version,
             flags=_portable_flags(),
         )
+
+    @property
+    def job_bytes(self) -> int:
+        """What the template headers make of a compiler."""
+        return _JOB_BYTES
 
     def emit(self, kernel: ConvKernel) -> str:
         """The kernel as C++17 for this CPU's vector registers."""
@@ -114,28 +157,53 @@ class HostDevice:
 
         return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 
+    def inspect(self, messages: str, library: Path) -> Binary | None:  # noqa: ARG002 - the interface's
+        """Nothing: what runs on a CPU is identified by its source."""
+        return None
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One worker on the last core, with most of the free memory: two would slow each other."""
+        from ckh.bench.compile import available_bytes
+
+        return (WorkerConfig(int(available_bytes() * _MEMORY_SHARE), max(os.sched_getaffinity(0))),)
+
     def worker_command(self) -> list[str]:
         """This Python with the worker module."""
-        return [sys.executable, "-m", "ckh.bench.worker"]
+        return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
-        """Ours, with one thread for BLAS, and ckh importable wherever the command was started."""
-        package_parent = str(Path(__file__).resolve().parents[2])
-        paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-        return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": os.pathsep.join(paths)}
+        """Ours, with one thread for BLAS."""
+        return worker_environment(blas_threads=1)
 
 
-def open_device(kind: str) -> Device:
+def worker_module_command() -> list[str]:
+    """This Python with the worker module."""
+    return [sys.executable, "-m", "ckh.bench.worker"]
+
+
+def worker_environment(blas_threads: int) -> dict[str, str]:
+    """Ours, with so many threads for BLAS, and ckh importable wherever the command was started."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **dict.fromkeys(_BLAS_THREADS, str(blas_threads)), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
     """The device of that kind.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: there is no such kind, or an option does not go with it.
         DeviceError: it cannot be used here.
     """
-    if kind not in DEVICE_KINDS:
-        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+    if kind == HIP_KIND:
+        from ckh.bench.hip_device import HipDevice
+
+        return HipDevice(options)
     if kind != HOST_KIND:
-        raise DeviceError("no usable device: the hip device is not in this version", "use --device host")
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+    if given:
+        raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip")
     return HostDevice()
 
 

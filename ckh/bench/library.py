@@ -32,7 +32,7 @@ class KernelLibrary:
 
     Raises:
         OSError: the file cannot be loaded, or speaks another ABI.
-        AttributeError: a function is missing.
+        AttributeError: a function is missing that is not optional, as `ckh_name`, `ckh_error` and `ckh_set_flush` are.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,3 +50,26 @@ class KernelLibrary:
         self.time = library.ckh_time
         self.time.restype = ctypes.c_int32
         self.time.argtypes = [problem, *(pointer,) * 4, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_double)]
+        self._library = library
+
+    def name(self) -> str:
+        """The kernel's name; empty if it does not tell."""
+        return self._text("ckh_name")
+
+    def error(self) -> str:
+        """Why the last call returned something else than 0; empty if it does not tell."""
+        return self._text("ckh_error")
+
+    def set_flush(self, address: int, size: int) -> None:
+        """Tell the kernel what to overwrite before every timed run, if there is anything and it can be told."""
+        function = getattr(self._library, "ckh_set_flush", None)
+        if size and function is not None:
+            function.restype, function.argtypes = None, [ctypes.c_void_p, ctypes.c_int64]
+            function(address, size)
+
+    def _text(self, function_name: str) -> str:
+        function = getattr(self._library, function_name, None)
+        if function is None:
+            return ""
+        function.restype, function.argtypes = ctypes.c_char_p, []
+        return (function() or b"").decode(errors="replace")

@@ -1,34 +1,31 @@
-"""The worker's work: inputs and reference of a problem, and measuring one kernel on it."""
+"""The worker's work: inputs and reference of a problem, and measuring one kernel on it, on the host or a GPU."""
 
 from __future__ import annotations
 
 import ctypes
 import zlib
-from contextlib import contextmanager
-from time import perf_counter, perf_counter_ns
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ckh.bench import timing
-from ckh.bench.buffers import GuardedBuffer, float_view, input_array
+from ckh.bench.hip_runtime import HipError, HipMemoryError
 from ckh.bench.library import KernelLibrary, c_problem
-from ckh.bench.protocol import Job, Phase, Reply, Seconds
+from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
 from ckh.bench.reference import operand_shapes
+from ckh.bench.typed import element_type
 from ckh.bench.verify import Limits
 from ckh.data.schema import Status
+from ckh.errors import CkhError
 from ckh.problems import parse_conv_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from ckh.bench.memory import Memory
+    from ckh.bench.typed import Array
     from ckh.problems import ConvProblem
-
-Array = NDArray[Any]
-
-_WORKSPACE_FILL_BYTES = 4 << 20
-_NAN_BYTE = 0xFF
 
 
 class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
@@ -41,85 +38,61 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 
 
 class _Problem:
-    """Inputs, reference and output buffer of the problem that kernels are measured on."""
+    """The problem that kernels are measured on: its operands are in the memory, its right results here."""
 
-    def __init__(self, problem: ConvProblem, best_ns: float, clock: PhaseClock) -> None:
+    def __init__(self, problem: ConvProblem, best_ns: float, memory: Memory, clock: PhaseClock) -> None:
         self.best_ns = best_ns
         self.c = c_problem(problem)
-        shape_a, shape_b, shape_out = operand_shapes(problem)
+        element = element_type(problem.dtype)
+        *operands, output = operand_shapes(problem)
         with clock.phase(Phase.INPUTS):
             # The generator is seeded by the problem: a problem has the same inputs in every worker.
             random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
-            self.a, self.b = (_random_input(random, shape) for shape in (shape_a, shape_b))
-            self.buffer = GuardedBuffer(4 * int(np.prod(shape_out)))
-            self.out = float_view(self.buffer, shape_out)
+            a, b = (memory.add_input(element.operand(_uniform(random, shape))) for shape in operands)
+            memory.set_output(output, element)
         with clock.phase(Phase.REFERENCE):
-            self.limits = Limits(problem, self.a, self.b)
+            self.limits = Limits(problem, a, b)
 
 
-def _random_input(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Float32 from -1 to 1."""
     values = random.random(shape, dtype=np.float32)
     values *= 2.0
     values -= 1.0
-    return input_array(values)
-
-
-class PhaseClock:
-    """Adds up seconds by phase until they are taken."""
-
-    def __init__(self) -> None:
-        self._seconds: Seconds = {}
-
-    @contextmanager
-    def phase(self, phase: Phase) -> Iterator[None]:
-        """Count what happens inside."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.add(phase, perf_counter() - start)
-
-    def add(self, phase: Phase, seconds: float) -> None:
-        """Count seconds."""
-        self._seconds[phase.value] = self._seconds.get(phase.value, 0.0) + seconds
-
-    def take(self) -> Seconds:
-        """What was counted since the last time."""
-        taken, self._seconds = self._seconds, {}
-        return taken
+    return values
 
 
 class Bench:
-    """Measures kernels, one problem after another."""
+    """Measures kernels in a memory, one problem after another.
 
-    def __init__(self, clock: PhaseClock) -> None:
+    Its methods do one job each. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when the GPU
+    cannot be used any more; `answer` turns these into replies.
+    """
+
+    def __init__(self, memory: Memory, clock: PhaseClock) -> None:
+        self._memory = memory
         self._clock = clock
         self._libraries: dict[str, KernelLibrary] = {}
         self._problem: _Problem | None = None
-        self._workspace = GuardedBuffer(0)
+
+    def load(self, job: Job) -> Reply:
+        """Load a library, without running anything; the reply's message is the kernel's name if it tells."""
+        return Reply(job.id, Status.OK, self._library(job.library).name())
 
     def set_problem(self, job: Job) -> Reply:
         """Make inputs and reference."""
         self._problem = None  # frees the memory first
-        self._problem = _Problem(parse_conv_problem(job.problem), job.best_ns, self._clock)
+        self._memory.clear()
+        self._problem = _Problem(parse_conv_problem(job.problem), job.best_ns, self._memory, self._clock)
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
         """Run a kernel once, check the result, calibrate and time it."""
         problem = self._current()
         library = self._library(job.library)
-        self._prepare(library, problem)
-        with self._clock.phase(Phase.RUN):
-            start = perf_counter_ns()
-            code = library.run(*self._arguments(problem))
-            first_ns = float(perf_counter_ns() - start)
-        _check_code(code)
-        with self._clock.phase(Phase.VERIFY):
-            self._check_canaries(problem)
-            if complaint := problem.limits.complaint(problem.out):
-                raise KernelFailure(Status.WRONG_RESULT, complaint)
+        first_ns = self._run_checked(library, problem)
         samples, loops = self._time_samples(library, problem, first_ns, job.samples)
-        self._check_canaries(problem)
+        self._check_bounds()
         middle = timing.summarize(samples).median_ns
         problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
         return Reply(job.id, Status.OK, "", samples, loops)
@@ -134,7 +107,7 @@ class Bench:
                 for _ in range(job.samples)
                 for counted in (False, True)
             )[1::2]
-        self._check_canaries(problem)
+        self._check_bounds()
         return Reply(job.id, Status.OK, "", samples, job.loops)
 
     def _current(self) -> _Problem:
@@ -146,9 +119,11 @@ class Bench:
         if path not in self._libraries:
             with self._clock.phase(Phase.LOAD):
                 try:
-                    self._libraries[path] = KernelLibrary(path)
+                    library = KernelLibrary(path)
                 except (OSError, AttributeError) as error:
                     raise KernelFailure(Status.LAUNCH_ERROR, f"cannot load the kernel: {error}") from error
+                library.set_flush(*self._memory.flush_buffer())
+                self._libraries[path] = library
         return self._libraries[path]
 
     def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
@@ -156,36 +131,75 @@ class Bench:
         if reason := library.unsupported(problem.c):
             raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
         with self._clock.phase(Phase.VERIFY):
-            self._provide_workspace(library.workspace_bytes(problem.c))
-            problem.buffer.reset()
-            problem.out.fill(np.nan)
-
-    def _provide_workspace(self, size: int) -> None:
-        if size < 0:
-            raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel asks for {size} bytes of workspace")
-        if size > self._workspace.data.nbytes:
+            size = library.workspace_bytes(problem.c)
+            if size < 0:
+                raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel asks for {size} bytes of workspace")
             try:
-                self._workspace = GuardedBuffer(size)
-            except (OSError, ValueError, OverflowError) as error:
+                self._memory.provide_workspace(size)
+            except (OSError, ValueError, OverflowError, HipMemoryError) as error:
                 reason = f"no {size / 1e6:.0f} MB of workspace: {error}"
                 raise KernelFailure(Status.LAUNCH_ERROR, reason) from error
-        self._workspace.reset()
-        # A kernel that counts on zeros there is found out; the first megabytes are enough for that.
-        self._workspace.data[: min(size, _WORKSPACE_FILL_BYTES)] = _NAN_BYTE
+            self._memory.reset(size)
+
+    def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
+        """Run a kernel once and check what it wrote; the ns that this took, by the clock on the wall."""
+        first_ns = self._run(library, problem)
+        with self._clock.phase(Phase.VERIFY):
+            complaint = self._complaint(problem)
+            is_spoilt = bool(complaint) and self._memory.repair_inputs()
+        if is_spoilt:
+            # This kernel overwrote its inputs, or one before it did: run it again to tell.
+            self._run(library, problem)
+            with self._clock.phase(Phase.VERIFY):
+                complaint = self._complaint(problem)
+                if self._memory.repair_inputs():
+                    complaint = "the kernel overwrote its inputs" + (f"; {complaint}" if complaint else "")
+        if complaint:
+            raise KernelFailure(Status.WRONG_RESULT, complaint)
+        return first_ns
+
+    def _run(self, library: KernelLibrary, problem: _Problem) -> float:
+        self._prepare(library, problem)
+        with self._clock.phase(Phase.RUN):
+            start = perf_counter_ns()
+            code = library.run(*self._arguments(problem))
+            first_ns = float(perf_counter_ns() - start)
+        self._check_code(library, code)
+        return first_ns
 
     def _arguments(self, problem: _Problem) -> tuple[Any, ...]:
-        pointers = (problem.a.ctypes.data, problem.b.ctypes.data, problem.buffer.address, self._workspace.address)
-        return (ctypes.byref(problem.c), *pointers)
+        return (ctypes.byref(problem.c), *self._memory.pointers())
 
-    def _check_canaries(self, problem: _Problem) -> None:
-        for name, buffer in (("output", problem.buffer), ("workspace", self._workspace)):
-            if where := buffer.overrun():
-                buffer.reset()
-                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where} the {name}")
+    def _check_code(self, library: KernelLibrary, code: int) -> None:
+        if not code:
+            return
+        reason = library.error()
+        message = f"the kernel returned {code}" + (f": {reason}" if reason else "")
+        try:
+            self._memory.probe()
+            self._memory.repair_inputs()
+        except HipError as error:
+            raise HipError(f"{message}; then {error.message}") from error
+        raise KernelFailure(Status.LAUNCH_ERROR, message)
+
+    def _complaint(self, problem: _Problem) -> str:
+        """What is wrong with what the kernel wrote, if anything."""
+        if where := self._memory.overrun():
+            return f"the kernel wrote out of bounds: {where}"
+        return problem.limits.complaint(self._memory.result())
+
+    def _check_bounds(self) -> None:
+        with self._clock.phase(Phase.VERIFY):
+            if where := self._memory.overrun():
+                self._memory.repair_inputs()
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
 
     def _time_samples(
         self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int
     ) -> tuple[tuple[float, ...], int]:
+        if not self._memory.times_first_runs:
+            with self._clock.phase(Phase.CALIBRATE):
+                first_ns = self._time(library, problem, 1, 1)[0]
         if timing.first_run_suffices(first_ns, problem.best_ns):
             return (first_ns,), 1
         estimate_ns = first_ns
@@ -199,20 +213,21 @@ class Bench:
 
     def _time(self, library: KernelLibrary, problem: _Problem, loops: int, samples: int) -> tuple[float, ...]:
         times = (ctypes.c_double * samples)()
-        _check_code(library.time(*self._arguments(problem), loops, samples, times))
+        self._check_code(library, library.time(*self._arguments(problem), loops, samples, times))
         return tuple(times)
 
 
-def _check_code(code: int) -> None:
-    if code:
-        raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel returned {code}")
-
-
 def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:
-    """Do a job; a kernel's orderly failure and missing memory are answers too."""
+    """Do a job; a kernel's orderly failure and missing memory are answers too, and a broken GPU is the last one."""
     try:
         return work(job)
     except KernelFailure as failure:
         return Reply(job.id, failure.status, failure.message)
+    except HipMemoryError as error:
+        return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")
+    except HipError as error:
+        return Reply(job.id, Status.CRASH, error.message, is_last=True)
+    except CkhError as error:
+        return Reply(job.id, Status.LAUNCH_ERROR, error.message)
     except (MemoryError, OSError) as error:
         return Reply(job.id, Status.LAUNCH_ERROR, f"out of memory: {error}")

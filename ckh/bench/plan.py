@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.bench.candidates import Candidates
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
-from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.validity import problem_reasons
 
 if TYPE_CHECKING:
@@ -76,14 +76,21 @@ class _Choice:
     limit: int | None = None
 
 
-def make_plan(problems: Sequence[ConvProblem], kernels: str, arch: ArchSpec, seed: int) -> Plan:
+def make_plan(
+    problems: Sequence[ConvProblem],
+    kernels: str,
+    arch: ArchSpec,
+    seed: int,
+    candidates: Candidates = Candidates(),  # noqa: B008 - it is frozen
+) -> Plan:
     """The plan for these problems in random order, each with its applicable kernels in random order.
 
     Args:
         problems: distinct problems.
         kernels: "all", "sample:N" (N of each problem's kernels), a pattern for kernel names, or a file of them.
-        arch: whose pool is measured.
+        arch: what the kernels run on.
         seed: what the random orders follow from.
+        candidates: what is chosen from.
 
     Raises:
         UsageError: `kernels` is malformed or names a kernel that is not in the pool.
@@ -91,10 +98,11 @@ def make_plan(problems: Sequence[ConvProblem], kernels: str, arch: ArchSpec, see
         NoKernelError: nothing is left to measure.
     """
     groups = dict.fromkeys((p.variant, p.ndim, p.dtype) for p in problems)
-    pools = {group: conv_pool(group[0], arch, *group[1:]) for group in groups}
-    unbuilt = {group: refused_pool(group[0], arch, *group[1:]) for group in groups}
+    both = {group: candidates.of(*group, arch) for group in groups}
+    pools = {group: pool for group, (pool, _) in both.items()}
+    unbuilt = {group: refused for group, (_, refused) in both.items()}
     known = [kernel for pool in pools.values() for kernel in pool]
-    choice = _parse_choice(kernels, [*known, *(one.kernel for pool in unbuilt.values() for one in pool)])
+    choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
     refusals = {
         group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
     }

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ckh.bench.protocol import Job, Reply, WorkerConfig, reply_from_line
+from ckh.data.schema import Status
 from ckh.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _START_TIMEOUT_S = 120.0
 _EXIT_TIMEOUT_S = 1.0
+_KILL_TIMEOUT_S = 10.0
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 16
 _STOP_CHECK_S = 0.25
@@ -63,10 +65,13 @@ class WorkerProcess:
         for descriptor in (self._out, self._err):
             self._poll.register(descriptor, select.POLLIN)
         try:
-            self.receive(time.monotonic() + _START_TIMEOUT_S)
+            ready = self.receive(time.monotonic() + _START_TIMEOUT_S)
         except (WorkerDiedError, DeadlineError) as error:
             self.kill()
             raise DeviceError(f"the worker does not start: {error}") from error
+        if ready.status is not Status.OK:
+            self.kill()
+            raise DeviceError(f"no usable device: {ready.message}")
 
     def send(self, job: Job) -> None:
         """Hand over a job; that the worker is dead is found out when receiving."""
@@ -95,9 +100,10 @@ class WorkerProcess:
             raise WorkerDiedError(f"the worker answered nonsense: {line[:80]!r}") from error
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it at once. One that a driver does not let go is left behind: whether the next can work is tried then."""
         self._process.kill()
-        self._process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_TIMEOUT_S)
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
             with suppress(BrokenPipeError):
@@ -122,7 +128,9 @@ class WorkerProcess:
             return self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            return self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_KILL_TIMEOUT_S)
+            return -signal.SIGKILL
 
     def _read_stderr(self) -> bool:
         try:

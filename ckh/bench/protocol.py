@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from time import perf_counter
+from typing import TYPE_CHECKING
 
 from ckh.data.schema import Status
 from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HIP = "hip"  # the kind of a worker that has a GPU
 
 
 class Op(StrEnum):
@@ -15,6 +23,7 @@ class Op(StrEnum):
     PROBLEM = "problem"  # make inputs and reference; they serve the jobs that follow
     MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
     TIME = "time"  # time a kernel whose result is known to be right
+    LOAD = "load"  # load a library, which needs no problem; the reply's message is its kernel's name
 
 
 class Phase(StrEnum):
@@ -37,12 +46,55 @@ WORK_PHASES = (Phase.INPUTS, Phase.REFERENCE, Phase.RUN, Phase.VERIFY, Phase.CAL
 Seconds = dict[str, float]
 
 
+class PhaseClock:
+    """Adds up seconds by phase until they are taken."""
+
+    def __init__(self) -> None:
+        self._seconds: Seconds = {}
+
+    @contextmanager
+    def phase(self, phase: Phase) -> Iterator[None]:
+        """Count what happens inside."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self.add(phase, perf_counter() - start)
+
+    def add(self, phase: Phase, seconds: float) -> None:
+        """Count seconds."""
+        self._seconds[phase.value] = self._seconds.get(phase.value, 0.0) + seconds
+
+    def take(self) -> Seconds:
+        """What was counted since the last time."""
+        taken, self._seconds = self._seconds, {}
+        return taken
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a worker is started with; zero bytes: no limit; `cpu` None: not pinned."""
+    """What a worker is started with.
+
+    Args:
+        memory_limit_bytes: of address space; 0: no limit. A worker of kind "hip" has none.
+        cpu: the core that it stays on; None: any.
+        kind: "host" or "hip".
+        gpu: the number of the GPU, for "hip".
+        flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
+        load_only: never open the device and accept nothing but `Op.LOAD`.
+    """
 
     memory_limit_bytes: int
     cpu: int | None
+    kind: str = "host"
+    gpu: int = 0
+    flush_bytes: int = 0
+    load_only: bool = False
+
+    @property
+    def is_hip(self) -> bool:
+        """Whether its kernels are for a GPU."""
+        return self.kind == HIP
 
     def to_json(self) -> str:
         """As one line."""
@@ -75,7 +127,10 @@ def job_from_line(line: str) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went."""
+    """What became of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
+
+    After a reply that `is_last` the worker ends, because its GPU cannot be used any more.
+    """
 
     id: int
     status: Status
@@ -83,6 +138,7 @@ class Reply:
     samples_ns: tuple[float, ...] = ()
     loops: int = 0
     seconds: Seconds | None = None
+    is_last: bool = False
 
     def to_line(self) -> bytes:
         """As one line."""

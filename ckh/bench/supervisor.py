@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
 from ckh.data.schema import Status
+from ckh.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 _AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
-_DOUBTFUL = (Status.CRASH, Status.LAUNCH_ERROR)
+_DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
 _SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
+_QUARANTINE_PROBLEMS = 2  # on so many a kernel may crash or hang
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,55 @@ class SupervisorOptions:
     worker: WorkerConfig
 
 
+class _Quarantine:
+    """Kernels, by library, that crash or hang whatever the problem: they only cost time, or the device."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, list[str]] = {}
+
+    def record(self, library: str, problem: str) -> None:
+        """A kernel crashed or hung in a new worker."""
+        problems = self._problems.setdefault(library, [])
+        if problem not in problems:
+            problems.append(problem)
+
+    def message(self, library: str) -> str:
+        """Why a kernel is not run any more; empty if it is."""
+        problems = self._problems.get(library, ())
+        return "quarantined: crashed on " + " and ".join(problems) if len(problems) >= _QUARANTINE_PROBLEMS else ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Jobs on a problem, or without one: those to come, those in the pipe, and a failure that is to be confirmed."""
+
+    setup: Job | None
+    waiting: deque[Job]
+    sent: deque[Job] = field(default_factory=deque)
+    doubt: tuple[Job, Reply] | None = None
+
+    @property
+    def problem(self) -> str:
+        return "" if self.setup is None else self.setup.problem
+
+    def take_back(self) -> None:
+        """What was in the pipe of a worker that is gone is to be done by the next one."""
+        self.waiting.extendleft(reversed(self.sent))
+        self.sent.clear()
+
+    def learn(self, job: Job, reply: Reply) -> None:
+        """Keep the best time for the next worker."""
+        if self.setup is None or reply.status is not Status.OK or job.op is not Op.MEASURE:
+            return
+        fastest, best_ns = min(reply.samples_ns), self.setup.best_ns
+        if best_ns <= 0 or fastest < best_ns:
+            self.setup = replace(self.setup, best_ns=fastest)
+
+
 class Supervisor:
     """Runs jobs on a device whatever they do to the worker. Use it as a context manager.
+
+    A kernel that crashed or hung on two problems is not run any more: its jobs are answered at once, as crashes.
 
     `should_stop` is asked all the time; once it says yes, the jobs in the pipe get two seconds, and no new ones follow.
     """
@@ -47,7 +96,9 @@ class Supervisor:
         self._should_stop = should_stop
         self._worker: WorkerProcess | None = None
         self._set_up = ""  # the problem that the worker has
+        self._worked: set[str] = set()  # problems that a worker had
         self._fresh = True  # whether no kernel ran in this worker yet
+        self._quarantine = _Quarantine()
         self._stopped_at: float | None = None
         self.phase_s: dict[str, float] = {}
         self.restarts = -1
@@ -60,41 +111,63 @@ class Supervisor:
         """End the worker."""
         self._drop_worker()
 
-    def run(self, setup: Job, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped."""
-        waiting, sent = deque(jobs), deque[Job]()
-        best_ns = setup.best_ns
-        retried: Job | None = None
-        while waiting or sent:
-            if not self._stopping() and self._set_up != setup.problem and not sent:
-                failure = self._prepare(replace(setup, best_ns=best_ns))
-                if failure is not None:
-                    yield from ((job, replace(failure, id=job.id)) for job in waiting)
-                    return
-            self._fill(waiting, sent)
-            if not sent:
+    def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
+        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped.
+
+        Args:
+            setup: the problem; None for jobs that need none.
+            jobs: what to do.
+
+        Raises:
+            DeviceError: no worker can be started, or a new one cannot use the GPU. The job that this began with has
+                been yielded before.
+        """
+        run = _Run(setup, deque(jobs))
+        while run.waiting or run.sent:
+            if not run.sent and not self._stopping():
+                yield from self._answer_or_prepare(run)
+            self._fill(run)
+            if not run.sent:
                 return
             fresh = self._fresh
-            reply = self._next_reply(sent[0], self._options.timeout_s)
+            reply = self._next_reply(run.sent[0], self._options.timeout_s)
             if reply is None:
                 return
             self._fresh = False
-            job = sent.popleft()
+            job = run.sent.popleft()
             # An earlier kernel may have left the worker broken, or without memory: only a failure in a new one counts.
-            is_doubtful = reply.status in _DOUBTFUL and not fresh and job is not retried
+            is_retry = run.doubt is not None and run.doubt[0] is job
+            is_doubtful = reply.status in _DOUBTFUL and not fresh and not is_retry
             if is_doubtful:
                 self._drop_worker()
-            if not self._set_up:  # the worker is gone: what was in the pipe is done by the next one
-                waiting.extendleft(reversed(sent))
-                sent.clear()
+            if self._worker is None:
+                run.take_back()
             if is_doubtful:
-                retried = job
-                waiting.appendleft(job)
+                run.doubt = job, reply
+                run.waiting.appendleft(job)
                 continue
-            if reply.status is Status.OK and job.op is Op.MEASURE:
-                fastest = min(reply.samples_ns)
-                best_ns = min(best_ns, fastest) if best_ns > 0 else fastest
+            run.doubt = None
+            if reply.status in (Status.CRASH, Status.TIMEOUT) and run.problem:
+                self._quarantine.record(job.library, run.problem)
+            run.learn(job, reply)
             yield job, reply
+
+    def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
+        """Answer the next jobs if they need not, or cannot, be done; have the worker ready for the others."""
+        while run.waiting and (message := self._quarantine.message(run.waiting[0].library)):
+            job = run.waiting.popleft()
+            yield job, Reply(job.id, Status.CRASH, message)
+        if not run.waiting or (self._worker is not None and run.problem in ("", self._set_up)):
+            return
+        try:
+            failure = self._prepare(run.setup)
+        except DeviceError:
+            if run.doubt is not None:
+                yield run.doubt
+            raise
+        while failure is not None and run.waiting:
+            job = run.waiting.popleft()
+            yield job, replace(failure, id=job.id)
 
     def _stopping(self) -> bool:
         if self._stopped_at is None and self._should_stop():
@@ -104,19 +177,29 @@ class Supervisor:
     def _grace_is_over(self) -> bool:
         return self._stopping() and time.monotonic() > (self._stopped_at or 0.0) + _STOP_GRACE_S
 
-    def _prepare(self, setup: Job) -> Reply | None:
+    def _prepare(self, setup: Job | None) -> Reply | None:
         """Have the worker make inputs and reference, if need be a new one; the reply if that failed."""
         failure = self._set_up_problem(setup)
         if failure is not None and not self._fresh:
             self._drop_worker()
             failure = self._set_up_problem(setup)
+        if failure is not None and self._is_lost(failure, setup):
+            raise DeviceError(f"no usable device: in a new worker, {failure.message}")
         return failure
 
-    def _set_up_problem(self, setup: Job) -> Reply | None:
+    def _is_lost(self, failure: Reply, setup: Job | None) -> bool:
+        """Whether the GPU, and not the problem, is why a new worker has no inputs and reference."""
+        was_possible = setup is not None and setup.problem in self._worked
+        return failure.is_last or (was_possible and self._options.worker.is_hip)
+
+    def _set_up_problem(self, setup: Job | None) -> Reply | None:
         if self._worker is None:
             self._worker = WorkerProcess(self._device, self._options.worker)
             self._fresh = True
             self.restarts += 1
+        if setup is None:
+            return None
+        self._set_up = ""
         self._worker.send(setup)
         reply = self._next_reply(setup, _SETUP_TIMEOUTS * self._options.timeout_s)
         if reply is None:
@@ -124,10 +207,14 @@ class Supervisor:
         if reply.status is not Status.OK:
             return replace(reply, status=Status.LAUNCH_ERROR, message=f"no inputs and reference: {reply.message}")
         self._set_up = setup.problem
+        self._worked.add(setup.problem)
         return None
 
-    def _fill(self, waiting: deque[Job], sent: deque[Job]) -> None:
+    def _fill(self, run: _Run) -> None:
+        waiting, sent = run.waiting, run.sent
         while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
+            if self._quarantine.message(waiting[0].library):
+                return  # it is answered in its turn, when the pipe is empty
             self._worker.send(waiting[0])
             sent.append(waiting.popleft())
 
@@ -143,11 +230,10 @@ class Supervisor:
                 self._drop_worker()
                 return None
             reply = Reply(job.id, Status.TIMEOUT, f"no result within {timeout_s:g} s")
-        if reply.seconds is None:
+        for phase, seconds in (reply.seconds or {}).items():
+            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        if reply.seconds is None or reply.is_last:
             self._drop_worker()
-        else:
-            for phase, seconds in reply.seconds.items():
-                self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         return reply
 
     def _drop_worker(self) -> None:

@@ -2,10 +2,13 @@
 
 Of each problem, the leaders of the first pass are measured again in rounds, each leader once a round in random order,
 so that a drift of the clock hits all alike. Those times replace the first ones.
+
+Where there are several workers, a problem is measured by one of them. Kernels whose code is the same are measured once.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -17,12 +20,13 @@ from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.timing import UNSTABLE_SPREAD, summarize
-from ckh.data.journal import EndRecord, ResultRow
+from ckh.data.journal import EndRecord, KernelRecord, ResultRow
 from ckh.data.schema import MEASURED, Status
+from ckh.errors import CkhError
 from ckh.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ckh.bench.device import Device
     from ckh.bench.plan import Plan, Task
@@ -40,11 +44,12 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """`jobs` compilers at a time; each time limit in seconds."""
+    """`jobs` compilers at a time; each time limit in seconds; `max_scratch` bytes of scratch memory a lane at most."""
 
     jobs: int
     compile_timeout_s: float
-    supervisor: SupervisorOptions
+    supervisors: tuple[SupervisorOptions, ...]
+    max_scratch: int | None = None
 
 
 @dataclass(slots=True)
@@ -57,6 +62,13 @@ class Totals:
     wall_s: float = 0.0
     phase_s: dict[str, float] = field(default_factory=dict)
     restarts: int = 0
+    workers: int = 1
+
+    def take(self, supervisor: Supervisor) -> None:
+        """Add what a supervisor counted."""
+        for phase, seconds in supervisor.phase_s.items():
+            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        self.restarts += max(supervisor.restarts, 0)
 
 
 class Results:
@@ -93,6 +105,33 @@ class Results:
         return [row for row in rows if row.status in MEASURED and row.latency_ms]
 
 
+class _Work:
+    """What the workers of a run share: the tasks that no worker has taken yet, and what is needed for them."""
+
+    def __init__(
+        self, tasks: Sequence[Task], built: dict[str, Built], results: Results, advance: Callable[[int, str], None]
+    ) -> None:
+        self._tasks = iter(tasks)
+        self._lock = threading.Lock()
+        self.built = built
+        self.results = results
+        self.advance = advance
+        self.failures: list[CkhError] = []
+
+    def tasks(self) -> Iterator[Task]:
+        """Tasks until there are none left; each is given to one worker only."""
+        while True:
+            with self._lock:
+                task = next(self._tasks, None)
+            if task is None:
+                return
+            yield task
+
+    def stop_with(self, stop: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether to stop, or a worker has failed."""
+        return lambda: bool(self.failures) or stop()
+
+
 class Sweep:
     """Runs a plan on a device.
 
@@ -112,6 +151,7 @@ class Sweep:
         self._journal = journal
         self._options = options
         self._stop = stop
+        self._lock = threading.Lock()
         self.totals = Totals()
 
     def measure(self, plan: Plan, results: Results) -> Totals:
@@ -123,15 +163,13 @@ class Sweep:
         """
         start = time.monotonic()
         left = plan.without(results.has)
+        self.totals.workers = len(self._options.supervisors)
         try:
             built = self._build(left.kernels + self._leading_kernels(plan, left, results))
-            with Supervisor(self._device, self._options.supervisor, self._stop) as supervisor:
-                try:
-                    self._measure_all(supervisor, left, built, results)
-                finally:
-                    self.totals.phase_s = {COMPILE_PHASE: self.totals.compile_s, **supervisor.phase_s}
-                    self.totals.restarts = max(supervisor.restarts, 0)
+            with progress("measuring", left.pairs) as advance:
+                self._measure_all(_Work(left.tasks, built, results, advance))
         finally:
+            self.totals.phase_s[COMPILE_PHASE] = self.totals.compile_s
             self.totals.wall_s = time.monotonic() - start
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
@@ -156,40 +194,76 @@ class Sweep:
         with progress("compiling kernels", len(distinct)) as advance:
             built = builder.build(distinct, self._options.jobs, advance, self._stop)
         self.totals.compile_s = time.monotonic() - start
-        return {full_name(kernel): result for kernel, result in built.items()}
+        records = {
+            one.source_hash: KernelRecord(self._run.run_id, one.source_hash, one.code_hash, one.binary.resources)
+            for one in built.values()
+            if one.binary is not None
+        }
+        if records:
+            self._journal.add_kernels(list(records.values()))
+        return {full_name(kernel): self._judged(result) for kernel, result in built.items()}
 
-    def _measure_all(self, supervisor: Supervisor, left: Plan, built: dict[str, Built], results: Results) -> None:
-        with progress("measuring", left.pairs) as advance:
-            for task in left.tasks:
-                if self._stop():
-                    return
-                self._measure_task(supervisor, task, built, results, advance)
+    def _judged(self, built: Built) -> Built:
+        """Refuse a kernel that takes more scratch memory than is allowed."""
+        limit, binary = self._options.max_scratch, built.binary
+        if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
+            return built
+        message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
+        return replace(built, status=Status.INVALID, message=message)
 
-    def _measure_task(
-        self,
-        supervisor: Supervisor,
-        task: Task,
-        built: dict[str, Built],
-        results: Results,
-        advance: Callable[[int, str], None],
-    ) -> None:
-        canonical = task.problem.canonical()
-        jobs: list[Job] = []
+    def _measure_all(self, work: _Work) -> None:
+        """Measure the tasks, each by the next worker that is free."""
+        from joblib import Parallel, delayed
+
+        options = self._options.supervisors
+        if len(options) == 1:
+            self._serve(options[0], work)
+            return
+        Parallel(n_jobs=len(options), backend="threading")(delayed(self._serve)(one, work) for one in options)
+        if work.failures:
+            raise work.failures[0]
+
+    def _serve(self, options: SupervisorOptions, work: _Work) -> None:
+        """Measure tasks with one worker until there are none left; a failure ends the others' work too."""
+        should_stop = work.stop_with(self._stop)
+        with Supervisor(self._device, options, should_stop) as supervisor:
+            try:
+                for task in work.tasks():
+                    if should_stop():
+                        break
+                    self._measure_task(supervisor, task, work)
+            except CkhError as error:
+                if len(self._options.supervisors) == 1:
+                    raise
+                work.failures.append(error)
+            finally:
+                with self._lock:
+                    self.totals.take(supervisor)
+
+    def _measure_task(self, supervisor: Supervisor, task: Task, work: _Work) -> None:
+        canonical, results, built = task.problem.canonical(), work.results, work.built
         names = [full_name(kernel) for kernel in task.kernels]
+        if any(name not in built for name in names):
+            return  # the build was stopped
+        jobs: list[Job] = []
+        twins: dict[str, list[str]] = {}
         for number, name in enumerate(names):
-            made = built.get(name)
-            if made is None:
-                return  # the build was stopped
-            if made.status is Status.OK:
-                jobs.append(Job(Op.MEASURE, number, library=made.library, samples=self._run.samples))
-            else:
+            made = built[name]
+            if made.status is not Status.OK:
                 self._add(results, self._row(canonical, name, Reply(number, made.status, made.message), made))
-                advance(1, canonical)
+                work.advance(1, canonical)
+            elif made.code_hash in twins:
+                twins[made.code_hash].append(name)
+            else:
+                twins[made.code_hash] = []
+                jobs.append(Job(Op.MEASURE, number, library=made.library, samples=self._run.samples))
         setup = Job(Op.PROBLEM, -1, problem=canonical, best_ns=results.best_ns(canonical))
         for job, reply in supervisor.run(setup, jobs):
-            name = names[job.id]
-            self._add(results, self._row(canonical, name, reply, built[name]))
-            advance(1, canonical)
+            first = names[job.id]
+            row = self._row(canonical, first, reply, built[first])
+            same = twins[built[first].code_hash]
+            self._add(results, row, *(self._twin_row(row, name, built[name]) for name in same))
+            work.advance(1 + len(same), canonical)
         if all(results.has(canonical, name) for name in names) and not self._stop():
             self._measure_leaders(supervisor, canonical, built, results)
 
@@ -210,15 +284,23 @@ class Sweep:
             for row, reply in zip(leaders, replies, strict=True)
         ]
         # In one piece, so that a problem's leaders are never compared with times of different rounds.
-        self._journal.add(*rows)
-        for row in rows:
-            results.add(row)
-        self.totals.remeasured += len(rows)
+        with self._lock:
+            self._journal.add(*rows)
+            for row in rows:
+                results.add(row)
+            self.totals.remeasured += len(rows)
 
-    def _add(self, results: Results, row: ResultRow) -> None:
-        self._journal.add(row)
-        results.add(row)
-        self.totals.statuses[str(row.status)] += 1
+    def _add(self, results: Results, *rows: ResultRow) -> None:
+        with self._lock:
+            self._journal.add(*rows)
+            for row in rows:
+                results.add(row)
+                self.totals.statuses[str(row.status)] += 1
+
+    def _twin_row(self, row: ResultRow, kernel: str, built: Built) -> ResultRow:
+        """The row of a kernel whose code is that of one just measured."""
+        message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
+        return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
 
     def _row(self, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
         row = ResultRow(

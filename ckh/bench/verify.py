@@ -6,6 +6,20 @@ at most n * 2^-24 of it (Higham, Accuracy and Stability of Numerical Algorithms,
 being blocked and errors random, by a few 2^-24. We allow `2^-24 * (16 + sqrt(n))`: far above what right kernels do, and
 below 1/n, what one forgotten product amounts to, for all n up to some ten thousand. An element without products must
 be exactly zero. The bound itself is summed in float32: its terms are positive, so it is good to n * 2^-24.
+
+Kernels of every dtype multiply rounded inputs and sum in float32; the reference is computed from the same rounded
+inputs. What comes out is then made a number of the dtype, which is monotonic, so the least and the greatest right sum
+become the least and the greatest right result:
+
+- fp32: the sums themselves.
+- fp16: rounded to nearest, that is half a unit in the last place (2^-11 of the value) more on either side.
+- bf16: rounded to nearest or cut off, whichever is further away: up to one unit (2^-7) towards zero, half a unit away
+  from it. CK Tile does either.
+
+For fp16 and bf16, results below the least normal number may also be zero: matrix units flush them. One forgotten
+product is found there if it is larger than about a unit in the last place of its sum: nearly always for fp16, and for
+bf16 in sums of up to some hundred. In longer ones it can hide in one large element; a kernel that forgets it in many
+elements is found out by those that are small.
 """
 
 from __future__ import annotations
@@ -17,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ckh.bench.reference import convolve, reduction_length
+from ckh.bench.typed import element_type
 
 if TYPE_CHECKING:
     from ckh.problems import ConvProblem
@@ -28,27 +43,35 @@ _CHUNK = 1 << 16
 
 
 def tolerance(problem: ConvProblem) -> float:
-    """The allowed error, relative to the sum of the magnitudes of an element's products."""
+    """The allowed error before rounding to the dtype, relative to the sum of an element's products' magnitudes."""
     return FP32_ROUNDING * (16 + sqrt(reduction_length(problem)))
 
 
 class Limits:
-    """The least and the greatest right value of every element of a result, in float32 for a quick comparison."""
+    """The least and the greatest right value of every element of a result, in float32 for a quick comparison.
+
+    Args:
+        problem: its dtype says how operands and result are stored.
+        a, b: the operands as kernels get them.
+    """
 
     def __init__(self, problem: ConvProblem, a: Array, b: Array) -> None:
+        self._element = element_type(problem.dtype)
+        a, b = self._element.widened(a), self._element.widened(b)
         exact = convolve(problem, a.astype(np.float64), b.astype(np.float64)).reshape(-1)
         margin = convolve(problem, np.abs(a), np.abs(b)).reshape(-1).astype(np.float64)
         margin *= tolerance(problem)
-        self._low = (exact - margin).astype(np.float32)
-        self._high = (exact + margin).astype(np.float32)
+        self._low = self._element.lowest(exact - margin)
+        self._high = self._element.highest(exact + margin)
 
     def complaint(self, result: Array) -> str:
-        """What is wrong with a result; empty if nothing is. NaN is never right."""
-        flat = result.reshape(-1)
-        for start in range(0, flat.size, _CHUNK):
+        """What is wrong with a result as it is stored; empty if nothing is. NaN is never right."""
+        stored = result.reshape(-1)
+        for start in range(0, stored.size, _CHUNK):
             part = slice(start, start + _CHUNK)
-            if not ((flat[part] >= self._low[part]) & (flat[part] <= self._high[part])).all():
-                return self._describe(flat)
+            values = self._element.widened(stored[part])
+            if not ((values >= self._low[part]) & (values <= self._high[part])).all():
+                return self._describe(self._element.widened(stored))
         return ""
 
     def _describe(self, flat: Array) -> str:

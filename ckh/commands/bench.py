@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, UsageError
 from ckh.log import note
 from ckh.strenum import StrEnum
-
-if TYPE_CHECKING:
-    from ckh.bench.campaign import Campaign, Outcome, Outlook
 
 
 class Variant(StrEnum):
@@ -39,6 +34,8 @@ _HELP = """Emit, compile and measure kernels on many problems, and journal every
 Each kernel runs in a worker process of its own device; its result is compared with a float64 reference, its time is
 the median of several samples, and the leaders of each problem are measured again in turns. A kernel that crashes,
 hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-C loses nothing: --resume goes on.
+
+On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU.
 """
 
 
@@ -53,6 +50,8 @@ def register(app: typer.Typer) -> None:
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
             "ckh bench --problems my_layers.csv --dry-run",
             "ckh bench --out runs/resnet --resume",
+            "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
+            "ckh bench --device hip --filter 'pipeline == \"compv4\" and tile_m >= 64' --max-scratch 0",
         ),
     )(bench)
 
@@ -61,99 +60,115 @@ def bench(
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; forward unless a resumed run says."),
     device: DeviceKind | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
     problems: str | None = typer.Option(
-        None, "--problems", metavar="SET|FILE", help="Problem set, or .txt, .csv or .json file.  [host-train]"
+        None, "--problems", metavar="SET|FILE", help="Problem set, or .txt, .csv or .json file.  [host-train or train]"
     ),
     kernels: str | None = typer.Option(
         None, "--kernels", metavar="WHICH", help="all, sample:N a problem, a pattern, or a file of names.  [all]"
     ),
+    rule_set: str | None = typer.Option(
+        None, "--rule-set", help="default, tiny, tests, full-tests, profiler or full.  [default]"
+    ),
+    registry: Path | None = typer.Option(None, "--registry", help="Choose from the kernels of this JSON registry."),
+    write_registry: Path | None = typer.Option(
+        None, "--write-registry", help="Write the chosen kernels to a JSON registry, and measure nothing."
+    ),
+    only: str | None = typer.Option(
+        None, "--filter", metavar="EXPR", help="Only these kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'."
+    ),
+    split_k: str | None = typer.Option(
+        None, "--split-k", metavar="N[,N…]", help="Parts of K to try bwd_weight kernels with.  [1]"
+    ),
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only problems of 2 or 3 dimensions."),
     dtype: str | None = typer.Option(None, "--dtype", help="Element type; the device's own by default."),
+    pad_channels: bool | None = typer.Option(
+        None, "--pad-channels/--no-pad-channels", help="Round C/G and K/G up to a multiple of 8.", show_default=False
+    ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder.  [runs/<variant>-<arch>-<date>]"),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in the folder, with its settings."),
     budget: str | None = typer.Option(None, "--budget", metavar="TIME", help="Stop after this long, e.g. 20m."),
     seed: int | None = typer.Option(None, "--seed", help="What orders and samples follow from.  [0]"),
     samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel on one problem."),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; one a core by default."),
+    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
+    compile_timeout: str = typer.Option("5m", "--compile-timeout", metavar="TIME", help="Longest for one compiler."),
+    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
+    arch: str | None = typer.Option(None, "--arch", help="hip: compile for this architecture.  [the GPU's]"),
+    hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
+    ck_include: str | None = typer.Option(
+        None, "--ck-include", help="hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
+    ),
+    gpus: str | None = typer.Option(None, "--gpus", metavar="N[,N…]", help="hip: GPUs to use, a worker each.  [all]"),
+    cold: bool | None = typer.Option(
+        None, "--cold/--warm", help="hip: empty the caches before every timed run.  [warm]", show_default=False
+    ),
+    max_scratch: int | None = typer.Option(
+        None, "--max-scratch", min=0, metavar="BYTES", help="hip: skip kernels with more scratch memory a lane."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""
     from ckh.bench.campaign import Campaign, Given, Limits
+    from ckh.bench.device import DeviceOptions
     from ckh.bench.stop import StopReason
+    from ckh.commands import _bench_output as output
 
-    limits = Limits(None if budget is None else parse_duration(budget), parse_duration(timeout), jobs)
-    given = Given(None if variant is None else str(variant), problems, kernels, dtype, ndim, seed, samples)
-    campaign = Campaign(str(device or _default_device()), given, out, resume=resume)
+    limits = Limits(
+        None if budget is None else parse_duration(budget),
+        parse_duration(timeout),
+        jobs,
+        parse_duration(compile_timeout),
+    )
+    given = Given(
+        variant=None if variant is None else str(variant),
+        problems=problems,
+        kernels=kernels,
+        dtype=dtype,
+        ndim=ndim,
+        seed=seed,
+        samples=samples,
+        rule_set=rule_set,
+        registry=None if registry is None else str(registry),
+        filter=only,
+        split_k=None if split_k is None else _numbers("--split-k", split_k),
+        pad_channels=pad_channels,
+        max_scratch=max_scratch,
+        cold=cold,
+    )
+    options = DeviceOptions(
+        arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)
+    )
+    # Whoever names an architecture means a GPU.
+    kind = str(device) if device else _default_kind(is_gpu=options != DeviceOptions())
+    campaign = Campaign(kind, given, out, resume=resume, options=options)
+    if write_registry is not None:
+        output.print_registry(campaign, write_registry, as_json=as_json)
+        return
     outlook = campaign.outlook(limits)
     if dry_run:
-        _print_outlook(campaign, outlook, as_json=as_json)
+        output.print_outlook(campaign, outlook, as_json=as_json)
         return
+    if compile_only:
+        is_good = output.print_build(campaign, campaign.build(limits), as_json=as_json)
+        raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
     note(
         f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
         f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into {campaign.out}"
     )
     outcome = campaign.run(limits)
-    _print_outcome(campaign, outcome, as_json=as_json)
+    output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 
-def _default_device() -> DeviceKind:
+def _default_kind(*, is_gpu: bool) -> str:
     from ckh.archs import detect_gpu_arch
 
-    return DeviceKind.HIP if detect_gpu_arch() else DeviceKind.HOST
+    return str(DeviceKind.HIP if is_gpu or detect_gpu_arch() else DeviceKind.HOST)
 
 
-def _print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"out": str(campaign.out), "settings": asdict(campaign.settings), **asdict(outlook)})
-        return
-    counts = [
-        ("kernels", outlook.kernels),
-        ("kernels to compile", outlook.to_compile),
-        ("problems", outlook.problems),
-        ("pairs to measure", outlook.pairs),
-        ("pairs measured already", outlook.pairs_done),
-        *((f"pairs refused: {reason}", count) for reason, count in outlook.refused.items()),
-    ]
-    print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
-    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}")
-
-
-def _print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> None:
-    totals = outcome.totals
-    after = _next_command(campaign, outcome)
-    if as_json:
-        document: dict[str, Any] = {
-            "out": str(campaign.out),
-            "ended": str(outcome.reason),
-            "statuses": dict(totals.statuses),
-            "remeasured": totals.remeasured,
-            "pairs_left": outcome.pairs_left,
-            "wall_s": totals.wall_s,
-            "phase_s": totals.phase_s,
-            "orchestration": outcome.orchestration,
-            "worker_restarts": totals.restarts,
-            "next": after,
-        }
-        print_json(document)
-        return
-    counts = [
-        *((f"status {status}", count) for status, count in totals.statuses.most_common()),
-        ("leaders measured again", totals.remeasured),
-        ("worker restarts", totals.restarts),
-        ("pairs left", outcome.pairs_left),
-    ]
-    print_table(f"{campaign.out}: {outcome.reason}", ("", "count"), [[name, str(count)] for name, count in counts])
-    phases = sorted(totals.phase_s.items(), key=lambda item: -item[1])
-    typer.echo("")
-    print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
-    typer.echo(f"\nin all {format_duration(totals.wall_s)}, {outcome.orchestration:.1%} of measuring is orchestration")
-    typer.echo(f"next: {after}")
-
-
-def _next_command(campaign: Campaign, outcome: Outcome) -> str:
-    if outcome.pairs_left:
-        return f"ckh bench --resume --out {campaign.out} --device {campaign.device.identity().kind}"
-    return f"ckh convert {campaign.out} --out {campaign.out.name}.parquet"
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise UsageError(f"{option} {text!r} is no list of numbers", "write it like 1,2,4")
+    return tuple(dict.fromkeys(int(word) for word in words))

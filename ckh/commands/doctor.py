@@ -39,7 +39,7 @@ def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> Non
 def gather() -> dict[str, Any]:
     """What this machine offers, as JSON-able values."""
     from ckh.archs import default_arch, detect_gpu_arch, load_arch
-    from ckh.bench.compile import find_compiler
+    from ckh.bench.compiler import find_compiler
     from ckh.errors import DeviceError
     from ckh.paths import cache_dir, data_dir
 

@@ -172,9 +172,8 @@ def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
 def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list[Remeasured]:
     from ckh.archs import HOST
     from ckh.assess.oracle import measured_again
-    from ckh.bench.campaign import worker_config
     from ckh.bench.compile import default_jobs
-    from ckh.bench.device import open_device
+    from ckh.bench.device import HIP_KIND, HOST_KIND, DeviceOptions, open_device
     from ckh.bench.rounds import measure_interleaved
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
@@ -182,15 +181,17 @@ def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list
     from ckh.kernels.names import parse_kernel_name
     from ckh.progress import progress
 
-    device = open_device("host" if model.spec.arch == HOST else "hip")
+    is_host = model.spec.arch == HOST
+    device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else model.spec.arch))
     if device.arch.name != model.spec.arch:
         raise DeviceError(f"the model is for {model.spec.arch}, this machine has {device.arch.name}")
     by_problem = {one.problem: one for one in found}
     tasks = {one.problem: [parse_kernel_name(name) for name in one.kernels] for one in found}
-    options = SupervisorOptions(timeout_s, worker_config())
+    options = SupervisorOptions(timeout_s, device.worker_configs()[0])
+    jobs = default_jobs(device.job_bytes)
     with Stop() as stop, progress("measuring again", len(found)) as advance:
         replies = measure_interleaved(
-            device, tasks, options, DEFAULT_SAMPLES, jobs=default_jobs(), should_stop=stop, advance=advance
+            device, tasks, options, DEFAULT_SAMPLES, jobs=jobs, should_stop=stop, advance=advance
         )
         again = [measured_again(by_problem[name], [one.samples_ns for one in of]) for name, of in replies]
         if stop():

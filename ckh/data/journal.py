@@ -13,16 +13,17 @@ import time
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ckh.data.resources import Resources
 from ckh.data.schema import SCHEMA_VERSION, Status
 from ckh.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
-_RUN, _RESULT, _END = "run", "result", "end"
+_RUN, _KERNEL, _RESULT, _END = "run", "kernel", "result", "end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,24 @@ class RunRecord:
     kernels: str
     dtype: str
     ndim: int | None = None
+    rule_set: str = "default"
+    registry: str | None = None
+    filter: str | None = None
+    split_k: tuple[int, ...] = (1,)
+    pad_channels: bool = False
+    max_scratch: int | None = None
+    cold: bool = False
     schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """What the compiler said about a kernel, which result rows refer to by `source_hash`."""
+
+    run_id: str
+    source_hash: str
+    code_hash: str
+    resources: Resources | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,9 @@ class EndRecord:
     phase_s: dict[str, float]
 
 
+Record = RunRecord | KernelRecord | ResultRow | EndRecord
+
+
 @dataclass(frozen=True, slots=True)
 class Journal:
     """All that a journal holds, in the order it was written."""
@@ -93,6 +114,7 @@ class Journal:
     runs: tuple[RunRecord, ...]
     rows: tuple[ResultRow, ...]
     ends: tuple[EndRecord, ...] = ()
+    kernels: tuple[KernelRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
         """The last row of each pair, in the order of the first."""
@@ -123,7 +145,8 @@ def read_journal(path: Path) -> Journal:
     if rows and not runs:
         raise DataError(f"{path}:1: the journal does not start with the record of a run")
     ends = tuple(record for record in records if isinstance(record, EndRecord))
-    return Journal(path, runs, rows, ends)
+    kernels = tuple(record for record in records if isinstance(record, KernelRecord))
+    return Journal(path, runs, rows, ends, kernels)
 
 
 class JournalWriter:
@@ -153,6 +176,10 @@ class JournalWriter:
         """Write what the rows that follow are measured with."""
         self._append([{"kind": _RUN, **asdict(run)}])
         self.sync()
+
+    def add_kernels(self, kernels: Sequence[KernelRecord]) -> None:
+        """Write what is known of kernels that rows will refer to."""
+        self._append([{"kind": _KERNEL, **asdict(kernel)} for kernel in kernels])
 
     def add(self, *rows: ResultRow) -> None:
         """Write rows, all in one piece."""
@@ -222,7 +249,7 @@ def _is_complete(tail: bytes) -> bool:
         return False
 
 
-def _parse_line(path: Path, number: int, line: bytes) -> RunRecord | ResultRow | EndRecord:
+def _parse_line(path: Path, number: int, line: bytes) -> Record:
     try:
         values = json.loads(line)
         kind = values.pop("kind")
@@ -237,15 +264,22 @@ def _parse_line(path: Path, number: int, line: bytes) -> RunRecord | ResultRow |
 def _run_record(values: dict[str, Any]) -> RunRecord:
     if values["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
-    return RunRecord(**{**values, "flags": tuple(values["flags"])})
+    # Journals of earlier versions have no split_k.
+    return RunRecord(**{**values, "flags": tuple(values["flags"]), "split_k": tuple(values.get("split_k", (1,)))})
+
+
+def _kernel_record(values: dict[str, Any]) -> KernelRecord:
+    resources = values["resources"]
+    return KernelRecord(**{**values, "resources": None if resources is None else Resources(**resources)})
 
 
 def _result_row(values: dict[str, Any]) -> ResultRow:
     return ResultRow(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
 
 
-_KINDS: dict[str, Callable[[dict[str, Any]], RunRecord | ResultRow | EndRecord]] = {
+_KINDS: dict[str, Callable[[dict[str, Any]], Record]] = {
     _RUN: _run_record,
+    _KERNEL: _kernel_record,
     _RESULT: _result_row,
     _END: lambda values: EndRecord(**values),
 }

@@ -5,8 +5,9 @@ A row is a problem, a kernel, a status and numbers. Nothing downstream knows whi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
+from ckh.data.resources import Resources
 from ckh.problems import CONV_COLUMNS
 from ckh.strenum import StrEnum
 
@@ -105,11 +106,14 @@ HARDWARE = (
     "num_xcd",
 )
 _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}", nullable=True) for name in HARDWARE)
+_RESOURCES = tuple(
+    Column(one.name, "int64", one.metadata["unit"], one.metadata["meaning"], nullable=True) for one in fields(Resources)
+)
 _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
 )
 
-CONV_DATASET: tuple[Column, ...] = (*_IDENTITY, *_SIZES, *_KERNEL, *_RESULT, *_HARDWARE, *_PROVENANCE)
+CONV_DATASET: tuple[Column, ...] = (*_IDENTITY, *_SIZES, *_KERNEL, *_RESULT, *_RESOURCES, *_HARDWARE, *_PROVENANCE)
 
 # Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
 CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)

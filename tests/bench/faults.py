@@ -187,8 +187,8 @@ class FaultyDevice(HostDevice):
         self._faults = dict(zip(self.kernels, faults, strict=True))
 
     def emit(self, kernel: ConvKernel) -> str:
-        """The source of the kernel's fault."""
-        return self._faults.get(kernel, GOOD).source
+        """The source of the kernel's fault, with its name: the same source would be measured once."""
+        return f"// {full_name(kernel)}\n{self._faults.get(kernel, GOOD).source}"
 
     def cache_salt(self) -> bytes:
         """Nothing but the source matters."""

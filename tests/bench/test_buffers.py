@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from ckh.bench.buffers import READABLE_TAIL_BYTES, GuardedBuffer, float_view, input_array
+from ckh.bench.buffers import READABLE_TAIL_BYTES, GuardedBuffer, array_view, input_array
 
 SIZES = (0, 1, 4, 4095, 4096, 4097, 3_000_001)
 
@@ -53,11 +53,11 @@ def test_reset_keeps_what_is_in_the_buffer() -> None:
     assert buffer.data.tolist() == [7] * 8
 
 
-def test_float_view_is_the_buffers_own_memory() -> None:
+def test_array_view_is_the_buffers_own_memory() -> None:
     """An array of the shape lies on the first bytes and leaves the rest alone."""
     buffer = GuardedBuffer(4 * 6 + 5)
     buffer.data[:] = 0xEE
-    view = float_view(buffer, (2, 3))
+    view = array_view(buffer, (2, 3), np.dtype(np.float32))
     view[...] = np.arange(6).reshape(2, 3)
     assert view.dtype == np.float32
     assert view.ctypes.data == buffer.address

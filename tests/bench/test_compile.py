@@ -18,7 +18,8 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench import compile as compile_module
 from ckh.bench.codegen import host as host_codegen
-from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs, find_compiler
+from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs
+from ckh.bench.compiler import Compiler, find_compiler
 from ckh.bench.device import HostDevice
 from ckh.data.schema import Status
 from ckh.errors import DataError, DeviceError
@@ -318,7 +319,7 @@ def test_compiler_is_the_one_that_cxx_names(tmp_path: Path, monkeypatch: pytest.
     """$CXX is taken by path or by name, with its arguments and the first line of its version."""
     path = make_compiler(tmp_path, "my-c++", "echo 'my-c++ 4.2'; echo more")
     monkeypatch.setenv("CXX", str(path))
-    assert find_compiler() == compile_module.Compiler((str(path),), "my-c++ 4.2")
+    assert find_compiler() == Compiler((str(path),), "my-c++ 4.2")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("CXX", "my-c++ -m64 '-DNAME=a b'")
     assert find_compiler().command == (str(path), "-m64", "-DNAME=a b")
@@ -330,7 +331,7 @@ def test_without_cxx_the_first_compiler_that_runs_is_taken(tmp_path: Path, monke
     make_compiler(tmp_path, "g++", "exit 1")
     path = make_compiler(tmp_path, "clang++", "echo 'clang 1.0'")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_compiler() == compile_module.Compiler((str(path),), "clang 1.0")
+    assert find_compiler() == Compiler((str(path),), "clang 1.0")
 
 
 def test_no_compiler_is_a_device_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +352,7 @@ def test_jobs_are_as_many_as_cores_and_memory_allow(
     """One compiler a core, each with a gigabyte, and one at least."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)))
     monkeypatch.setattr(compile_module, "available_bytes", lambda: int(gigabytes * 2**30))
-    assert default_jobs() == jobs
+    assert default_jobs(2**30) == jobs
 
 
 def test_available_memory_is_less_than_all() -> None:

@@ -11,6 +11,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.data.schema import Status
+from ckh.problems import ConvProblem, Direction
 from tests.bench.faults import (
     CLAIMED_MS,
     FAULTS,
@@ -29,9 +30,12 @@ from tests.bench.faults import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MEMORY_BYTES = 1 << 30
+THIRD_PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=8, k=8, g=1, hi=6, wi=6, y=1, x=1)
+# Has a static initializer that aborts.
+LOAD_ABORTS = Fault("return 0; } struct Abort { Abort() { abort(); } } at_load; int32_t other() { return 0;")
 SETUP = Job(Op.PROBLEM, -1, problem=PROBLEM.canonical())
 RUNNING = {name: fault for name, fault in FAULTS.items() if fault[1] is not Status.COMPILE_ERROR}
 
@@ -121,6 +125,68 @@ def test_a_problem_after_a_kernel_that_keeps_all_memory_is_set_up() -> None:
         first = list(supervisor.run(SETUP, [hoard]))
         second = list(supervisor.run(Job(Op.PROBLEM, -1, problem=wide), [good]))
     assert statuses([reply for _, reply in (*first, *second)]) == [Status.LAUNCH_ERROR, Status.OK]
+
+
+def test_a_hang_in_a_used_worker_is_tried_again_in_a_new_one() -> None:
+    """A kernel that only hangs because of what ran before it is ok, after one restart."""
+    waits = Fault(FRAGILE.run.replace("abort()", HANG.run))
+    replies, restarts = supervise(GOOD, POISON, waits, GOOD)
+    assert statuses(replies) == [Status.OK] * 4
+    assert restarts == 1
+
+
+def on_problems(faults: Sequence[Fault], problems: Sequence[ConvProblem]) -> tuple[list[list[Reply]], int]:
+    """Measure kernels on one problem after another: their replies, and how often a worker was started again."""
+    device = FaultyDevice(*faults)
+    built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
+    jobs = [Job(Op.MEASURE, i, library=built[kernel].library, samples=1) for i, kernel in enumerate(device.kernels)]
+    options = SupervisorOptions(0.5, WorkerConfig(MEMORY_BYTES, None))
+    with Supervisor(device, options, lambda: False) as supervisor:
+        setups = [Job(Op.PROBLEM, -1, problem=problem.canonical()) for problem in problems]
+        return [[reply for _, reply in supervisor.run(setup, jobs)] for setup in setups], supervisor.restarts
+
+
+@pytest.mark.parametrize(("fault", "status"), [(SEGFAULT, Status.CRASH), (HANG, Status.TIMEOUT)])
+def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, status: Status) -> None:
+    """From the third problem on it is answered at once, in its turn, without a restart; the others are measured."""
+    found, restarts = on_problems([GOOD, fault, GOOD], [PROBLEM, PROBLEM, OTHER_PROBLEM, PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in found[:3]] == [[Status.OK, status, Status.OK]] * 3
+    assert [statuses(replies) for replies in found[3:]] == [[Status.OK, Status.CRASH, Status.OK]] * 2
+    expected = f"quarantined: crashed on {PROBLEM.canonical()} and {OTHER_PROBLEM.canonical()}"
+    assert [replies[1].message for replies in found[3:]] == [expected] * 2
+    assert [[reply.id for reply in replies] for replies in found] == [[0, 1, 2]] * 5
+    # Every failure is confirmed in a new worker, which is then gone as well.
+    assert restarts == 3 * 2
+
+
+def test_a_problem_of_none_but_quarantined_kernels_is_not_set_up() -> None:
+    """There is no worker for it."""
+    found, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in found] == [[Status.CRASH]] * 3
+    assert restarts == 1
+
+
+def test_other_failures_are_no_reason_for_quarantine() -> None:
+    """Wrong results and error codes are found anew on every problem."""
+    faults = [FAULTS["zeros"][0], FAULTS["error code"][0]]
+    found, _ = on_problems(faults, [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])
+    assert [statuses(replies) for replies in found] == [[Status.WRONG_RESULT, Status.LAUNCH_ERROR]] * 3
+    assert "returned 7" in found[2][1].message
+
+
+def test_libraries_are_loaded_without_a_problem() -> None:
+    """Those that cannot be loaded, and one that ends the process that loads it, are told apart."""
+    device = FaultyDevice(GOOD, FAULTS["does not load"][0], LOAD_ABORTS, GOOD)
+    built = KernelBuilder(device).build(device.kernels, 2, lambda _count, _text: None)
+    jobs = [Job(Op.LOAD, i, library=built[kernel].library) for i, kernel in enumerate(device.kernels)]
+    options = SupervisorOptions(5.0, WorkerConfig(MEMORY_BYTES, None, load_only=True))
+    with Supervisor(device, options, lambda: False) as supervisor:
+        done = list(supervisor.run(None, jobs))
+    assert [job for job, _ in done] == jobs
+    replies = [reply for _, reply in done]
+    assert statuses(replies) == [Status.OK, Status.LAUNCH_ERROR, Status.CRASH, Status.OK]
+    assert "undefined symbol" in replies[1].message
+    assert "SIGABRT" in replies[2].message
 
 
 def test_a_stop_lets_running_kernels_finish_and_starts_no_new_ones() -> None:

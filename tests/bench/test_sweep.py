@@ -76,8 +76,8 @@ def make_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
 
     def make(*faults: Fault, problems: Sequence[ConvProblem] = (PROBLEM,)) -> Runs:
         device = FaultyDevice(*faults)
-        monkeypatch.setattr(campaign_module, "open_device", lambda _kind: device)
-        monkeypatch.setattr(campaign_module, "worker_config", lambda: WorkerConfig(1 << 30, None))
+        monkeypatch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
+        monkeypatch.setattr(device, "worker_configs", lambda: (WorkerConfig(1 << 30, None),))
         return Runs(tmp_path, device, problems)
 
     return make

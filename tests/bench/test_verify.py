@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ckh.bench.typed import ElementType, element_type
 from ckh.bench.verify import Limits, tolerance
 from ckh.problems import ConvProblem, Direction
 
@@ -161,3 +163,80 @@ def test_every_direction_has_limits_of_its_own_shape(direction: Direction) -> No
     limits = Limits(p, *(np.ones(shape, np.float32) for shape in operands))
     size = int(np.prod(result_shape))
     assert limits.complaint(np.zeros(result_shape, np.float32)).startswith(f"{size} of {size} outputs wrong")
+
+
+def narrow(
+    dtype: str, pixels: int, channels: int, filters: int
+) -> tuple[ConvProblem, ElementType, tuple[Array, Array], tuple[Array, Array]]:
+    """A product of matrices of a dtype: the problem, the type, the operands as stored and as float32."""
+    p, x, w = matrices(pixels, channels, filters)
+    element = element_type(dtype)
+    stored = element.operand(x), element.operand(w)
+    return replace(p, dtype=dtype), element, stored, (element.widened(stored[0]), element.widened(stored[1]))
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("channels", [1, 2, 37, 1000, 10_000])
+def test_narrow_results_of_sums_in_any_order_are_accepted(dtype: str, channels: int) -> None:
+    """Summed in float32 in whatever order and then rounded, for bf16 also cut off, a result is right."""
+    p, element, stored, (x, w) = narrow(dtype, 53, channels, 31)
+    limits = limits_of(p, *stored)
+    order = np.arange(channels)
+    sums = [one_by_one(x, w, order), one_by_one(x, w, order[::-1]), x @ w.T]
+    assert [limits.complaint(element.rounded(one)) for one in sums] == [""] * 3
+    if element.truncated is not None:
+        assert [limits.complaint(element.truncated(one)) for one in sums] == [""] * 3
+
+
+@pytest.mark.parametrize(("dtype", "channels"), [("fp16", 2), ("fp16", 37), ("fp16", 1000), ("bf16", 2), ("bf16", 37)])
+def test_one_forgotten_product_of_a_narrow_type_is_found(dtype: str, channels: int) -> None:
+    """A product of usual size that is missing in one sum is more than what rounding may do."""
+    p, element, stored, (x, w) = narrow(dtype, 13, channels, 7)
+    sums = exact_product(x, w)
+    products = np.abs(x[5] * w[3])
+    usual = int(np.argsort(products)[channels // 2])
+    sums[5, 3] -= float(x[5, usual]) * float(w[3, usual])
+    complaint = limits_of(p, *stored).complaint(element.rounded(sums.astype(np.float32)))
+    assert complaint.startswith(f"1 of 91 outputs wrong, the first at {5 * 7 + 3}: ")
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_a_product_forgotten_everywhere_is_found_in_long_sums(dtype: str) -> None:
+    """A kernel that leaves out the last of ten thousand channels has many elements that are too far off."""
+    p, element, stored, (x, w) = narrow(dtype, 53, 10_000, 31)
+    sums = (x[:, :-1] @ w[:, :-1].T).astype(np.float32)
+    assert "outputs wrong" in limits_of(p, *stored).complaint(element.rounded(sums))
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("fp16", 2.0**-10), ("bf16", 2.0**-7)])
+def test_narrow_limits_are_the_numbers_next_to_the_sum(dtype: str, unit: float) -> None:
+    """A sum between two numbers may become the nearer one, or for bf16 that towards zero; the next ones are wrong."""
+    p = ConvProblem(Direction.FORWARD, n=1, c=2, k=1, g=1, hi=1, wi=1, y=1, x=1, dtype=dtype)
+    element = element_type(dtype)
+    # 1 * 1 + 0.75 * unit, whose neighbours are 1 and 1 + unit.
+    a = element.operand(np.array([1, 0.75], np.float32))
+    b = element.operand(np.array([1, unit], np.float32))
+    limits = limits_of(p, a, b)
+    right = {1 - unit / 2: False, 1.0: dtype == "bf16", 1 + unit: True, 1 + 2 * unit: False}
+    for value, is_right in right.items():
+        complaint = limits.complaint(element.rounded(np.array([value], np.float32)))
+        assert (complaint == "") is is_right, value
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_result_below_the_normal_numbers_may_be_zero(sign: int) -> None:
+    """2^-16 may be flushed in fp16, but become neither the opposite nor as much as the least normal number."""
+    p = ConvProblem(Direction.FORWARD, n=1, c=1, k=1, g=1, hi=1, wi=1, y=1, x=1, dtype="fp16")
+    limits = limits_of(p, np.array([sign * 2.0**-8], np.float16), np.array([2.0**-8], np.float16))
+    for value, is_right in ((2.0**-16, True), (0.0, True), (-(2.0**-16), False), (2.0**-14, False)):
+        assert (limits.complaint(np.array([sign * value], np.float16)) == "") is is_right
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_narrow_results_that_were_never_written_are_found(dtype: str) -> None:
+    """The bytes that an output is filled with are NaN in every type."""
+    p, element, stored, _ = narrow(dtype, 3, 4, 5)
+    result = np.frombuffer(b"\xff" * 30, element.storage)
+    complaint = limits_of(p, *stored).complaint(result)
+    assert complaint.startswith("15 of 15 outputs wrong")
+    assert complaint.endswith("15 are NaN or were never written")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 CONFIG = WorkerConfig(0, None)
 SETUP = Job(Op.PROBLEM, 1, problem=PROBLEM.canonical())
+NO_GPU = Reply(-1, Status.LAUNCH_ERROR, "HIP finds no GPU", is_last=True)
 
 
 class BrokenDevice(FaultyDevice):
@@ -107,12 +109,32 @@ def test_a_worker_ends_when_its_input_does() -> None:
     assert done.stderr == b""
 
 
+def test_a_library_is_loaded_without_a_problem(worker: WorkerProcess, libraries: list[str]) -> None:
+    """The reply has the kernel's name if the library tells it, which these do not."""
+    loaded = ask(worker, Job(Op.LOAD, 1, library=libraries[0]))
+    assert (loaded.id, loaded.status, loaded.message) == (1, Status.OK, "")
+    missing = ask(worker, Job(Op.LOAD, 2, library="/nonexistent.so"))
+    assert missing.status is Status.LAUNCH_ERROR
+    assert missing.message.startswith("cannot load the kernel: /nonexistent.so")
+
+
+def test_a_problem_of_another_dtype_is_an_answer(worker: WorkerProcess) -> None:
+    """What cannot be verified is not measured, and the worker lives on."""
+    reply = ask(worker, replace(SETUP, problem=replace(PROBLEM, dtype="int8").canonical()))
+    assert (reply.status, reply.message) == (Status.LAUNCH_ERROR, "kernels of int8 cannot be measured")
+    assert ask(worker, SETUP).status is Status.OK
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (
             ("sh", "-c", "echo 'no such GPU' >&2; exit 3"),
             "the worker does not start: exited with code 3; stderr: no such GPU",
+        ),
+        (
+            ("sh", "-c", f"echo '{NO_GPU.to_line().decode().strip()}'"),
+            "no usable device: HIP finds no GPU",
         ),
         (("sh", "-c", "kill -9 $$"), "the worker does not start: killed by SIGKILL"),
         (("sh", "-c", "echo hello"), "the worker does not start: the worker answered nonsense: b'hello'"),
@@ -129,7 +151,7 @@ def test_jobs_and_replies_survive_the_wire() -> None:
     """Both are one line of JSON and read back equal."""
     job = Job(Op.TIME, 7, "problem", 1.5, "/a b.so", 3, 9)
     assert job_from_line(job.to_line().decode()) == job
-    reply = Reply(7, Status.WRONG_RESULT, 'a "quoted"\nline', (1.5, 2.5), 9, {"run": 0.5})
+    reply = Reply(7, Status.WRONG_RESULT, 'a "quoted"\nline', (1.5, 2.5), 9, {"run": 0.5}, is_last=True)
     assert reply_from_line(reply.to_line()) == reply
     assert reply.to_line().count(b"\n") == 1
     assert json.loads(job.to_line())["op"] == "time"

@@ -48,6 +48,9 @@ _KERNEL_HEADERS = {
     Direction.BWD_DATA: "grouped_convolution_backward_data_kernel.hpp",
     Direction.BWD_WEIGHT: "grouped_convolution_backward_weight_kernel.hpp",
 }
+# In front of a kernel's name in its library; in a field of fixed size, so that the name moves nothing else.
+LABEL = "ckh-kernel:"
+_LABEL_BYTES = 512
 _SECOND_BUFFER = "p_smem_1"  # what a pipeline calls it
 _INTEGERS = (
     *("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k"),
@@ -86,6 +89,11 @@ def source_hash_inputs() -> bytes:
     """Names and contents of all our headers: what a compiled kernel depends on besides its own source."""
     headers = sorted(template_dir().glob("*.hpp"))
     return b"".join(header.name.encode() + b"\0" + header.read_bytes() + b"\0" for header in headers)
+
+
+def has_headers(include: Path) -> bool:
+    """Whether an include folder has CK Tile's grouped convolutions."""
+    return (include / _UTILS).is_file()
 
 
 def detect_interface(include: Path) -> Headers:
@@ -141,7 +149,7 @@ def emit(kernel: ConvKernel, headers: Headers) -> str:
         raise UnsupportedKernelError("; ".join(reasons))
     specialization = _SPECIALIZATIONS[str(kernel.specialization)]
     lines = [
-        f'inline constexpr const char* name = "{kernel_name(kernel)}";',
+        f'inline constexpr char label[{_LABEL_BYTES}] = "{LABEL}{kernel_name(kernel)}";',
         f"using Element = {ELEMENTS[kernel.dtype]};",
         f"inline constexpr int ndim_spatial = {kernel.ndim_spatial};",
         f"inline constexpr Variant variant = Variant::{kernel.variant};",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.journal import RunRecord, read_journal
 from ckh.data.readers._base import BadRow, Reading, ReadOptions, read_bytes, refuse_bad, source_of
+from ckh.data.resources import RESOURCE_NAMES
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.schema import HARDWARE, MEASURED
 from ckh.data.tables import concat
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ckh.data.journal import ResultRow
+    from ckh.data.resources import Resources
 
 NAME = "journal"
 BAD_PROBLEM = "with a problem that does not parse"
@@ -77,8 +79,9 @@ def read(path: Path, options: ReadOptions) -> Reading:
     good = [row for row in rows if id(row) not in faults]
     if not good:
         raise DataError(f"{path}: not one good row" if faults else f"{path} has no results yet")
+    resources = {kernel.source_hash: kernel.resources for kernel in journal.kernels}
     parts = [
-        _table([row for row in good if row.run_id == run_id], run, problems, kernels)
+        _table([row for row in good if row.run_id == run_id], run, problems, kernels, resources)
         for run_id, run in runs.items()
         if any(row.run_id == run_id for row in good)
     ]
@@ -116,7 +119,13 @@ def _fault(row: ResultRow, problems: _Parsed, kernels: _Parsed, runs: dict[str, 
     return None
 
 
-def _table(rows: list[ResultRow], run: RunRecord, problems: _Parsed, kernels: _Parsed) -> pa.Table:
+def _table(
+    rows: list[ResultRow],
+    run: RunRecord,
+    problems: _Parsed,
+    kernels: _Parsed,
+    resources: dict[str, Resources | None],
+) -> pa.Table:
     import numpy as np
 
     problem_of: dict[str, int] = {}
@@ -130,6 +139,9 @@ def _table(rows: list[ResultRow], run: RunRecord, problems: _Parsed, kernels: _P
         "samples": [len(row.samples_ns) for row in rows],
         "remeasured": [row.remeasured for row in rows],
     }
+    if any(resources.values()):
+        taken = [resources.get(row.source_hash) for row in rows]
+        extra |= {name: [None if one is None else getattr(one, name) for one in taken] for name in RESOURCE_NAMES}
     return build_table(
         Pairs(
             [problems[text] for text in problem_of],

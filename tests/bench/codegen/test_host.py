@@ -18,8 +18,9 @@ from ckh.bench.codegen.host import HostSimd, emit
 from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.device import HostDevice
 from ckh.bench.library import KernelLibrary, c_problem
-from ckh.bench.measure import Bench, PhaseClock
-from ckh.bench.protocol import Job, Op
+from ckh.bench.measure import Bench
+from ckh.bench.memory import HostMemory
+from ckh.bench.protocol import Job, Op, PhaseClock
 from ckh.data.schema import Status
 from ckh.errors import UsageError
 from ckh.kernels.config import ConvKernel, Scheduler
@@ -135,7 +136,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def build(device: HostDevice, kernels: Iterable[ConvKernel]) -> Build:
-    return KernelBuilder(device).build(list(kernels), default_jobs(), lambda _count, _text: None)
+    return KernelBuilder(device).build(list(kernels), default_jobs(device.job_bytes), lambda _count, _text: None)
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +153,7 @@ def changed(cache: None) -> Build:
 
 def assert_right(p: ConvProblem, libraries: Iterable[str]) -> None:
     """Run every library on the problem, with guards around what it writes; a wrong result raises `KernelFailure`."""
-    bench = Bench(PhaseClock())
+    bench = Bench(HostMemory(), PhaseClock())
     assert bench.set_problem(Job(Op.PROBLEM, 1, p.canonical())).status is Status.OK
     for library in libraries:
         reply = bench.measure(Job(Op.MEASURE, 2, library=library, samples=1))

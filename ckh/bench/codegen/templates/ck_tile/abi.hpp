@@ -72,7 +72,7 @@ extern "C" {
 
 int32_t ckh_abi_version(void) { return 1; }
 
-const char* ckh_name(void) { return ckh::kernel::name; }
+const char* ckh_name(void) { return std::strchr(ckh::kernel::label, ':') + 1; }
 
 const char* ckh_error(void) { return ckh::last_error.c_str(); }
 

@@ -121,8 +121,12 @@ inline ck_tile::index_t loop_steps(const Problem& p) {
     return Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(is_split ? part_length(p) : reduction_length(p)));
 }
 
-// CK Tile neither cuts a part's last tile at the part's end, nor chooses the loop's tail for each part.
+// CK Tile neither cuts a part's last tile at the part's end, nor chooses the loop's tail for each part; and only its
+// forward kernels cut tensors whose offsets do not fit 32 bits.
 inline const char* interface_refuses(const Problem& p) {
+    if (!is_forward && (input_elements(p) > INT32_MAX || output_elements(p) > INT32_MAX)) {
+        return "a tensor has more than 2^31 - 1 elements";
+    }
     if constexpr (is_split) {
         const int64_t length = part_length(p), last = reduction_length(p) - length * (kernel::split_k - 1);
         if (length % kernel::tile_k != 0 || divide_up(last, kernel::tile_k) != length / kernel::tile_k) {

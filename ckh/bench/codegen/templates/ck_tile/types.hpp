@@ -39,5 +39,6 @@ inline void check(hipError_t code, const char* what) {
 
 inline int64_t filter_elements(const Problem& p) { return p.k * (p.c / p.g) * p.z * p.y * p.x; }
 inline int64_t input_elements(const Problem& p) { return p.n * p.c * p.di * p.hi * p.wi; }
+inline int64_t output_elements(const Problem& p) { return p.n * p.k * p.do_ * p.ho * p.wo; }
 
 }  // namespace ckh

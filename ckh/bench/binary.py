@@ -1,0 +1,99 @@
+"""What is known of a compiled kernel besides its library: its resources, and what its code is identified by.
+
+It is kept beside the library in the cache, so that it is there when the library was compiled by an earlier run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.resources import Resources
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_VERSION = 1
+
+# The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
+_REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
+_FUNCTION = "Function Name"
+_MOST = {
+    "vgprs": ("VGPRs",),
+    "agprs": ("AGPRs",),
+    "sgprs": ("SGPRs", "TotalSGPRs"),
+    "lds_bytes": ("LDS Size",),
+    "scratch_bytes": ("ScratchSize",),
+    "vgpr_spills": ("VGPRs Spill",),
+    "sgpr_spills": ("SGPRs Spill",),
+}
+_OCCUPANCY = "Occupancy"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A compiled kernel: what identifies its code, and its resources if the compiler told them."""
+
+    code_hash: str
+    resources: Resources | None
+
+
+def parse_resources(messages: str, function: str) -> Resources | None:
+    """Resources of the functions whose mangled names contain `function`; None if the compiler told of none."""
+    takes: list[dict[str, int]] = []
+    this: dict[str, int] = {}
+    for match in filter(None, map(_REMARK.search, messages.splitlines())):
+        if match["what"] == _FUNCTION:
+            this = defaultdict(int)
+            if function in match["value"]:
+                takes.append(this)
+        elif match["value"].isdecimal():
+            this[match["what"]] = int(match["value"])
+    if not takes:
+        return None
+    most = {name: max(one[word] for one in takes for word in words) for name, words in _MOST.items()}
+    return Resources(**most, occupancy=min(one[_OCCUPANCY] for one in takes))
+
+
+def code_hash(library: Path, label: str) -> str:
+    """The hash of a library but for the kernel's name, which ends at a zero and has `label` in front.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    name = re.compile(re.escape(label.encode()) + rb"[^\0]*")
+    anonymous = name.sub(lambda match: bytes(len(match[0])), library.read_bytes())
+    return hashlib.sha256(anonymous).hexdigest()[:32]
+
+
+def binary_text(binary: Binary) -> str:
+    """The content of the file beside a library."""
+    resources = None if binary.resources is None else asdict(binary.resources)
+    return json.dumps({"version": _VERSION, "code_hash": binary.code_hash, "resources": resources}) + "\n"
+
+
+def read_binary(path: Path) -> Binary | None:
+    """What the file beside a library says; None if there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return _binary(document)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is damaged: {error}", "delete it with the .so file beside it") from error
+
+
+def _binary(document: dict[str, Any]) -> Binary:
+    if document["version"] != _VERSION:
+        raise ValueError(f"version {document['version']}")
+    resources = document["resources"]
+    return Binary(str(document["code_hash"]), None if resources is None else Resources(**resources))

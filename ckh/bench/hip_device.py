@@ -1,0 +1,151 @@
+"""The device `hip`: AMD GPUs, with CK Tile kernels that hipcc compiles.
+
+Nothing here opens a GPU: what there is, is read from the kernel driver, and only workers use the HIP runtime.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.bench.binary import Binary, code_hash, parse_resources
+from ckh.bench.codegen import ck_tile
+from ckh.bench.device import HIP_KIND, DeviceIdentity, worker_environment, worker_module_command
+from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+from ckh.bench.protocol import WorkerConfig
+from ckh.errors import DeviceError, UsageError
+from ckh.gpus import visible_gpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.compiler import Compiler
+    from ckh.bench.device import DeviceOptions
+    from ckh.kernels.config import ConvKernel
+
+_FLAGS = (
+    *("-std=c++20", "-O3", "-shared", "-fPIC"),
+    # As AMD compiles these kernels.
+    *("-mllvm", "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal"),
+    # Without it, GPU code holds a hash of the source file's path.
+    "-fuse-cuid=none",
+    # Nor symbols and an identity, which hold names.
+    *("-s", "-Wl,--build-id=none"),
+    "-Rpass-analysis=kernel-resource-usage",
+)
+_KERNEL_FUNCTION = "GroupedConvolution"  # in the mangled names of CK Tile's kernels
+_TARGET = re.compile(r"gfx[0-9a-f]+(?::(?:sramecc|xnack)[+-]){0,2}")
+_JOB_BYTES = 2 << 30
+_FLUSH_FACTOR = 2  # of the GPU's caches
+_KB = 1024
+
+
+class HipDevice:
+    """The AMD GPUs of one architecture in this machine, or an architecture to compile for where there is none.
+
+    Compiler and headers are looked for when they are needed; what needs them raises `DeviceError` if they are missing.
+
+    Raises:
+        DeviceError: neither is there a GPU nor is an architecture named.
+        UsageError: the architecture is unknown or no GPU's, or there is no GPU of a number that was asked for.
+    """
+
+    def __init__(self, options: DeviceOptions) -> None:
+        gpus = visible_gpus()
+        if options.arch is None and not gpus:
+            raise DeviceError("no usable device: no AMD GPU is found", "name one with --arch to compile for it")
+        self._target = options.arch or gpus[0].arch
+        self._arch = load_arch(self._target)
+        if not _TARGET.fullmatch(self._target):
+            raise UsageError(f"{self._target!r} is no target of the HIP compiler", "such as gfx942 or gfx90a:xnack-")
+        self._gpus = {gpu.number: gpu for gpu in gpus if gpu.arch == self._arch.name}
+        self._numbers = tuple(self._gpus) if options.gpus is None else options.gpus
+        if strange := [number for number in self._numbers if number not in self._gpus]:
+            raise UsageError(f"there is no {self._arch.name} GPU {strange[0]} here", f"there are {list(self._gpus)}")
+        self._options = options
+
+    @property
+    def arch(self) -> ArchSpec:
+        """The architecture that kernels are compiled for."""
+        return self._arch
+
+    @property
+    def job_bytes(self) -> int:
+        """What CK Tile's templates make of a compiler."""
+        return _JOB_BYTES
+
+    def identity(self) -> DeviceIdentity:
+        """What it is; of the GPU where there is one, else of the architecture."""
+        hardware = self._arch.hardware.to_dict()
+        gpu = next((self._gpus[number] for number in self._numbers), None)
+        if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:
+            hardware |= {"num_cus": gpu.num_cus, "max_clock_mhz": gpu.max_clock_mhz}
+        return DeviceIdentity(
+            kind=HIP_KIND,
+            arch=self._arch.name,
+            name=f"{self._target}, {hardware['num_cus']} CUs at {hardware['max_clock_mhz']} MHz",
+            clock_mhz=hardware["max_clock_mhz"],
+            hardware=hardware,
+            compiler=f"{self._compiler.version}; CK Tile {self._headers.interface} {self._headers_hash[:12]}",
+            flags=(*_FLAGS, f"--offload-arch={self._target}"),
+        )
+
+    def emit(self, kernel: ConvKernel) -> str:
+        """The kernel as one CK Tile translation unit.
+
+        Raises:
+            UnsupportedKernelError: these headers cannot build it.
+        """
+        return ck_tile.emit(kernel, self._headers)
+
+    def cache_salt(self) -> bytes:
+        """Our headers, CK Tile's, flags, target and compiler version."""
+        parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
+        return ck_tile.source_hash_inputs() + "\0".join(parts).encode()
+
+    def compile_command(self, source: Path, library: Path) -> list[str]:
+        """One call of hipcc."""
+        folders = (f"-I{ck_tile.template_dir()}", f"-I{self._headers.include}")
+        target = f"--offload-arch={self._target}"
+        return [*self._compiler.command, *_FLAGS, target, *folders, "-o", str(library), str(source)]
+
+    def inspect(self, messages: str, library: Path) -> Binary | None:
+        """Resources as the compiler told them, and the hash of the code."""
+        return Binary(code_hash(library, ck_tile.LABEL), parse_resources(messages, _KERNEL_FUNCTION))
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        """One worker a GPU; where there is none, one that will say so."""
+        profile = self._arch.hardware
+        caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
+        flush_bytes = _FLUSH_FACTOR * caches_kb * _KB if self._options.cold else 0
+        return tuple(WorkerConfig(0, None, HIP_KIND, number, flush_bytes) for number in self._numbers or (0,))
+
+    def worker_command(self) -> list[str]:
+        """This Python with the worker module."""
+        return worker_module_command()
+
+    def worker_environment(self) -> dict[str, str]:
+        """Ours, with this worker's part of the cores for BLAS, which computes the references."""
+        return worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
+
+    @cached_property
+    def _compiler(self) -> Compiler:
+        return find_hipcc(self._options.hipcc)
+
+    @cached_property
+    def _headers(self) -> Headers:
+        return find_ck_tile(self._options.ck_include, self._compiler)
+
+    @cached_property
+    def _headers_hash(self) -> str:
+        """Of all of CK Tile's headers: which version they are is not written in them."""
+        digest = hashlib.sha256()
+        for header in sorted((self._headers.include / "ck_tile").rglob("*.hpp")):
+            digest.update(str(header.relative_to(self._headers.include)).encode() + b"\0" + header.read_bytes() + b"\0")
+        return digest.hexdigest()

@@ -1,0 +1,137 @@
+"""The few functions of the HIP runtime that the worker needs, by ctypes. Nothing but a worker may load it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LIBRARY_VARIABLE = "CKH_HIP_LIBRARY"
+_FILE = "libamdhip64.so"
+_FILES = (_FILE, *(f"{_FILE}.{version}" for version in (7, 6, 5)))
+_DEFAULT_ROCM = "/opt/rocm"
+
+_pointer, _size = ctypes.c_void_p, ctypes.c_size_t
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "hipGetDeviceCount": (ctypes.POINTER(ctypes.c_int),),
+    "hipSetDevice": (ctypes.c_int,),
+    "hipMalloc": (ctypes.POINTER(_pointer), _size),
+    "hipFree": (_pointer,),
+    "hipMemcpy": (_pointer, _pointer, _size, ctypes.c_int),
+    "hipMemset": (_pointer, ctypes.c_int, _size),
+    "hipDeviceSynchronize": (),
+    "hipGetLastError": (),
+}
+_OUT_OF_MEMORY, _NO_DEVICE = 2, 100  # hipError_t
+_HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2  # hipMemcpyKind
+
+
+class HipError(DeviceError):
+    """A call of the HIP runtime failed; the message names it and says what HIP says."""
+
+
+class HipMemoryError(HipError):
+    """The GPU has not enough memory for an allocation; it can be used all the same."""
+
+
+class HipRuntime:
+    """The HIP runtime on one GPU.
+
+    Raises:
+        DeviceError: there is no runtime, or it has no such GPU.
+    """
+
+    def __init__(self, gpu: int) -> None:
+        self._library = _load()
+        try:
+            self._declare()
+        except AttributeError as error:
+            raise DeviceError(f"the HIP runtime cannot be used: {error}") from error
+        self._choose(gpu)
+
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes of the GPU's memory.
+
+        Raises:
+            HipMemoryError: there are not so many.
+        """
+        address = _pointer()
+        self._call("hipMalloc", ctypes.byref(address), size, what=f" of {size / 1e6:.1f} MB")
+        assert address.value is not None
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Give back what was allocated."""
+        self._call("hipFree", address)
+
+    def upload(self, address: int, source: int, size: int) -> None:
+        """Copy from the host's memory."""
+        self._call("hipMemcpy", address, source, size, _HOST_TO_DEVICE)
+
+    def download(self, target: int, address: int, size: int) -> None:
+        """Copy to the host's memory."""
+        self._call("hipMemcpy", target, address, size, _DEVICE_TO_HOST)
+
+    def fill(self, address: int, byte: int, size: int) -> None:
+        """Set bytes; this may still be going on when it returns."""
+        self._call("hipMemset", address, byte, size)
+
+    def synchronize(self) -> None:
+        """Wait for all that the GPU does."""
+        self._call("hipDeviceSynchronize")
+
+    def _declare(self) -> None:
+        for name, arguments in _ARGUMENTS.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = ctypes.c_int, arguments
+        self._library.hipGetErrorString.restype = ctypes.c_char_p
+        self._library.hipGetErrorString.argtypes = (ctypes.c_int,)
+
+    def _choose(self, gpu: int) -> None:
+        count = ctypes.c_int()
+        self._call("hipGetDeviceCount", ctypes.byref(count), allowed=_NO_DEVICE)
+        if count.value <= 0:
+            raise DeviceError("HIP finds no GPU")
+        if gpu >= count.value:
+            raise DeviceError(f"HIP has no GPU number {gpu}: it counts {count.value} from 0")
+        self._call("hipSetDevice", gpu)
+
+    def _call(self, name: str, *arguments: Any, what: str = "", allowed: int = 0) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code not in (0, allowed):
+            text = (self._library.hipGetErrorString(code) or b"unknown error").decode(errors="replace")
+            # Forgotten, or the next kernel that asks for HIP's last error is told of this one.
+            self._library.hipGetLastError()
+            kind = HipMemoryError if code == _OUT_OF_MEMORY else HipError
+            raise kind(f"{name}{what}: {text} (error {code})")
+
+
+def _load() -> ctypes.CDLL:
+    reason = ""
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:  # noqa: PERF203 - there are a handful
+            # That a file is there and cannot be loaded says more than that another is not there.
+            if not reason or "No such file" not in str(error):
+                reason = str(error)
+    raise DeviceError(f"the HIP runtime cannot be loaded: {reason}")
+
+
+def _candidates() -> Iterator[str]:
+    """Where the runtime may be, first the one that was asked for."""
+    if chosen := os.environ.get(_LIBRARY_VARIABLE):
+        yield chosen
+        return
+    rocm = os.environ.get("ROCM_PATH")
+    if rocm:
+        yield str(Path(rocm, "lib", _FILE))
+    yield from _FILES
+    if not rocm:
+        yield str(Path(_DEFAULT_ROCM, "lib", _FILE))

@@ -1,0 +1,76 @@
+"""Finding hipcc and the headers of CK Tile."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.ck_tile import detect_interface, has_headers
+from ckh.bench.compiler import Compiler, version_of
+from ckh.errors import DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ckh.bench.codegen.ck_tile import Headers
+
+_DEFAULT_ROCM = "/opt/rocm"
+_HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
+
+
+def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> Compiler:
+    """The HIP compiler: the wanted one, else $HIPCC, else that of $ROCM_PATH, of PATH, of /opt/rocm.
+
+    Raises:
+        DeviceError: the one that was asked for does not run, or there is none.
+    """
+    for asked in (wanted, environ.get(_HIPCC)):
+        if asked:
+            return _checked(asked, environ)
+    candidates = [str(Path(environ[_ROCM], "bin", "hipcc"))] if environ.get(_ROCM) else []
+    for program in (*candidates, "hipcc", f"{_DEFAULT_ROCM}/bin/hipcc"):
+        if shutil.which(program, path=environ.get("PATH")):
+            return _checked(program, environ)
+    raise DeviceError(
+        f"no HIP compiler: there is no hipcc in {_ROCM}, PATH or {_DEFAULT_ROCM}",
+        f"install ROCm, or name hipcc with --hipcc or {_HIPCC}",
+    )
+
+
+def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
+    program, *arguments = shlex.split(text) or [""]
+    found = shutil.which(program, path=environ.get("PATH"))
+    command = (found or "", *arguments)
+    version = version_of(command) if found else ""
+    if not version:
+        raise DeviceError(f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}")
+    return Compiler(command, version)
+
+
+def find_ck_tile(wanted: str | None, hipcc: Compiler, environ: Mapping[str, str] = os.environ) -> Headers:
+    """CK Tile's headers: the wanted include folder, else $CK_TILE_INCLUDE, else ROCm's own, wherever that is.
+
+    Raises:
+        DeviceError: there are none, or none that ckh has templates for.
+    """
+    for asked in (wanted, environ.get(_INCLUDE)):
+        if asked:
+            return detect_interface(Path(asked))
+    folders = list(_rocm_includes(hipcc, environ))
+    for folder in folders:
+        if has_headers(folder):
+            return detect_interface(folder)
+    raise DeviceError(
+        "no CK Tile headers in " + " or ".join(map(str, folders)),
+        f"install composable_kernel's headers, or name their folder with --ck-include or {_INCLUDE}",
+    )
+
+
+def _rocm_includes(hipcc: Compiler, environ: Mapping[str, str]) -> Iterator[Path]:
+    if environ.get(_ROCM):
+        yield Path(environ[_ROCM], "include")
+    yield Path(hipcc.command[0]).resolve().parents[1] / "include"
+    yield Path(_DEFAULT_ROCM, "include")

@@ -1,0 +1,142 @@
+"""What `ckh bench` prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.bench.device import HIP_KIND
+from ckh.commands._common import print_json, print_table
+from ckh.commands._duration import format_duration
+from ckh.data.schema import Status
+from ckh.log import warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.bench.building import BuildReport
+    from ckh.bench.campaign import Campaign, Outcome, Outlook
+    from ckh.kernels.config import ConvKernel
+
+
+def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
+    """Write the kernels of a plan to a registry, and say so."""
+    from ckh.kernels.registry import write_registry
+
+    kernels = sorted(campaign.plan.kernels)
+    write_registry(path, kernels, arch=campaign.device.arch.name)
+    if as_json:
+        print_json({"registry": str(path), "arch": campaign.device.arch.name, "kernels": len(kernels)})
+        return
+    typer.echo(f"{len(kernels)} kernels of {campaign.device.arch.name} written to {path}")
+
+
+def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
+    """Print what a run would do."""
+    if as_json:
+        print_json({"out": str(campaign.out), "settings": asdict(campaign.settings), **asdict(outlook)})
+        return
+    counts = [
+        ("kernels", outlook.kernels),
+        ("kernels to compile", outlook.to_compile),
+        ("problems", outlook.problems),
+        ("pairs to measure", outlook.pairs),
+        ("pairs measured already", outlook.pairs_done),
+        *((f"pairs refused: {reason}", count) for reason, count in outlook.refused.items()),
+    ]
+    where = campaign.settings.registry or f"rule set {campaign.settings.rule_set}"
+    columns = ("direction", "ndim", "dtype", "arch", "kernels", "refused")
+    rows = [[g.variant, str(g.ndim), g.dtype, g.arch, str(g.kernels), str(g.refused)] for g in outlook.groups]
+    print_table(f"{where}:", columns, rows)
+    typer.echo("")
+    print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
+    if outlook.missing:
+        warn(f"kernels cannot be compiled here: {outlook.missing}")
+    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}")
+
+
+def print_build(campaign: Campaign, reports: dict[ConvKernel, BuildReport], *, as_json: bool) -> bool:
+    """Print what became of compiled kernels; returns whether all that can be built were."""
+    from ckh.bench.plan import full_name
+
+    wanted = len(campaign.plan.kernels)
+    statuses = Counter(str(report.status) for report in reports.values())
+    reasons = Counter(
+        (str(report.status), report.message) for report in reports.values() if report.status is not Status.OK
+    )
+    is_good = len(reports) == wanted and set(statuses) <= {str(Status.OK), str(Status.UNSUPPORTED)}
+    if as_json:
+        kernels = [
+            {"name": full_name(kernel), **asdict(report), "status": str(report.status)}
+            for kernel, report in reports.items()
+        ]
+        arch = campaign.device.arch.name
+        print_json({"arch": arch, "wanted": wanted, "statuses": dict(statuses), "ok": is_good, "kernels": kernels})
+        return is_good
+    rows = [[f"status {status}", str(count)] for status, count in statuses.most_common()]
+    if len(reports) < wanted:
+        rows.append(["not reached", str(wanted - len(reports))])
+    rows += [[name, value] for name, value in _resource_rows(reports)]
+    print_table(f"{wanted} kernels for {campaign.device.arch.name}, compiled and loaded:", ("", "count"), rows)
+    if reasons:
+        typer.echo("")
+        by_count = [[f"{status}: {message}", str(count)] for (status, message), count in reasons.most_common()]
+        print_table("", ("why not", "kernels"), by_count)
+    return is_good
+
+
+def _resource_rows(reports: dict[ConvKernel, BuildReport]) -> list[tuple[str, str]]:
+    known = [report.resources for report in reports.values() if report.resources is not None]
+    if not known:
+        return []
+    return [
+        ("with scratch memory", str(sum(one.scratch_bytes > 0 for one in known))),
+        ("with spilled vector registers", str(sum(one.vgpr_spills > 0 for one in known))),
+        ("most vector registers", str(max(one.vgprs + one.agprs for one in known))),
+        ("most LDS bytes", str(max(one.lds_bytes for one in known))),
+        ("least occupancy", str(min(one.occupancy for one in known))),
+    ]
+
+
+def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> None:
+    """Print what a run did, and the command that follows it."""
+    totals = outcome.totals
+    after = _next_command(campaign, outcome)
+    if as_json:
+        document: dict[str, Any] = {
+            "out": str(campaign.out),
+            "ended": str(outcome.reason),
+            "statuses": dict(totals.statuses),
+            "remeasured": totals.remeasured,
+            "pairs_left": outcome.pairs_left,
+            "wall_s": totals.wall_s,
+            "phase_s": totals.phase_s,
+            "orchestration": outcome.orchestration,
+            "worker_restarts": totals.restarts,
+            "next": after,
+        }
+        print_json(document)
+        return
+    counts = [
+        *((f"status {status}", count) for status, count in totals.statuses.most_common()),
+        ("leaders measured again", totals.remeasured),
+        ("worker restarts", totals.restarts),
+        ("pairs left", outcome.pairs_left),
+    ]
+    print_table(f"{campaign.out}: {outcome.reason}", ("", "count"), [[name, str(count)] for name, count in counts])
+    phases = sorted(totals.phase_s.items(), key=lambda item: -item[1])
+    typer.echo("")
+    print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
+    typer.echo(f"\nin all {format_duration(totals.wall_s)}, {outcome.orchestration:.1%} of measuring is orchestration")
+    typer.echo(f"next: {after}")
+
+
+def _next_command(campaign: Campaign, outcome: Outcome) -> str:
+    if outcome.pairs_left:
+        identity = campaign.device.identity()
+        arch = f" --arch {identity.arch}" if identity.kind == HIP_KIND else ""
+        return f"ckh bench --resume --out {campaign.out} --device {identity.kind}{arch}"
+    return f"ckh convert {campaign.out} --out {campaign.out.name}.parquet"

@@ -1,0 +1,44 @@
+"""Compiles the HIP runtime without a GPU, and kernels for it."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class StubKernel:
+    """What a kernel is compiled with; see kernel.cpp. `element` is fp32, fp16, bf16 or bf16_cut."""
+
+    element: str = "fp16"
+    before: str = ""
+    after: str = ""
+    skip: str = "false"
+    workspace: str = "0"
+
+    @property
+    def flags(self) -> list[str]:
+        """Of the compiler."""
+        names = ("element", "before", "after", "skip", "workspace")
+        return [f"-D{name.upper()}={getattr(self, name)}" for name in names]
+
+
+def build_runtime(folder: Path) -> Path:
+    """The stub of the HIP runtime."""
+    library = folder / "libstub.so"
+    _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "stub.c"), "-o", str(library))
+    return library
+
+
+def build_kernel(kernel: StubKernel, runtime: Path, name: str) -> str:
+    """A kernel, next to the runtime that it is linked to; its path."""
+    library = runtime.with_name(f"{name}.so")
+    _compile("g++", "-std=c++17", "-O1", *kernel.flags, str(_HERE / "kernel.cpp"), str(runtime), "-o", str(library))
+    return str(library)
+
+
+def _compile(compiler: str, *arguments: str) -> None:
+    subprocess.run([compiler, "-shared", "-fPIC", *arguments], check=True)

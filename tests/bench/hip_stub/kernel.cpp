@@ -1,0 +1,120 @@
+// A direct forward convolution, one thread of "the GPU" that stub.c is, with our ABI. Compiled with -DELEMENT=, a type
+// below, and what else it does: statements BEFORE and AFTER the work, WORKSPACE bytes, and SKIP, a condition on
+// products that are left out.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+extern "C" {
+void* stub_host(const void* device);
+int stub_launch(void);
+int hipMemset(void* to, int byte, size_t size);
+}
+
+struct Problem {
+    int64_t n, c, k, g, di, hi, wi, z, y, x, stride_d, stride_h, stride_w, pad_d, pad_h, pad_w;
+    int64_t dilation_d, dilation_h, dilation_w, do_, ho, wo;
+};
+
+struct fp32 {
+    float value;
+    operator float() const { return value; }
+    static fp32 of(float value) { return {value}; }
+};
+
+struct fp16 {
+    _Float16 value;
+    operator float() const { return float(value); }
+    static fp16 of(float value) { return {static_cast<_Float16>(value)}; }
+};
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+// The upper half of a float; made by rounding to nearest even, or by cutting the lower half off.
+template <bool Cut>
+struct bfloat {
+    uint16_t bits;
+    operator float() const {
+        const uint32_t wide = uint32_t(bits) << 16;
+        float value;
+        memcpy(&value, &wide, 4);
+        return value;
+    }
+    static bfloat of(float value) {
+        const uint32_t wide = bits_of(value);
+        return {uint16_t((wide + (Cut ? 0 : 0x7fff + ((wide >> 16) & 1))) >> 16)};
+    }
+};
+using bf16 = bfloat<false>;
+using bf16_cut = bfloat<true>;
+
+static const char* reason = "";
+static int64_t flush_bytes = 0;
+static void* flush_buffer = nullptr;
+static bool timing = false;
+
+static float sum(const Problem& p, const ELEMENT* a, const ELEMENT* b, int64_t n, int64_t h, int64_t w, int64_t k) {
+    const int64_t channels = p.c / p.g, group = k / (p.k / p.g);
+    float total = 0;
+    for (int64_t y = 0; y < p.y; ++y)
+        for (int64_t x = 0; x < p.x; ++x) {
+            const int64_t row = h * p.stride_h - p.pad_h + y * p.dilation_h;
+            const int64_t column = w * p.stride_w - p.pad_w + x * p.dilation_w;
+            if (row < 0 || row >= p.hi || column < 0 || column >= p.wi) continue;
+            const ELEMENT* pixel = a + ((n * p.hi + row) * p.wi + column) * p.c + group * channels;
+            const ELEMENT* tap = b + ((k * p.y + y) * p.x + x) * channels;
+            for (int64_t c = 0; c < channels; ++c)
+                if (!(SKIP)) total += float(pixel[c]) * float(tap[c]);
+        }
+    return total;
+}
+
+static int launch(const Problem& p, void* device_a, void* device_b, void* device_out, void* device_workspace) {
+    auto* a = static_cast<ELEMENT*>(stub_host(device_a));
+    auto* b = static_cast<ELEMENT*>(stub_host(device_b));
+    auto* out = static_cast<ELEMENT*>(stub_host(device_out));
+    auto* workspace = static_cast<char*>(stub_host(device_workspace));
+    const int64_t size = p.n * p.ho * p.wo * p.k;
+    if (const int code = stub_launch()) {
+        reason = "launch: illegal memory access";
+        return code;
+    }
+    BEFORE;
+    for (int64_t i = 0; i < size; ++i)
+        out[i] = ELEMENT::of(
+            sum(p, a, b, i / (p.k * p.wo * p.ho), i / (p.k * p.wo) % p.ho, i / p.k % p.wo, i % p.k));
+    AFTER;
+    static_cast<void>(workspace);
+    return 0;
+}
+
+extern "C" {
+int32_t ckh_abi_version(void) { return 1; }
+const char* ckh_name(void) { return "stub kernel"; }
+const char* ckh_error(void) { return reason; }
+const char* ckh_unsupported(const Problem*) { return nullptr; }
+int64_t ckh_workspace_bytes(const Problem*) { return WORKSPACE; }
+void ckh_set_flush(void* buffer, int64_t bytes) { flush_buffer = buffer, flush_bytes = bytes; }
+int32_t ckh_run(const Problem* p, void* a, void* b, void* out, void* workspace) {
+    timing = false;
+    return launch(*p, a, b, out, workspace);
+}
+// Every sample is what the kernel says it takes, 30 ms, and a nanosecond more for each byte that it flushes.
+int32_t ckh_time(const Problem* p, void* a, void* b, void* out, void* workspace, int32_t loops, int32_t samples,
+                 double* ns) {
+    timing = true;
+    for (int32_t i = 0; i < samples; ++i) {
+        if (flush_bytes && hipMemset(flush_buffer, i, size_t(flush_bytes))) return 2;
+        for (int32_t j = 0; j < loops; ++j)
+            if (const int code = launch(*p, a, b, out, workspace)) return code;
+        ns[i] = 30e6 + double(flush_bytes);
+    }
+    return 0;
+}
+}

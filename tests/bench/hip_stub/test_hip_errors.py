@@ -1,0 +1,170 @@
+"""A GPU that is missing, full or broken: what becomes of the kernels, the worker and the run."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.process import WorkerDiedError, WorkerProcess
+from ckh.bench.protocol import Job, Op
+from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.data.schema import Status
+from ckh.errors import DeviceError, ExitCode
+from tests.bench.faults import FaultyDevice
+from tests.bench.hip_stub.build import StubKernel
+from tests.bench.hip_stub.workers import GOOD, ask, config, setup, supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STICKY = 'setenv("CKH_STUB_STICKY_AFTER", "1", 1); reason = "illegal access"; return stub_launch()'
+LOST = "hipMalloc of 0.0 MB: unspecified launch failure (error 719)"
+
+
+def test_an_error_that_lasts_ends_the_worker(build: Callable[[StubKernel], str]) -> None:
+    """The kernel that breaks the GPU's context is a crash, in its own words and HIP's, and the worker is gone."""
+    worker = WorkerProcess(FaultyDevice(), config())
+    try:
+        assert ask(worker, setup()).status is Status.OK
+        reply = ask(worker, Job(Op.MEASURE, 5, library=build(StubKernel(before=STICKY)), samples=1))
+        assert (reply.id, reply.status, reply.is_last) == (5, Status.CRASH, True)
+        assert reply.message == (
+            "the kernel returned 700: illegal access; "
+            "then hipMemset: an illegal memory access was encountered (error 700)"
+        )
+        with pytest.raises(WorkerDiedError, match="exited with code 0"):
+            worker.receive(time.monotonic() + 20)
+    finally:
+        worker.kill()
+
+
+def test_kernels_after_an_error_that_lasts_are_measured(build: Callable[[StubKernel], str]) -> None:
+    """It is confirmed in a new worker; the next kernels get another one."""
+    replies, restarts = supervise([build(GOOD), build(StubKernel(before=STICKY)), build(GOOD), build(GOOD)])
+    assert [reply.status for reply in replies] == [Status.OK, Status.CRASH, Status.OK, Status.OK]
+    assert restarts == 2
+
+
+def test_an_error_that_passes_is_a_launch_error(build: Callable[[StubKernel], str]) -> None:
+    """A kernel that returns an error and leaves the GPU usable says why, and the worker goes on."""
+    refuses = StubKernel(before='reason = "no such tile"; return 3')
+    worker = WorkerProcess(FaultyDevice(), config())
+    try:
+        ask(worker, setup())
+        reply = ask(worker, Job(Op.MEASURE, 1, library=build(refuses), samples=1))
+        assert (reply.status, reply.message) == (Status.LAUNCH_ERROR, "the kernel returned 3: no such tile")
+        assert not reply.is_last
+        assert ask(worker, Job(Op.MEASURE, 2, library=build(GOOD), samples=1)).status is Status.OK
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize(
+    ("least_bytes", "message"),
+    [
+        (0, "no usable device: " + LOST),
+        (
+            8193,
+            "no usable device: in a new worker, no inputs and reference: " + LOST,
+        ),
+    ],
+)
+def test_a_gpu_that_stays_broken_ends_the_run(
+    build: Callable[[StubKernel], str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    least_bytes: int,
+    message: str,
+) -> None:
+    """If a new worker cannot use the GPU either, the kernel that broke it gets its reply before the error."""
+    broken = tmp_path / "broken"
+    monkeypatch.setenv("CKH_STUB_BROKEN", str(broken))
+    breaks = StubKernel(
+        before=f'FILE* f = fopen(getenv("CKH_STUB_BROKEN"), "w"); fprintf(f, "{least_bytes}"); fclose(f); {STICKY}'
+    )
+    libraries = [build(GOOD), build(breaks), build(GOOD)]
+    jobs = [Job(Op.MEASURE, number, library=library, samples=1) for number, library in enumerate(libraries)]
+    found: list[Status] = []
+    with Supervisor(FaultyDevice(), SupervisorOptions(20.0, config()), lambda: False) as supervisor:
+        replies = supervisor.run(setup(), jobs)
+        with pytest.raises(DeviceError) as caught:
+            found.extend(reply.status for _, reply in replies)
+    assert found == [Status.OK, Status.CRASH]
+    assert caught.value.message == message
+    assert caught.value.exit_code is ExitCode.NO_DEVICE
+
+
+def test_a_problem_that_the_gpu_has_no_memory_for_is_an_answer(
+    build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernels get replies that say so, and the device is not lost."""
+    monkeypatch.setenv("CKH_STUB_MEMORY", "8300")
+    replies, _ = supervise([build(GOOD)] * 2)
+    assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR] * 2
+    assert replies[0].message == (
+        "no inputs and reference: out of memory: hipMalloc of 0.0 MB: out of memory (error 2)"
+    )
+
+
+def test_a_workspace_that_the_gpu_has_no_memory_for_is_an_answer(
+    build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel cannot be launched; the next one can."""
+    monkeypatch.setenv("CKH_STUB_MEMORY", str(1 << 20))
+    replies, _ = supervise([build(StubKernel(workspace="1 << 30")), build(GOOD)])
+    assert [reply.status for reply in replies] == [Status.LAUNCH_ERROR, Status.OK]
+    assert replies[0].message == "no 1074 MB of workspace: hipMalloc of 1073.8 MB: out of memory (error 2)"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gpu", "message"),
+    [("0", 0, "HIP finds no GPU"), ("2", 2, "HIP has no GPU number 2: it counts 2 from 0")],
+)
+def test_without_the_gpu_there_is_no_worker(monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str) -> None:
+    """The reason is one line, and the exit code is that of a missing device."""
+    monkeypatch.setenv("CKH_STUB_GPUS", gpus)
+    with pytest.raises(DeviceError) as caught:
+        WorkerProcess(FaultyDevice(), config(gpu=gpu))
+    assert caught.value.message == f"no usable device: {message}"
+    assert caught.value.exit_code is ExitCode.NO_DEVICE
+
+
+def test_without_a_runtime_there_is_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the file that is not there."""
+    monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
+    with pytest.raises(DeviceError, match=r"^no usable device: the HIP runtime cannot be loaded: /nonexistent/lib"):
+        WorkerProcess(FaultyDevice(), config())
+
+
+def test_with_the_machines_own_runtime_there_is_a_gpu_or_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether ROCm is missing or finds nothing, it is said in a line; with a GPU the worker starts."""
+    monkeypatch.delenv("CKH_HIP_LIBRARY")
+    found: DeviceError | None = None
+    try:
+        WorkerProcess(FaultyDevice(), config()).kill()
+    except DeviceError as error:
+        found = error
+    if found is not None:
+        reasons = ("the HIP runtime cannot be loaded: ", "HIP finds no GPU")
+        assert found.message.startswith(tuple(f"no usable device: {reason}" for reason in reasons))
+        assert "\n" not in found.message
+        assert found.exit_code is ExitCode.NO_DEVICE
+
+
+def test_libraries_are_loaded_where_there_is_no_gpu(
+    build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker for loading answers with the kernel's name, and refuses everything else."""
+    monkeypatch.setenv("CKH_STUB_GPUS", "0")
+    jobs = [Job(Op.LOAD, 0, library=build(GOOD)), Job(Op.LOAD, 1, library="/nonexistent.so")]
+    jobs.append(Job(Op.MEASURE, 2, library=build(GOOD), samples=1))
+    options = SupervisorOptions(20.0, config(load_only=True))
+    with Supervisor(FaultyDevice(), options, lambda: False) as supervisor:
+        replies = [reply for _, reply in supervisor.run(None, jobs)]
+    assert [reply.status for reply in replies] == [Status.OK, Status.LAUNCH_ERROR, Status.LAUNCH_ERROR]
+    assert replies[0].message == "stub kernel"
+    assert replies[1].message.startswith("cannot load the kernel: /nonexistent.so")
+    assert replies[2].message == "a worker that only loads libraries was asked to measure"

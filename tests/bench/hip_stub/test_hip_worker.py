@@ -1,0 +1,112 @@
+"""Kernels on a GPU through the real worker and supervisor: all of the way but the GPU, which is a stub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import Job, Op
+from ckh.data.schema import Status
+from tests.bench.faults import FaultyDevice
+from tests.bench.hip_stub.build import StubKernel
+from tests.bench.hip_stub.workers import GOOD, ask, config, problem, supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SAMPLE_NS = 30e6  # what kernel.cpp says
+OUTPUTS = 2 * 4 * 4 * 8
+
+
+@pytest.mark.parametrize(
+    ("element", "dtype"), [("fp32", "fp32"), ("fp16", "fp16"), ("bf16", "bf16"), ("bf16_cut", "bf16")]
+)
+def test_a_right_kernel_is_measured(build: Callable[[StubKernel], str], element: str, dtype: str) -> None:
+    """Inputs of the dtype arrive, the result comes back and is right, and the samples are the kernel's own."""
+    replies, _ = supervise([build(StubKernel(element))], dtype)
+    assert [(reply.status, reply.message, reply.samples_ns) for reply in replies] == [(Status.OK, "", (SAMPLE_NS,) * 3)]
+
+
+@pytest.mark.parametrize("element", ["fp32", "fp16", "bf16", "bf16_cut"])
+def test_a_product_that_is_left_out_is_found(build: Callable[[StubKernel], str], element: str) -> None:
+    """One product of one element, which is more than its rounding, makes the result wrong."""
+    kernel = StubKernel(element, skip="n==1&&h==2&&w==2&&k==5&&y==1&&x==1&&c==2")
+    (reply,), _ = supervise([build(kernel)], element.removesuffix("_cut"))
+    assert reply.status is Status.WRONG_RESULT
+    assert reply.message.startswith(f"1 of {OUTPUTS} outputs wrong, the first at {((1 * 4 + 2) * 4 + 2) * 8 + 5}: ")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (StubKernel(after="out[size] = out[0]"), "the kernel wrote out of bounds: 2 bytes behind the output"),
+        (StubKernel(after="out[-1] = out[0]"), "the kernel wrote out of bounds: 2 bytes in front of the output"),
+        (StubKernel(after="workspace[9] = 1", workspace="9"), "out of bounds: 1 bytes behind the workspace"),
+        (StubKernel(before="return 0"), f"{OUTPUTS} are NaN or were never written"),
+        (StubKernel(before="if (workspace[3]) return 0", workspace="64"), "never written"),
+    ],
+)
+def test_a_wrong_kernel_is_found(build: Callable[[StubKernel], str], kernel: StubKernel, message: str) -> None:
+    """Guards and NaN on the GPU show what a kernel did, and the next kernel is right, in the same worker."""
+    replies, restarts = supervise([build(kernel), build(GOOD)])
+    assert [reply.status for reply in replies] == [Status.WRONG_RESULT, Status.OK]
+    assert message in replies[0].message
+    assert restarts == 0
+
+
+def test_a_kernel_that_overwrites_its_inputs_is_blamed_and_no_other(build: Callable[[StubKernel], str]) -> None:
+    """Inputs are restored after a wrong result; one that spoils them and is right itself does not fail the next."""
+    spoils_first = StubKernel(before="b[7] = ELEMENT::of(float(b[7]) + 3)")
+    spoils_last = StubKernel(after="a[11] = ELEMENT::of(5)")
+    good = build(GOOD)
+    replies, restarts = supervise([build(spoils_first), good, build(spoils_last), good, good])
+    statuses = [reply.status for reply in replies]
+    assert statuses[:2] == [Status.WRONG_RESULT, Status.OK]
+    assert statuses[3:] == [Status.OK, Status.OK]
+    assert replies[0].message.startswith("the kernel overwrote its inputs; ")
+    assert restarts == 0
+
+
+def test_a_kernel_whose_inputs_went_bad_is_run_again(
+    build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that changes under a right kernel costs a second run and not the result."""
+    monkeypatch.setenv("CKH_STUB_CORRUPT_AT", "1")
+    (reply,), _ = supervise([build(GOOD)])
+    assert reply.status is Status.OK
+
+
+def test_inputs_are_uploaded_once(
+    build: Callable[[StubKernel], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Three right kernels on a problem cost two uploads, of the operands."""
+    log = tmp_path / "log"
+    monkeypatch.setenv("CKH_STUB_LOG", str(log))
+    replies, _ = supervise([build(GOOD)] * 3)
+    assert [reply.status for reply in replies] == [Status.OK] * 3
+    uploads = [line for line in log.read_text().splitlines() if line.startswith("upload")]
+    assert uploads == [f"upload {2 * 2 * 8 * 8 * 8}", f"upload {2 * 8 * 3 * 3 * 4}"]
+
+
+def test_caches_are_flushed_if_that_is_wanted(build: Callable[[StubKernel], str]) -> None:
+    """The kernel gets a buffer on the GPU that it can write."""
+    (reply,), _ = supervise([build(GOOD)], flush_bytes=12_288)
+    assert reply.samples_ns == (SAMPLE_NS + 12_288,) * 3
+
+
+def test_the_first_run_is_no_sample(build: Callable[[StubKernel], str]) -> None:
+    """A GPU's first run loads the kernel: that it took long neither counts nor says that the kernel is hopeless."""
+    slow_first = build(StubKernel(before="if (!timing) { timespec t{0, 300000000}; nanosleep(&t, nullptr); }"))
+    worker = WorkerProcess(FaultyDevice(), config())
+    try:
+        for best_ns, count in ((SAMPLE_NS, 3), (SAMPLE_NS / 4, 2), (SAMPLE_NS / 20, 1)):
+            assert ask(worker, Job(Op.PROBLEM, 1, problem=problem().canonical(), best_ns=best_ns)).status is Status.OK
+            reply = ask(worker, Job(Op.MEASURE, 2, library=slow_first, samples=3))
+            assert reply.samples_ns == (SAMPLE_NS,) * count
+        timed = ask(worker, Job(Op.TIME, 3, library=slow_first, samples=2, loops=2))
+        assert timed.samples_ns == (SAMPLE_NS,) * 2
+    finally:
+        worker.kill()

@@ -1,0 +1,150 @@
+"""Memory of a GPU: guarded, filled with NaN, uploaded to once and restored when a kernel spoilt it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.bench.hip_memory import GUARD_BYTES, DeviceBuffer, HipMemory
+from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
+from ckh.bench.typed import element_type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A = np.arange(6, dtype=np.float16).reshape(2, 3)
+B = np.arange(20, dtype=np.float16)
+
+pytestmark = pytest.mark.usefixtures("own_hip_library")
+
+
+@pytest.fixture
+def runtime(own_hip_library: Path) -> HipRuntime:
+    """Of the stub."""
+    return HipRuntime(0)
+
+
+@pytest.fixture
+def memory(runtime: HipRuntime) -> HipMemory:
+    """Two inputs and room for five fp16 numbers."""
+    memory = HipMemory(runtime, 4096)
+    for values in (A, B):
+        assert memory.add_input(values) is values
+    memory.set_output((5,), element_type("fp16"))
+    return memory
+
+
+@pytest.mark.parametrize("count", [1, 12, GUARD_BYTES])
+def test_writes_in_front_and_behind_are_counted(runtime: HipRuntime, count: int) -> None:
+    """Either side is named with its bytes until the guards are restored; the bytes between are free to be written."""
+    buffer = DeviceBuffer(runtime, 100)
+    runtime.fill(buffer.address, 0, 100)
+    assert buffer.overrun() == ""
+    runtime.fill(buffer.address - count, 0, count)
+    assert buffer.overrun() == f"{count} bytes in front of"
+    runtime.fill(buffer.address + 100, 0, count)
+    assert buffer.overrun() == f"{count} bytes in front of and {count} bytes behind"
+    buffer.restore_guards()
+    assert buffer.overrun() == ""
+
+
+def test_a_reset_fills_output_and_workspace_with_nan(memory: HipMemory, runtime: HipRuntime) -> None:
+    """Of the workspace, as much as the kernel asked for."""
+    memory.provide_workspace(64)
+    workspace = memory.pointers()[3]
+    runtime.fill(workspace, 0, 64)
+    memory.reset(48)
+    assert np.isnan(memory.result()).all()
+    found = np.empty(64, np.uint8)
+    runtime.download(found.ctypes.data, workspace, 64)
+    assert found.tolist() == [0xFF] * 48 + [0] * 16
+
+
+def test_what_is_written_beside_is_named_once(memory: HipMemory, runtime: HipRuntime) -> None:
+    """Output and workspace are both guarded, and their guards are whole again after they were looked at."""
+    memory.provide_workspace(10)
+    _, _, output, workspace = memory.pointers()
+    memory.reset(10)
+    runtime.fill(output + 10, 0, 2)
+    runtime.fill(workspace - 1, 0, 1)
+    assert memory.overrun() == "2 bytes behind the output"
+    assert memory.overrun() == "1 bytes in front of the workspace"
+    assert memory.overrun() == ""
+
+
+def test_the_result_is_what_was_written(memory: HipMemory, runtime: HipRuntime) -> None:
+    """In the shape and the type of the output."""
+    written = np.array([1, -2, 3, 0.5, 65504], np.float16)
+    runtime.upload(memory.pointers()[2], written.ctypes.data, written.nbytes)
+    assert memory.result().dtype == np.float16
+    assert memory.result().tolist() == written.tolist()
+
+
+def test_inputs_are_restored_if_they_changed(memory: HipMemory, runtime: HipRuntime) -> None:
+    """A changed byte is found and undone; nothing is said of inputs that are whole."""
+    assert not memory.repair_inputs()
+    _, b, _, _ = memory.pointers()
+    runtime.fill(b + 39, 1, 1)
+    assert memory.repair_inputs()
+    found = np.empty_like(B)
+    runtime.download(found.ctypes.data, b, B.nbytes)
+    assert found.tolist() == B.tolist()
+    assert not memory.repair_inputs()
+
+
+def test_a_workspace_grows_and_stays(memory: HipMemory) -> None:
+    """Less than there is needs no new one."""
+    memory.provide_workspace(100)
+    first = memory.pointers()[3]
+    memory.provide_workspace(50)
+    assert memory.pointers()[3] == first
+
+
+def test_a_workspace_that_there_is_no_memory_for_leaves_a_usable_one(
+    memory: HipMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next kernel can have a smaller one."""
+    monkeypatch.setenv("CKH_STUB_MEMORY", "100000")
+    memory.provide_workspace(10_000)
+    with pytest.raises(HipMemoryError):
+        memory.provide_workspace(1_000_000)
+    memory.provide_workspace(20_000)
+    memory.reset(20_000)
+    assert memory.overrun() == ""
+
+
+def test_clearing_gives_memory_back(memory: HipMemory, runtime: HipRuntime) -> None:
+    """The buffers of inputs and output can not be used any more, and others take their place."""
+    a, _, output, _ = memory.pointers()
+    memory.clear()
+    for address in (a, output):
+        with pytest.raises(HipError, match="invalid argument"):
+            runtime.fill(address, 0, 1)
+    memory.add_input(B)
+    memory.add_input(A)
+    memory.set_output((1,), element_type("bf16"))
+    assert memory.result().dtype == np.uint16
+
+
+def test_the_flush_buffer_is_made_once_and_only_if_wanted(memory: HipMemory, runtime: HipRuntime) -> None:
+    """It is asked for by every kernel."""
+    address, size = memory.flush_buffer()
+    assert (size, memory.flush_buffer()) == (4096, (address, 4096))
+    runtime.fill(address, 1, size)
+    assert HipMemory(runtime, 0).flush_buffer() == (0, 0)
+
+
+def test_a_probe_finds_an_error_that_lasts(
+    memory: HipMemory, monkeypatch: pytest.MonkeyPatch, own_hip_library: Path
+) -> None:
+    """It says nothing while the GPU works, and raises from the kernel on that broke it."""
+    memory.probe()
+    monkeypatch.setenv("CKH_STUB_STICKY_AFTER", "1")
+    memory.probe()
+    ctypes.CDLL(str(own_hip_library)).stub_launch()
+    for _ in range(2):
+        with pytest.raises(HipError, match="illegal memory access"):
+            memory.probe()

@@ -1,0 +1,104 @@
+"""The HIP runtime by ctypes: what it is asked for, and what its failures say."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.bench.hip_runtime import HipError, HipMemoryError, HipRuntime
+from ckh.errors import DeviceError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("own_hip_library")
+
+
+def test_bytes_go_to_the_gpu_and_come_back() -> None:
+    """What is uploaded is downloaded again, and what is filled has the byte, at an address that is not the host's."""
+    runtime = HipRuntime(0)
+    sent = np.arange(100, dtype=np.int16)
+    address = runtime.allocate(300)
+    runtime.upload(address, sent.ctypes.data, 200)
+    runtime.fill(address + 200, 7, 100)
+    runtime.synchronize()
+    found = np.zeros(300, np.uint8)
+    runtime.download(found.ctypes.data, address, 300)
+    assert found.tobytes() == sent.tobytes() + bytes([7] * 100)
+    runtime.free(address)
+
+
+def test_a_failed_call_says_what_failed() -> None:
+    """The error has the function, what HIP calls it and its number, and is no lack of memory."""
+    runtime = HipRuntime(0)
+    with pytest.raises(HipError) as caught:
+        runtime.free(4096)
+    assert type(caught.value) is HipError
+    assert caught.value.message == "hipFree: invalid argument (error 1)"
+
+
+def test_a_lack_of_memory_is_told_from_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its own type and says how much was wanted; less can be had afterwards."""
+    monkeypatch.setenv("CKH_STUB_MEMORY", "1000000")
+    runtime = HipRuntime(0)
+    with pytest.raises(HipMemoryError) as caught:
+        runtime.allocate(2_000_000)
+    assert caught.value.message == "hipMalloc of 2.0 MB: out of memory (error 2)"
+    runtime.free(runtime.allocate(1_000_000))
+
+
+def test_an_error_is_forgotten_when_it_was_raised(own_hip_library: Path) -> None:
+    """A kernel that asks HIP for the last error is not told of ours."""
+    runtime = HipRuntime(0)
+    with pytest.raises(HipError):
+        runtime.free(4096)
+    assert ctypes.CDLL(str(own_hip_library)).hipGetLastError() == 0
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gpu", "message"),
+    [
+        ("0", 0, "HIP finds no GPU"),
+        ("1", 1, "HIP has no GPU number 1: it counts 1 from 0"),
+        ("4", 7, "HIP has no GPU number 7: it counts 4 from 0"),
+    ],
+)
+def test_a_gpu_that_is_not_there_is_a_device_error(
+    monkeypatch: pytest.MonkeyPatch, gpus: str, gpu: int, message: str
+) -> None:
+    """Whether there is none or not that one, the message says so."""
+    monkeypatch.setenv("CKH_STUB_GPUS", gpus)
+    with pytest.raises(DeviceError) as caught:
+        HipRuntime(gpu)
+    assert caught.value.message == message
+
+
+def test_a_runtime_that_cannot_be_loaded_is_a_device_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file that is no library is named with the loader's reason."""
+    wrong = tmp_path / "libamdhip64.so"
+    wrong.write_text("hello")
+    monkeypatch.setenv("CKH_HIP_LIBRARY", str(wrong))
+    with pytest.raises(DeviceError) as caught:
+        HipRuntime(0)
+    assert caught.value.message.startswith(f"the HIP runtime cannot be loaded: {wrong}: ")
+
+
+def test_a_library_that_is_no_runtime_is_a_device_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function that it lacks is named."""
+    monkeypatch.setenv("CKH_HIP_LIBRARY", "libc.so.6")
+    with pytest.raises(DeviceError, match=r"^the HIP runtime cannot be used: .*hipGetDeviceCount"):
+        HipRuntime(0)
+
+
+def test_the_runtime_is_looked_for_in_rocm_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own_hip_library: Path
+) -> None:
+    """Without a library of its own, ROCM_PATH's is taken."""
+    (tmp_path / "lib").mkdir()
+    own_hip_library.rename(tmp_path / "lib" / "libamdhip64.so")
+    monkeypatch.delenv("CKH_HIP_LIBRARY")
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    HipRuntime(0).synchronize()

@@ -1,0 +1,93 @@
+"""The host's memory as kernels see it."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from ckh.bench.memory import WORKSPACE_FILL_BYTES, HostMemory
+from ckh.bench.typed import element_type
+
+A = np.arange(6, dtype=np.float32).reshape(2, 3)
+B = np.arange(4, dtype=np.float32)
+
+
+@pytest.fixture
+def memory() -> HostMemory:
+    """Two inputs and room for five numbers."""
+    memory = HostMemory()
+    memory.add_input(A)
+    memory.add_input(B)
+    memory.set_output((5,), element_type("fp32"))
+    return memory
+
+
+def test_pointers_are_of_inputs_output_and_workspace(memory: HostMemory) -> None:
+    """A kernel finds the operands, and what it writes is the result."""
+    memory.provide_workspace(8)
+    a, b, output, workspace = memory.pointers()
+    assert ctypes.string_at(a, A.nbytes) == A.tobytes()
+    assert ctypes.string_at(b, B.nbytes) == B.tobytes()
+    ctypes.memset(output, 0, 20)
+    ctypes.memset(workspace, 0, 8)
+    assert memory.result().tolist() == [0.0] * 5
+    assert memory.overrun() == ""
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_a_reset_fills_the_output_with_nan(memory: HostMemory, dtype: str) -> None:
+    """Of whatever type."""
+    element = element_type(dtype)
+    memory.clear()
+    memory.set_output((2, 3), element)
+    memory.result().fill(0)
+    memory.reset(0)
+    assert memory.result().dtype == element.storage
+    assert np.isnan(element.widened(memory.result())).tolist() == [[True] * 3] * 2
+
+
+def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> None:
+    """As far as a kernel uses it, and of a large one the first megabytes."""
+    memory.provide_workspace(WORKSPACE_FILL_BYTES + 100)
+    workspace = memory.pointers()[3]
+    memory.reset(10)
+    assert ctypes.string_at(workspace, 12) == b"\xff" * 10 + bytes(2)
+    memory.reset(WORKSPACE_FILL_BYTES + 100)
+    assert ctypes.string_at(workspace + WORKSPACE_FILL_BYTES - 2, 4) == b"\xff\xff\0\0"
+
+
+def test_what_is_written_beside_is_named_once(memory: HostMemory) -> None:
+    """Output and workspace are both guarded, and their guards are whole again after they were looked at."""
+    memory.provide_workspace(10)
+    _, _, output, workspace = memory.pointers()
+    ctypes.memset(output + 20, 0, 2)
+    ctypes.memset(workspace - 1, 0, 1)
+    assert memory.overrun() == "2 bytes behind the output"
+    assert memory.overrun() == "1 bytes in front of the workspace"
+    assert memory.overrun() == ""
+
+
+def test_a_workspace_grows_and_stays(memory: HostMemory) -> None:
+    """Less than there is needs no new one."""
+    memory.provide_workspace(100_000)
+    first = memory.pointers()[3]
+    memory.provide_workspace(50)
+    assert memory.pointers()[3] == first
+
+
+def test_clearing_makes_room_for_other_inputs(memory: HostMemory) -> None:
+    """The next two inputs are the operands."""
+    memory.clear()
+    memory.add_input(B)
+    memory.add_input(A)
+    assert ctypes.string_at(memory.pointers()[0], B.nbytes) == B.tobytes()
+
+
+def test_the_host_needs_neither_repair_nor_flush(memory: HostMemory) -> None:
+    """Inputs are read-only, caches stay warm, first runs are timed, and a probe finds nothing."""
+    assert not memory.repair_inputs()
+    assert memory.flush_buffer() == (0, 0)
+    assert memory.times_first_runs
+    memory.probe()

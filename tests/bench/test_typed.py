@@ -1,0 +1,119 @@
+"""Element types: rounding to the nearest number, to even, or towards zero, and back without loss."""
+
+from __future__ import annotations
+
+from math import inf, nan
+
+import numpy as np
+import pytest
+
+from ckh.bench.typed import NAN_BYTE, element_type
+from ckh.errors import UsageError
+
+DTYPES = ("fp32", "fp16", "bf16")
+BF16_UNIT = 2.0**-7  # of the numbers from 1 to 2
+
+
+def floats(*values: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_every_stored_number_survives(dtype: str) -> None:
+    """All 65536 patterns, widened and rounded, are what they were; NaN stays NaN."""
+    element = element_type(dtype)
+    patterns = np.arange(1 << 16, dtype=np.uint16)
+    wide = element.widened(patterns.view(element.storage))
+    again = element.rounded(wide).view(np.uint16)
+    is_nan = np.isnan(wide)
+    np.testing.assert_array_equal(again[~is_nan], patterns[~is_nan])
+    assert np.isnan(element.widened(again[is_nan].view(element.storage))).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "rounded", "truncated"),
+    [
+        (1.0, 1.0, 1.0),
+        (1 + 0.4 * BF16_UNIT, 1.0, 1.0),
+        (1 + 0.6 * BF16_UNIT, 1 + BF16_UNIT, 1.0),
+        (1 + 0.5 * BF16_UNIT, 1.0, 1.0),
+        (1 + 1.5 * BF16_UNIT, 1 + 2 * BF16_UNIT, 1 + BF16_UNIT),
+        (-1 - 0.6 * BF16_UNIT, -1 - BF16_UNIT, -1.0),
+        (3.4e38, inf, 255 * 2.0**120),
+        (-inf, -inf, -inf),
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_bf16_by_hand(value: float, rounded: float, truncated: float) -> None:
+    """To the nearest, of two the even one, and towards zero."""
+    element = element_type("bf16")
+    assert element.truncated is not None
+    assert element.widened(element.rounded(floats(value))).tolist() == [rounded]
+    assert element.widened(element.truncated(floats(value))).tolist() == [truncated]
+
+
+def test_bf16_rounds_to_the_nearest_of_its_neighbours() -> None:
+    """Of a hundred thousand random numbers none is further from its rounding than from the numbers beside it."""
+    element = element_type("bf16")
+    assert element.truncated is not None
+    values = np.random.default_rng(3).normal(scale=100, size=100_000).astype(np.float32)
+    exact = values.astype(np.float64)
+    lower = element.truncated(values)
+    beside = np.stack([element.widened(lower), element.widened(lower + np.uint16(1))]).astype(np.float64)
+    distance = np.abs(element.widened(element.rounded(values)).astype(np.float64) - exact)
+    np.testing.assert_array_equal(distance, np.abs(beside - exact).min(axis=0))
+
+
+def test_nan_stays_nan_in_bf16() -> None:
+    """Also one whose set bits are all cut off, and one that rounding would carry over."""
+    element = element_type("bf16")
+    bits = np.array([0x7F800001, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF], np.uint32)
+    assert np.isnan(element.widened(element.rounded(bits.view(np.float32)))).all()
+    assert np.isnan(element.widened(element.rounded(floats(nan, 1.0)))).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bytes_of_the_fill_are_nan(dtype: str) -> None:
+    """An output of any type that is filled with them has no number."""
+    element = element_type(dtype)
+    stored = np.frombuffer(bytes([NAN_BYTE]) * 4 * element.storage.itemsize, element.storage)
+    assert np.isnan(element.widened(stored)).tolist() == [True] * 4
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("fp16", 2.0**-14), ("bf16", 2.0**-126)])
+def test_operands_have_no_denormal_numbers(dtype: str, least: float) -> None:
+    """What matrix units flush is zero from the start; the least normal number stays."""
+    element = element_type(dtype)
+    operand = element.operand(floats(least, -least, 0.9 * least, -0.1 * least, 0.75))
+    assert element.widened(operand).tolist() == [least, -least, 0, 0, 0.75]
+
+
+def test_fp32_operands_are_the_values_themselves() -> None:
+    """Bit for bit, down to the least denormal number."""
+    values = floats(0.1, -1.0, 1e-45, 0.0)
+    assert element_type("fp32").operand(values).tobytes() == values.tobytes()
+
+
+def test_lowest_and_highest_contain_what_kernels_make() -> None:
+    """For bf16 both roundings, for fp16 the nearest; below the normal numbers also zero."""
+    bf16, fp16 = element_type("bf16"), element_type("fp16")
+    values = np.array([1 + 0.6 * BF16_UNIT, -1 - 0.6 * BF16_UNIT])
+    assert bf16.lowest(values).tolist() == [1.0, -1 - BF16_UNIT]
+    assert bf16.highest(values).tolist() == [1 + BF16_UNIT, -1.0]
+    small = np.array([2.0**-16, -(2.0**-16), 2.0**-14, 1 + 2.0**-12])
+    assert fp16.lowest(small).tolist() == [0.0, -(2.0**-16), 2.0**-14, 1.0]
+    assert fp16.highest(small).tolist() == [2.0**-16, 0.0, 2.0**-14, 1.0]
+
+
+def test_limits_of_fp32_leave_their_argument_alone() -> None:
+    """Nothing is written to values that need no conversion."""
+    values = floats(1e-45, -1e-45, 5.0)
+    element = element_type("fp32")
+    assert element.lowest(values).tobytes() == element.highest(values).tobytes() == values.tobytes()
+
+
+def test_other_dtypes_are_refused() -> None:
+    """The error names what can be measured."""
+    with pytest.raises(UsageError, match="int8") as caught:
+        element_type("int8")
+    assert caught.value.hint == "one of fp32, fp16, bf16"
