@@ -12,10 +12,9 @@ from ckh import __version__
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.candidates import DEFAULT_RULE_SET, make_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
-from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device
+from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device, require_usable
 from ckh.bench.padding import pad_channels
 from ckh.bench.plan import ALL, Plan, make_plan
-from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.supervisor import SupervisorOptions
@@ -29,7 +28,6 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ckh.bench.protocol import WorkerConfig
     from ckh.kernels.config import ConvKernel
     from ckh.problems import ConvProblem
 
@@ -225,7 +223,7 @@ class Campaign:
             DataError: journal or cache cannot be written; what was measured before is safe.
         """
         configs = self.device.worker_configs()
-        self._require_workers(configs)
+        require_usable(self.device)
         journal = JournalWriter(self.out)
         try:
             record = self._record()
@@ -242,12 +240,6 @@ class Campaign:
                 return Outcome(stop.reason if pairs_left else StopReason.COMPLETE, totals, pairs_left)
         finally:
             journal.close()
-
-    def _require_workers(self, configs: Sequence[WorkerConfig]) -> None:
-        """Find out whether there is a usable GPU before hours of compilation."""
-        for config in configs:
-            if config.kind == HIP_KIND:
-                WorkerProcess(self.device, config).kill()
 
     def _read(self, *, resume: bool) -> Journal | None:
         exists = (self.out / JOURNAL_NAME).exists()

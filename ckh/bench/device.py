@@ -207,6 +207,26 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
     return HostDevice()
 
 
+def default_device_kind(options: DeviceOptions) -> str:
+    """`hip` where there is an AMD GPU, or where an option is given that only a GPU has; else `host`."""
+    from ckh.archs import detect_gpu_arch
+
+    return HIP_KIND if options != DeviceOptions() or detect_gpu_arch() else HOST_KIND
+
+
+def require_usable(device: Device) -> None:
+    """Find out whether the GPUs can be used, before hours of compilation.
+
+    Raises:
+        DeviceError: a worker cannot be started; says why.
+    """
+    from ckh.bench.process import WorkerProcess
+
+    for config in device.worker_configs():
+        if config.is_hip:
+            WorkerProcess(device, config).kill()
+
+
 def _portable_flags() -> tuple[str, ...]:
     from ckh.bench.codegen.host import compile_flags
 

@@ -109,7 +109,7 @@ def bench(
 ) -> None:
     """Measure, and print what came of it."""
     from ckh.bench.campaign import Campaign, Given, Limits
-    from ckh.bench.device import DeviceOptions
+    from ckh.bench.device import DeviceOptions, default_device_kind
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
 
@@ -138,8 +138,7 @@ def bench(
     options = DeviceOptions(
         arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)
     )
-    # Whoever names an architecture means a GPU.
-    kind = str(device) if device else _default_kind(is_gpu=options != DeviceOptions())
+    kind = str(device) if device else default_device_kind(options)
     campaign = Campaign(kind, given, out, resume=resume, options=options)
     if write_registry is not None:
         output.print_registry(campaign, write_registry, as_json=as_json)
@@ -159,12 +158,6 @@ def bench(
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
-
-
-def _default_kind(*, is_gpu: bool) -> str:
-    from ckh.archs import detect_gpu_arch
-
-    return str(DeviceKind.HIP if is_gpu or detect_gpu_arch() else DeviceKind.HOST)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""`ckh validate`: choices against the measured oracle, a new model against an old one. The exit code is the verdict."""
+"""`ckh validate`: choices against the oracle, a new model against an old one, kernels. The exit code is the verdict."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.commands import _validate_kernels
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._judging import load_judged, percent
@@ -37,10 +38,11 @@ def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     group = typer.Typer(
         name="validate",
-        help="Compare choices with an oracle, or a new model with an old one. The exit code is the verdict.",
+        help="Compare choices with an oracle, a new model with an old one; try kernels. The exit code is the verdict.",
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
             "ckh validate compare models/old models/new --data holdout.parquet",
+            "ckh validate kernels --matrix pipelines",
         ),
         no_args_is_help=True,
         rich_markup_mode=None,
@@ -62,6 +64,7 @@ def register(app: typer.Typer) -> None:
             "ckh validate compare models/old models/new --data holdout.parquet --max-p10-loss 0.01 --json",
         ),
     )(compare)
+    _validate_kernels.register(group)
     app.add_typer(group)
 
 

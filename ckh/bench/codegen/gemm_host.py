@@ -1,0 +1,94 @@
+"""GEMM kernels for the `host` device: a kernel of the table as C++17 for this CPU.
+
+A translation unit is the kernel's parameters as constants and one include. Pipelines and register blocks are those of
+convolution on the host (`templates/host/nest.hpp`, `register_tile.hpp`); `templates/gemm_host/gemm.hpp` says what each
+layout makes of them, `edges.hpp` what padding is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen import host
+from ckh.errors import UsageError
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
+from ckh.ops.gemm_universal.names import kernel_name, short_name
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.bench.codegen.host import HostSimd
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+_EPILOGUE = "cshuffle"  # whole vectors of C, which is what registers hold
+_NATIVE_FLOATS = 4  # in which the ends of rows are moved
+_INTEGERS = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
+_PADS = ("pad_m", "pad_n", "pad_k")
+
+
+def template_dir() -> Path:
+    """The directory of the headers that only GEMM kernels include."""
+    return host.template_dir().parent / "gemm_host"
+
+
+def source_hash_inputs() -> bytes:
+    """Names and contents of all template headers: what a compiled kernel depends on besides its own source."""
+    headers = sorted(template_dir().glob("*.hpp"))
+    own = b"".join(header.name.encode() + b"\0" + header.read_bytes() + b"\0" for header in headers)
+    return host.source_hash_inputs() + own
+
+
+def compile_flags() -> tuple[str, ...]:
+    """Compiler flags for one translation unit, with the include directories and without input and output."""
+    return (*host.compile_flags(), f"-I{template_dir()}")
+
+
+def emit(kernel: GemmKernel, simd: HostSimd) -> str:
+    """The C++ source of one kernel.
+
+    Raises:
+        UsageError: the kernel leaves a parameter out, or asks for something that the host device does not have.
+    """
+    _check(kernel)
+    constants = {
+        "int vector_bytes": simd.vector_bytes,
+        "int registers": simd.registers,
+        "Pipeline pipeline": f"Pipeline::{kernel.pipeline}",
+        "Scheduler scheduler": f"Scheduler::{kernel.scheduler}",
+        **{f"int {name}": getattr(kernel, name) for name in _INTEGERS},
+        **{f"int vector_{operand}": _NATIVE_FLOATS for operand in "abc"},
+        **{f"bool {name}": _cpp(getattr(kernel, name)) for name in _PADS},
+        "bool a_row_major": _cpp(kernel.layout[0] == "r"),
+        "bool b_row_major": _cpp(kernel.layout[1] == "r"),
+        "bool double_smem_buffer": _cpp(kernel.pipeline == "compv4"),
+        "const char* name": f'"{kernel_name(kernel)}"',
+    }
+    head, tail = (
+        '#include "kernel.hpp"\n\nnamespace ckh::kernel {\n',
+        '\n}  // namespace ckh::kernel\n\n#include "gemm_abi.hpp"\n',
+    )
+    return "\n".join((head, *(f"inline constexpr {what} = {value};" for what, value in constants.items()), tail))
+
+
+def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option
+    return str(value).lower()
+
+
+def _check(kernel: GemmKernel) -> None:
+    if missing := kernel.missing:
+        raise UsageError(f"the kernel leaves out {', '.join(missing)}", "only complete kernels can be built")
+    if kernel.dtype != "fp32":
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
+    if kernel.layout not in GEMM_LAYOUTS:
+        raise UsageError(f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS))
+    if kernel.pipeline not in host.PIPELINES:
+        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(host.PIPELINES))
+    if kernel.epilogue != _EPILOGUE:
+        raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}")
+    if kernel.persistent:
+        raise UsageError("the host device has no persistent kernels")
+    if kernel.vectors != (NATIVE_WIDTH,) * 3:
+        raise UsageError(f"{short_name(kernel)} has vector widths", "on the host they are native")
+    if kernel.suffix:
+        raise UsageError(f"the suffix {kernel.suffix} has no meaning on the host device")

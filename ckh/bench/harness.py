@@ -1,0 +1,93 @@
+"""Trying cases of a matrix: each kernel is compiled, loaded, asked its name, run and checked, in its own process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.plan import full_name
+from ckh.bench.protocol import Job, Op
+from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.data.schema import Status
+from ckh.kernels.validity import check
+from ckh.progress import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ckh.bench.compile import Built
+    from ckh.bench.device import Device
+    from ckh.bench.matrix import Case
+
+# What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
+ACCEPTED = (Status.OK, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of a case.
+
+    Attributes:
+        status: OK only if the kernel ran and its result was right, or with `run` off, if it was compiled and loaded.
+        reason: why it is not OK.
+        built: the name that the library itself gives; empty if none was built.
+    """
+
+    case: Case
+    status: Status
+    reason: str
+    built: str
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it works, or is refused with a reason."""
+        return self.status in ACCEPTED
+
+
+def try_cases(
+    device: Device,
+    cases: Sequence[Case],
+    options: SupervisorOptions,
+    *,
+    jobs: int,
+    run: bool,
+    should_stop: Callable[[], bool],
+) -> Iterator[Finding]:
+    """Findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded.
+
+    Raises:
+        DeviceError: there is no compiler, or no usable device to run on.
+    """
+    reasons = [check(case.kernel, device.arch, case.problem) for case in cases]
+    allowed = list(dict.fromkeys(case.kernel for case, why in zip(cases, reasons, strict=True) if not why))
+    with progress("compiling kernels", len(allowed)) as advance:
+        built = KernelBuilder(device).build(allowed, jobs, advance, should_stop)
+    with progress("trying kernels", len(cases)) as advance:
+        for case, why in zip(cases, reasons, strict=True):
+            if should_stop():
+                return
+            if why:
+                yield Finding(case, Status.INVALID, "; ".join(why), "")
+            elif case.kernel not in built:
+                return
+            else:
+                yield _try(device, case, built[case.kernel], options, run=run)
+            advance(1, case.label)
+
+
+def _try(device: Device, case: Case, built: Built, options: SupervisorOptions, *, run: bool) -> Finding:
+    if built.status is not Status.OK:
+        return Finding(case, built.status, built.message, "")
+    with Supervisor(device, options, lambda: False) as supervisor:
+        ((_, loaded),) = supervisor.run(None, [Job(Op.LOAD, 0, library=built.library)])
+        if loaded.status is not Status.OK:
+            return Finding(case, loaded.status, loaded.message, "")
+        name, wanted = loaded.message or full_name(case.kernel), full_name(case.kernel)
+        if name != wanted:
+            return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
+        if not run:
+            return Finding(case, Status.OK, "compiled and loaded, not run", name)
+        setup = Job(Op.PROBLEM, -1, problem=case.problem.canonical())
+        ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=built.library, samples=1)])
+        return Finding(case, reply.status, reply.message, name)

@@ -1,0 +1,157 @@
+"""`ckh validate kernels`: which choices of kernels work here. The exit code is the verdict."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._duration import parse_duration
+from ckh.errors import DataError, ExitCode
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from ckh.bench.harness import Finding
+    from ckh.problems import Direction
+
+_HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a process of its own.
+
+The table says what became of each: ok, refused by a rule (invalid), not possible with this device or these headers
+(unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: something is wrong. The name of the
+kernel is the one that the compiled library gives itself.
+"""
+
+
+class Matrix(StrEnum):
+    """What `--matrix` takes."""
+
+    PIPELINES = "pipelines"
+    SCHEDULERS = "schedulers"
+    OPTIONS = "options"
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to `ckh validate`."""
+    group.command(
+        name="kernels",
+        help=_HELP,
+        epilog=examples(
+            "ckh validate kernels --matrix pipelines",
+            "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --out options.json",
+            "ckh validate kernels --matrix schedulers --device hip --arch gfx942 --compile-only",
+        ),
+    )(kernels)
+
+
+def kernels(
+    matrix: Matrix = typer.Option(Matrix.PIPELINES, "--matrix", help="What is combined."),
+    variant: str = typer.Option("all", "--variant", help="forward, bwd_data, bwd_weight or all."),
+    ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only 2 or 3 dimensions."),
+    dtype: str | None = typer.Option(None, "--dtype", help="Element type; the device's own by default."),
+    device: str | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
+    arch: str | None = typer.Option(None, "--arch", help="hip: compile for this architecture.  [the GPU's]"),
+    hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
+    ck_include: str | None = typer.Option(None, "--ck-include", help="hip: folder with CK Tile's headers."),
+    compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
+    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Try them, print, and give the verdict."""
+    from ckh.bench import matrix as matrices
+    from ckh.bench.compile import default_jobs
+    from ckh.bench.device import DeviceOptions, default_device_kind, open_device, require_usable
+    from ckh.bench.harness import try_cases
+    from ckh.bench.stop import Stop
+    from ckh.bench.supervisor import SupervisorOptions
+
+    options = DeviceOptions(arch, hipcc, ck_include)
+    found = open_device(device or default_device_kind(options), options)
+    if not compile_only:
+        require_usable(found)
+    ndims = (2, 3) if ndim is None else (ndim,)
+    cases = matrices.matrix(str(matrix), found.arch, _directions(variant), ndims, dtype or found.arch.default_dtype)
+    worker = SupervisorOptions(parse_duration(timeout), replace(found.worker_configs()[0], load_only=compile_only))
+    with Stop() as stop:
+        findings = list(
+            try_cases(
+                found,
+                cases,
+                worker,
+                jobs=jobs or default_jobs(found.job_bytes),
+                run=not compile_only,
+                should_stop=stop,
+            )
+        )
+        if stop():
+            raise typer.Exit(int(ExitCode.INTERRUPTED))
+    document = _document(findings, str(matrix), found.arch.name)
+    if out is not None:
+        _write(out, document)
+    if as_json:
+        print_json(document)
+    else:
+        _print(findings, f"{matrix} for {found.arch.name}")
+    if not document["ok"]:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def _directions(text: str) -> tuple[Direction, ...]:
+    from ckh.errors import UsageError
+    from ckh.problems import Direction
+
+    if text == "all":
+        return tuple(Direction)
+    if text not in list(Direction):
+        raise UsageError(f"unknown direction {text!r}", "one of " + ", ".join((*Direction, "all")))
+    return (Direction(text),)
+
+
+def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]:
+    return {
+        "matrix": matrix,
+        "arch": arch,
+        "ok": all(one.is_accepted for one in findings),
+        "statuses": dict(Counter(str(one.status) for one in findings)),
+        "findings": [
+            {
+                "direction": str(one.case.kernel.variant),
+                "ndim": one.case.kernel.ndim_spatial,
+                "case": one.case.label,
+                "status": str(one.status),
+                "reason": one.reason,
+                "built": one.built,
+                "problem": one.case.problem.canonical(),
+            }
+            for one in findings
+        ],
+    }
+
+
+def _write(path: Path, document: dict[str, Any]) -> None:
+    from ckh.paths import write_atomic
+
+    try:
+        write_atomic(path, (json.dumps(document, indent=2) + "\n").encode())
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _print(findings: list[Finding], title: str) -> None:
+    rows = [
+        [one.case.label, str(one.case.kernel.variant), str(one.case.kernel.ndim_spatial), str(one.status)]
+        for one in findings
+    ]
+    print_table(title, ("case", "direction", "ndim", "status"), rows)
+    whys = Counter((str(one.status), one.reason) for one in findings if one.reason)
+    if whys:
+        typer.echo("")
+        print_table("", ("why", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
+    built = sorted({one.built for one in findings if one.built})
+    typer.echo(f"\n{len(built)} kernels were built" + ("".join(f"\n  {name}" for name in built)))

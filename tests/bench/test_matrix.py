@@ -1,0 +1,114 @@
+"""Matrices: every combination once, each with a problem it can run, and findings that tell what really happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.harness import try_cases
+from ckh.bench.matrix import MATRICES, Case, matrix
+from ckh.bench.protocol import WorkerConfig
+from ckh.bench.supervisor import SupervisorOptions
+from ckh.data.schema import Status
+from ckh.errors import NoKernelError, UsageError
+from ckh.kernels.config import Scheduler
+from ckh.kernels.validity import check, problem_reasons
+from ckh.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
+from ckh.problems import Direction
+from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.bench.harness import Finding
+
+ALL = tuple(Direction)
+OPTIONS = SupervisorOptions(3.0, WorkerConfig(1 << 30, None))
+WRONG = Fault("for (int64_t i = 0; i < size(*p); ++i) out[i] = 3; return 0;")
+
+
+def findings(device: FaultyDevice, cases: Sequence[Case], *, run: bool = True) -> list[Finding]:
+    """Try cases without ever stopping."""
+    return list(try_cases(device, cases, OPTIONS, jobs=2, run=run, should_stop=lambda: False))
+
+
+@pytest.mark.parametrize(("name", "count"), [("pipelines", 8), ("schedulers", 16), ("options", 16)])
+def test_a_matrix_has_every_combination_once(name: str, count: int) -> None:
+    """Each direction and number of dimensions has all of its cases, no two of them the same."""
+    cases = matrix(name, load_arch("gfx942"), ALL, (2, 3), "fp16")
+    assert len(cases) == 3 * 2 * count
+    assert len({(case.kernel.variant, case.kernel.ndim_spatial, case.label) for case in cases}) == len(cases)
+
+
+def test_pipelines_and_schedulers_are_all_there() -> None:
+    """The cases are the product of the tables."""
+    cases = matrix("schedulers", load_arch("gfx942"), (Direction.FORWARD,), (2,), "bf16")
+    expected = {(pipeline, scheduler) for pipeline in VARIANT_PIPELINES[Direction.FORWARD] for scheduler in Scheduler}
+    assert {(case.kernel.pipeline, case.kernel.scheduler) for case in cases} == expected
+
+
+def test_options_include_every_specialization() -> None:
+    """No specialization is forgotten."""
+    cases = matrix("options", load_arch("gfx942"), (Direction.BWD_WEIGHT,), (2,), "bf16")
+    assert {case.kernel.specialization for case in cases} == set(SPECIALIZATIONS)
+
+
+@pytest.mark.parametrize("name", list(MATRICES))
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+def test_no_case_is_refused_for_its_problem(name: str, arch: str) -> None:
+    """What a kernel is refused for is the kernel: every problem meets its conditions."""
+    spec = load_arch(arch)
+    for case in matrix(name, spec, ALL, (2, 3), "fp16"):
+        if not check(case.kernel, spec):
+            assert problem_reasons(case.kernel, spec, case.problem) == [], case.label
+
+
+def test_unknown_matrices_and_dtypes_are_refused() -> None:
+    """A matrix that is not there, or an element type the architecture does not run."""
+    host = load_arch("host")
+    with pytest.raises(UsageError, match="unknown matrix 'tiles'"):
+        matrix("tiles", host, ALL, (2,), "fp32")
+    with pytest.raises(NoKernelError, match="host has no forward kernel of fp16 in 2D"):
+        matrix("pipelines", host, ALL, (2,), "fp16")
+
+
+def test_findings_tell_what_happened() -> None:
+    """Right, wrong, crashed, hung, and refused by a rule: each case has its own status and hurts no other."""
+    device = FaultyDevice(GOOD, WRONG, SEGFAULT, HANG, GOOD)
+    some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
+    cases = [replace(some, kernel=kernel, label=str(i)) for i, kernel in enumerate(device.kernels)]
+    cases.append(replace(some, kernel=replace(device.kernels[0], two_stage=True)))
+    found = findings(device, cases)
+    statuses = [Status.OK, Status.WRONG_RESULT, Status.CRASH, Status.TIMEOUT, Status.OK, Status.INVALID]
+    assert [one.status for one in found] == statuses
+    assert [one.is_accepted for one in found] == [True, False, False, False, True, True]
+    assert (
+        found[-1].reason == "host does not offer two stages; only bwd_weight kernels can have two stages, not forward"
+    )
+    assert [bool(one.built) for one in found] == [True, True, True, True, True, False]
+
+
+def test_a_library_of_another_kernel_is_found_out() -> None:
+    """The name is the one that the library gives itself."""
+    source = GOOD.source.replace('extern "C" {', 'extern "C" {\nconst char* ckh_name(void) { return "compv3"; }')
+
+    class Swapped(FaultyDevice):
+        def emit(self, kernel: object) -> str:
+            return source
+
+    device = Swapped(GOOD)
+    some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
+    (found,) = findings(device, [replace(some, kernel=device.kernels[0])])
+    assert (found.status, found.built, found.is_accepted) == (Status.WRONG_RESULT, "compv3", False)
+    assert "another kernel" in found.reason
+
+
+def test_without_running_kernels_are_only_loaded() -> None:
+    """A kernel that would crash is ok when it is not run."""
+    device = FaultyDevice(SEGFAULT)
+    some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
+    (found,) = findings(device, [replace(some, kernel=device.kernels[0])], run=False)
+    assert (found.status, found.reason) == (Status.OK, "compiled and loaded, not run")

@@ -1,0 +1,44 @@
+"""`ckh validate kernels` as it is called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+ARGS = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device", "host"]
+
+
+def test_the_pipelines_of_the_host_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The six pipelines of the host run and are right, the other two are refused; the file holds what is printed."""
+    out = tmp_path / "pipelines.json"
+    assert run([*ARGS, "--matrix", "pipelines", "--json", "--out", str(out)]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads(out.read_text(encoding="utf-8"))
+    assert (document["matrix"], document["arch"], document["ok"]) == ("pipelines", "host", True)
+    assert document["statuses"] == {"ok": 6, "invalid": 2}
+    refused = {one["case"]: one["reason"] for one in document["findings"] if one["status"] == "invalid"}
+    assert refused == {name: f"host does not have the pipeline {name}" for name in ("comp_async", "basic_async_v1")}
+    assert all(one["case"] in one["built"] for one in document["findings"] if one["status"] == "ok")
+
+
+def test_a_wrong_direction_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is usage, in one line."""
+    assert run(["validate", "kernels", "--variant", "sideways"]) == ExitCode.USAGE
+    assert "unknown direction 'sideways'" in capsys.readouterr().err
+
+
+def test_without_a_gpu_only_compiling_is_possible(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Running on an architecture that is not here ends with exit code 3 and the reason."""
+    monkeypatch.setenv("CKH_HIP_LIBRARY", "/nowhere/libamdhip64.so")
+    assert run(["validate", "kernels", "--device", "hip", "--arch", "gfx942"]) == ExitCode.NO_DEVICE
+    assert "no usable device" in capsys.readouterr().err
