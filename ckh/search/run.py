@@ -1,0 +1,68 @@
+"""One search: ask, measure, tell, until the budget is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.search.strategies.base import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One measurement: its time, None if the configuration failed, and the best time so far, None before the first."""
+
+    index: int
+    time_ms: float | None
+    best_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What a search measured, in order."""
+
+    trace: tuple[Step, ...]
+
+    @property
+    def best(self) -> Step | None:
+        """The step that found the fastest configuration, None if all failed."""
+        measured = [step for step in self.trace if step.time_ms is not None]
+        return min(measured, key=lambda step: step.time_ms or 0.0, default=None)
+
+    @property
+    def failures(self) -> int:
+        """How many configurations failed."""
+        return sum(step.time_ms is None for step in self.trace)
+
+
+def _never() -> bool:
+    return False
+
+
+def run(
+    strategy: Strategy,
+    evaluate: Callable[[int], float | None],
+    budget: int,
+    should_stop: Callable[[], bool] = _never,
+) -> SearchResult:
+    """Measure what a strategy asks for.
+
+    Args:
+        strategy: a new one, or one to go on with.
+        evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much.
+        budget: how many measurements; fewer are made only where the space has no more.
+        should_stop: asked before each measurement.
+    """
+    trace: list[Step] = []
+    best: float | None = None
+    while len(trace) < budget and not strategy.is_exhausted and not should_stop():
+        index = strategy.ask()
+        time_ms = evaluate(index)
+        strategy.tell(index, time_ms)
+        if time_ms is not None and (best is None or time_ms < best):
+            best = time_ms
+        trace.append(Step(index, time_ms, best))
+    return SearchResult(tuple(trace))

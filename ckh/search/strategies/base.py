@@ -1,0 +1,103 @@
+"""What every strategy is: it is asked for a configuration, told its time, and asked again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.search.space import Space
+
+
+class Strategy(ABC):
+    """Proposes configurations of a space, each at most once, the same ones for the same seed and answers.
+
+    Args:
+        space: what to search.
+        seed: of all randomness.
+        prior: a score for every configuration, higher where a model expects it to be faster, shape
+            (configurations,); None without a model.
+
+    Raises:
+        DataError: the prior has another shape or is not finite.
+    """
+
+    def __init__(self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None) -> None:
+        if prior is not None and (np.shape(prior) != (len(space),) or not np.isfinite(prior).all()):
+            raise DataError(f"a prior needs one finite score for each of the {len(space)} configurations")
+        self._space = space
+        self._rng = np.random.default_rng(seed)
+        self._prior = prior
+        self._is_asked = np.zeros(len(space), dtype=bool)
+        # Infinite where it failed; not a number where it was not measured.
+        self._time_ms = np.full(len(space), np.nan)
+        self._told: list[int] = []
+        self._pending: int | None = None
+        self._proposals: Iterator[int] | None = None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every configuration was asked for."""
+        return bool(self._is_asked.all())
+
+    def ask(self) -> int:
+        """The configuration to measure next.
+
+        Raises:
+            ValueError: the last answer is missing, or nothing is left to measure.
+        """
+        if self._pending is not None:
+            raise ValueError("tell the time of the last configuration before asking for another")
+        if self.is_exhausted:
+            raise ValueError("every configuration of the space was asked for")
+        if self._proposals is None:
+            self._proposals = self._propose()
+        index = int(next(self._proposals))
+        assert not self._is_asked[index]
+        self._is_asked[index] = True
+        self._pending = index
+        return index
+
+    def tell(self, index: int, time_ms: float | None) -> None:
+        """Answer `ask`.
+
+        Args:
+            index: what it returned.
+            time_ms: the measured time; None if the configuration failed.
+
+        Raises:
+            ValueError: another configuration was asked for, or the time is no positive number.
+        """
+        if index != self._pending:
+            raise ValueError(f"configuration {index} was not the last one asked for")
+        if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
+            raise ValueError(f"a time needs to be a positive number, not {time_ms}; a failure is None")
+        self._time_ms[index] = np.inf if time_ms is None else time_ms
+        self._told.append(index)
+        self._pending = None
+
+    @abstractmethod
+    def _propose(self) -> Iterator[int]:
+        """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
+
+    def _random_left(self) -> int:
+        return int(self._rng.choice(np.flatnonzero(~self._is_asked)))
+
+    def _by_prior(self) -> NDArray[np.int64]:
+        """All configurations, the most promising first; in random order without a prior."""
+        order = self._rng.permutation(len(self._space))
+        return order if self._prior is None else order[np.argsort(-self._prior[order], kind="stable")]
+
+    def _nearest_left(self, codes: NDArray[np.int32]) -> int:
+        """The configuration nearest to one, legal or not, among those not yet asked for; ties at random."""
+        left = np.flatnonzero(~self._is_asked)
+        distances = self._space.distances(codes)[left]
+        return int(self._rng.choice(left[distances == distances.min()]))

@@ -1,0 +1,124 @@
+"""The default: a Gaussian process of log time, and the configuration whose optimistic time is the lowest next.
+
+Optimism (lower confidence bound, Srinivas et al. 2010) takes turns between a little and much, so that every other
+measurement refines what is known to be fast and every other one looks where little is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.search.design import balanced_design
+from ckh.search.features import features_of
+from ckh.search.gp import GaussianProcess
+from ckh.search.strategies.base import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_DESIGN = 10
+_OPTIMISM = (1.0, 2.0)  # standard deviations, in turns
+# A failure counts as a slow time, but no outlier, of the first that worked: later ones are faster than the space is.
+_FAILED_QUANTILE, _FAILED_SAMPLE = 0.75, 20
+_REFIT_EVERY = 4
+_REFIT_GROWTH = 1.1
+_FIRST_ITERATIONS, _ITERATIONS = 40, 20
+_MAX_OBSERVED = 600
+_MAX_POOL = 30_000
+_RIDGE = 1.0
+
+
+class Surrogate(Strategy):
+    """Bayesian optimisation over the whole space.
+
+    A prior gives half of the first measurements, and its regression on log time is the mean of the process: a good
+    model carries at once, a useless one gets no weight.
+    """
+
+    def _propose(self) -> Iterator[int]:
+        yield from self._first()
+        process = GaussianProcess(features_of(self._space))
+        prior = None if self._prior is None else _standardised(self._prior)
+        next_fit = 0
+        observed: list[int] = []
+        pool = np.empty(0, dtype=np.int64)
+        position = -1
+        while not self.is_exhausted:
+            if not observed or len(self._told) >= next_fit or process.is_full:
+                observed, pool = self._modelled(), self._pool()
+                rows = np.array(observed)
+                targets, _ = self._targets(rows, prior)
+                process.optimise(rows, targets, _ITERATIONS if next_fit else _FIRST_ITERATIONS)
+                process.condition(rows, pool)
+                next_fit = max(len(self._told) + _REFIT_EVERY, int(len(self._told) * _REFIT_GROWTH))
+            else:
+                process.extend(position)
+                observed.append(int(pool[position]))
+            bound = self._bound(process, np.array(observed), pool, prior)
+            bound[self._is_asked[pool]] = np.inf
+            position = int(np.argmin(bound))
+            yield int(pool[position])
+
+    def _bound(
+        self,
+        process: GaussianProcess,
+        rows: NDArray[np.int64],
+        pool: NDArray[np.int64],
+        prior: NDArray[np.float64] | None,
+    ) -> NDArray[np.float32]:
+        """How low the log time of each candidate may be."""
+        targets, slope = self._targets(rows, prior)
+        mean, deviation = process.predict(targets)
+        bound = mean - np.float32(_OPTIMISM[len(self._told) % len(_OPTIMISM)]) * deviation
+        if prior is not None:
+            bound += (slope * prior[pool]).astype(np.float32)
+        return np.asarray(bound)
+
+    def _first(self) -> list[int]:
+        count = min(_DESIGN, len(self._space))
+        top = [] if self._prior is None else [int(index) for index in self._by_prior()[: (count + 1) // 2]]
+        design = balanced_design(self._space, count, self._rng)
+        return [*top, *(index for index in design if index not in top)][:count]
+
+    def _modelled(self) -> list[int]:
+        """What the process learns from: everything, or its fastest and a random part, in the order told."""
+        if len(self._told) <= _MAX_OBSERVED:
+            return self._told.copy()
+        told = np.array(self._told)
+        order = np.argsort(self._time_ms[told], kind="stable")
+        half = _MAX_OBSERVED // 2
+        others = self._rng.choice(order[half:], half, replace=False)
+        return [int(index) for index in told[np.sort(np.concatenate([order[:half], others]))]]
+
+    def _pool(self) -> NDArray[np.int64]:
+        """The configurations that compete: all that are left, or a random part and what is next to the fastest."""
+        left = np.flatnonzero(~self._is_asked)
+        if len(left) <= _MAX_POOL:
+            return left
+        fastest = sorted(self._told, key=self._time_ms.__getitem__)[:_DESIGN]
+        near = np.concatenate([self._space.neighbours(index) for index in fastest])
+        part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near])
+        return np.unique(part[~self._is_asked[part]])
+
+    def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
+        """Standardised log times less what the prior explains, and the slope of the prior in that unit."""
+        times = self._time_ms[rows]
+        is_ok = np.isfinite(times)
+        if not is_ok.any():
+            return np.zeros(len(rows)), 0.0
+        logs = np.log(times, where=is_ok, out=np.empty(len(rows)))
+        logs[~is_ok] = np.quantile(logs[is_ok][:_FAILED_SAMPLE], _FAILED_QUANTILE)
+        targets = _standardised(logs)
+        if prior is None:
+            return targets, 0.0
+        scores = prior[rows]
+        slope = float(scores @ targets / (scores @ scores + _RIDGE))
+        return targets - slope * scores, slope
+
+
+def _standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray((values - values.mean()) / (values.std() + 1e-9))

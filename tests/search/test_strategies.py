@@ -1,0 +1,166 @@
+"""What every strategy keeps to, and that strategies are better than random."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.errors import DataError, UsageError
+from ckh.search.replay import Recording, replay
+from ckh.search.run import SearchResult, run
+from ckh.search.space import Space
+from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES, make_strategy
+from ckh.search.strategies import surrogate as surrogate_module
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+every_strategy = pytest.mark.parametrize("name", sorted(STRATEGIES))
+
+
+def _search(
+    name: str, recording: Recording, budget: int, seed: int = 0, prior: NDArray[np.float64] | None = None
+) -> SearchResult:
+    def evaluate(index: int) -> float | None:
+        return None if np.isnan(recording.times_ms[index]) else float(recording.times_ms[index])
+
+    return run(make_strategy(name, recording.space, seed, prior), evaluate, budget)
+
+
+def _prior(recording: Recording) -> NDArray[np.float64]:
+    """What a good model says: the speed, with noise, also of what fails."""
+    noise = np.random.default_rng(7).normal(0, 0.3, len(recording.space))
+    return np.asarray(noise - np.log(np.nan_to_num(recording.times_ms, nan=5.0)))
+
+
+@every_strategy
+@pytest.mark.parametrize("has_prior", [False, True])
+def test_proposals_are_legal_distinct_and_as_many_as_allowed(name: str, synthetic: Recording, has_prior: bool) -> None:
+    """A budget of ninety gives ninety different configurations of the space, failures among them."""
+    result = _search(name, synthetic, 90, prior=_prior(synthetic) if has_prior else None)
+    indices = [step.index for step in result.trace]
+    assert len(indices) == len(set(indices)) == 90
+    assert all(0 <= index < len(synthetic.space) for index in indices)
+
+
+@every_strategy
+@pytest.mark.parametrize("has_prior", [False, True])
+def test_the_seed_decides(name: str, synthetic: Recording, has_prior: bool) -> None:
+    """The same seed asks for the same configurations, another seed for others."""
+    prior = _prior(synthetic) if has_prior else None
+    first, again, other = (_search(name, synthetic, 60, seed, prior) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+
+
+@every_strategy
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_the_whole_space_is_searched_if_the_budget_allows(name: str, size: int) -> None:
+    """A budget beyond the space measures everything once, the optimum among it, and then ends."""
+    times = np.random.default_rng(5).random(size) + 0.1
+    recording = Recording(Space(("tile", "kind"), (np.arange(size) // 2, np.arange(size) % 2)), times)
+    result = _search(name, recording, 1000)
+    assert sorted(step.index for step in result.trace) == list(range(size))
+    assert result.best is not None
+    assert result.best.index == int(np.argmin(times))
+
+
+@every_strategy
+def test_a_space_where_everything_fails_is_searched_to_the_end(name: str) -> None:
+    """Failures only: no best configuration, every one tried."""
+    recording = Recording(Space(("tile",), (np.arange(30),)), np.full(30, np.nan))
+    result = _search(name, recording, 100)
+    assert (len(result.trace), result.failures, result.best) == (30, 30, None)
+
+
+@every_strategy
+def test_asking_and_telling_take_turns(name: str) -> None:
+    """A second question, an answer to no question and an impossible time are refused."""
+    strategy = make_strategy(name, Space(("tile",), (np.arange(9),)))
+    index = strategy.ask()
+    with pytest.raises(ValueError, match="before asking"):
+        strategy.ask()
+    with pytest.raises(ValueError, match="not the last"):
+        strategy.tell(index + 1, 1.0)
+    with pytest.raises(ValueError, match="positive"):
+        strategy.tell(index, 0.0)
+    strategy.tell(index, None)
+    with pytest.raises(ValueError, match="not the last"):
+        strategy.tell(index, 1.0)
+
+
+def test_nothing_is_left_after_the_last_one() -> None:
+    """Asking an exhausted strategy is an error."""
+    strategy = make_strategy("random", Space(("tile",), ([4],)))
+    strategy.tell(strategy.ask(), 1.0)
+    with pytest.raises(ValueError, match="every configuration"):
+        strategy.ask()
+
+
+def test_unknown_strategies_and_wrong_priors_are_refused(synthetic: Recording) -> None:
+    """The error names the strategies there are; a prior needs a finite score for each configuration."""
+    with pytest.raises(UsageError) as error:
+        make_strategy("annealing", synthetic.space)
+    assert "surrogate" in error.value.hint
+    for prior in (np.zeros(3), np.full(len(synthetic.space), np.nan)):
+        with pytest.raises(DataError, match="finite score"):
+            make_strategy("random", synthetic.space, prior=prior)
+
+
+@pytest.mark.parametrize(
+    ("name", "at_60", "at_150"), [("surrogate", 0.95, 0.99), ("local", 0.5, 0.8), ("de", 0.5, 0.8)]
+)
+def test_strategies_beat_random(name: str, at_60: float, at_150: float, synthetic: Recording) -> None:
+    """On a structured function the median reaches the stated share of the optimum, and random order does not."""
+    found = replay(synthetic, 150, range(9), name).summary((60, 150))
+    random = replay(synthetic, 150, range(9), "random").summary((60, 150))
+    assert found[0] >= at_60
+    assert found[1] >= at_150
+    assert found[0] > random[0]
+    assert found[1] > random[1]
+
+
+@every_strategy
+def test_a_good_prior_helps(name: str, synthetic: Recording) -> None:
+    """With a model's scores a search is further after twenty measurements than without."""
+    with_prior = replay(synthetic, 20, range(9), name, prior=_prior(synthetic)).summary((20,))
+    without = replay(synthetic, 20, range(9), name).summary((20,))
+    assert with_prior > without
+
+
+def test_a_useless_prior_does_little_harm(synthetic: Recording) -> None:
+    """Random scores leave the default strategy near the optimum after 150 measurements."""
+    prior = np.random.default_rng(0).random(len(synthetic.space))
+    assert replay(synthetic, 150, range(5), prior=prior).summary((150,))[0] >= 0.95
+
+
+def test_a_failure_costs_a_measurement(synthetic: Recording) -> None:
+    """The trace holds failed configurations with no time, and they count towards the budget."""
+    result = _search("random", synthetic, 200)
+    failed = [step for step in result.trace if np.isnan(synthetic.times_ms[step.index])]
+    assert result.failures == len(failed) > 0
+    assert all(step.time_ms is None for step in failed)
+    assert len(result.trace) == 200
+
+
+def test_the_default_learns_to_avoid_failures(synthetic: Recording) -> None:
+    """Where one of three pipelines never works, the default strategy soon leaves it alone, and finds the best rest."""
+    times = synthetic.times_ms.copy()
+    times[synthetic.space.codes[:, 4] == 0] = np.nan
+    recording = Recording(synthetic.space, times)
+    result = _search(DEFAULT_STRATEGY, recording, 150)
+    assert result.failures < 0.6 * _search("random", recording, 150).failures
+    assert result.best is not None
+    assert recording.optimum_ms / (result.best.time_ms or np.inf) >= 0.95
+
+
+def test_large_spaces_and_long_searches_stay_bounded(synthetic: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a part of the space as candidates and a part of the observations, the optimum is still found."""
+    monkeypatch.setattr(surrogate_module, "_MAX_POOL", 300)
+    monkeypatch.setattr(surrogate_module, "_MAX_OBSERVED", 80)
+    result = _search(DEFAULT_STRATEGY, synthetic, 250)
+    assert len({step.index for step in result.trace}) == 250
+    assert result.best is not None
+    assert synthetic.optimum_ms / (result.best.time_ms or np.inf) >= 0.95
