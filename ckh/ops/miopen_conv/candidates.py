@@ -1,0 +1,167 @@
+"""Which solvers to rank for a problem: those that training saw, as data in the model's directory.
+
+A solver is a candidate of a problem if it was measured in the same group (direction, dtype, layout, dimensions, with
+or without groups) and the problem keeps to what all its measured problems there had in common: a solver that was only
+ever measured with 1x1 filters, or with channels divisible by 16, is taken to need that. MIOpen itself may refuse more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import ModelError
+from ckh.jsonfields import JsonFields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.ops.miopen_conv.problem import MiopenProblem
+    from ckh.ops.miopen_conv.table import SolverTable
+
+CANDIDATES_NAME = "candidates.json"
+# Fewer measured problems than this have nothing in common that could not be chance.
+_ENOUGH = 50
+_GROUP = ("variant", "dtype", "layout", "ndim_spatial")
+# What a solver may need one value of.
+_FIXED = (
+    *("Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+    *("dilation_d", "dilation_h", "dilation_w"),
+)
+# What a solver may need a divisor of.
+_DIVISIBLE = ("c_per_group", "k_per_group")
+_DIVISORS = (64, 32, 16, 8, 4, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A solver in a group: how often it was measured, and what it is taken to need.
+
+    `fixed` are columns with their one value, `divisors` quantities with what divides them.
+    """
+
+    solver: str
+    measured: int
+    fixed: dict[str, int]
+    divisors: dict[str, int]
+
+    def reason(self, sizes: Mapping[str, int]) -> str:
+        """Why the solver is no candidate for these sizes; empty if it is one."""
+        for name, value in self.fixed.items():
+            if sizes[name] != value:
+                return f"{self.solver} was only measured with {name} = {value}"
+        for name, divisor in self.divisors.items():
+            if sizes[name] % divisor:
+                return f"{self.solver} was only measured with {name} divisible by {divisor}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateTable:
+    """The candidates of every group, named as by `group_name`."""
+
+    groups: dict[str, tuple[Candidate, ...]]
+
+    def to_json(self) -> str:
+        """Text that `read_candidates` reads back."""
+        groups = {
+            name: {one.solver: {"measured": one.measured, "fixed": one.fixed, "divisors": one.divisors} for one in many}
+            for name, many in self.groups.items()
+        }
+        return json.dumps({"groups": groups}, indent=1) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Solvers to rank, the most measured first, and how many were refused for which reason."""
+
+    solvers: tuple[str, ...]
+    refused: dict[str, int]
+
+
+def group_name(problem: MiopenProblem) -> str:
+    """The group that a problem's candidates are looked up in."""
+    return _name(problem.variant, problem.dtype, problem.layout, problem.ndim, is_grouped=problem.g > 1)
+
+
+def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
+    """The solvers to rank for a problem. None for a group that was never measured; that too has its reason."""
+    name = group_name(problem)
+    if name not in table.groups:
+        return Candidates((), {f"nothing was measured for {name}": 1})
+    sizes = problem.columns() | {"c_per_group": problem.c_per_group, "k_per_group": problem.k_per_group}
+    kept, refused = [], {}
+    for candidate in table.groups[name]:
+        if reason := candidate.reason(sizes):
+            refused[reason] = 1
+        else:
+            kept.append(candidate.solver)
+    return Candidates(tuple(kept), refused)
+
+
+def make_table(times: SolverTable) -> CandidateTable:
+    """The table of all that was measured."""
+    frame = times.frame
+    values = {name: frame[name].to_numpy() for name in _FIXED}
+    divided = {f"{side}_per_group": frame[side.upper()].to_numpy() // frame["G"].to_numpy() for side in "ck"}
+    keys = [*(frame[name].to_numpy() for name in _GROUP), frame["G"].to_numpy() > 1]
+    names = [_name(*key[:4], is_grouped=key[4]) for key in zip(*keys, strict=True)]
+    solvers = frame["kernel_name"].to_numpy()
+    rows_of: dict[tuple[str, str], list[int]] = {}
+    for row, pair in enumerate(zip(names, solvers, strict=True)):
+        rows_of.setdefault(pair, []).append(row)
+    groups: dict[str, list[Candidate]] = {}
+    for (name, solver), rows in sorted(rows_of.items()):
+        groups.setdefault(name, []).append(_candidate(solver, np.array(rows), values, divided))
+    return CandidateTable({name: tuple(sorted(many, key=lambda one: -one.measured)) for name, many in groups.items()})
+
+
+def read_candidates(folder: Path) -> CandidateTable:
+    """The table in a model's directory.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
+    path = folder / CANDIDATES_NAME
+    if not path.is_file():
+        raise ModelError(f"{folder} has no {CANDIDATES_NAME}")
+    groups = JsonFields.read(path).part("groups")
+    return CandidateTable({name: _read_group(groups.part(name)) for name in groups.names()})
+
+
+def _read_group(fields: JsonFields) -> tuple[Candidate, ...]:
+    made = []
+    for solver in fields.names():
+        one = fields.part(solver)
+        fixed, divisors = (_read_integers(one.part(name)) for name in ("fixed", "divisors"))
+        made.append(Candidate(solver, one.scalar("measured", int), fixed, divisors))
+        one.finish()
+    return tuple(made)
+
+
+def _read_integers(fields: JsonFields) -> dict[str, int]:
+    return {name: fields.scalar(name, int) for name in fields.names()}
+
+
+def _candidate(
+    solver: str, rows: NDArray[np.int64], values: Mapping[str, NDArray[Any]], divided: Mapping[str, NDArray[Any]]
+) -> Candidate:
+    if len(rows) < _ENOUGH:
+        return Candidate(solver, len(rows), {}, {})
+    fixed = {name: int(column[rows[0]]) for name, column in values.items() if (column[rows] == column[rows[0]]).all()}
+    divisors = {}
+    for name in _DIVISIBLE:
+        common = next((divisor for divisor in _DIVISORS if not (divided[name][rows] % divisor).any()), 1)
+        if common > 1:
+            divisors[name] = common
+    return Candidate(solver, len(rows), fixed, divisors)
+
+
+def _name(variant: Any, dtype: Any, layout: Any, ndim: Any, *, is_grouped: Any) -> str:
+    return f"{variant} {dtype} {layout} {ndim}D {'grouped' if is_grouped else 'dense'}"

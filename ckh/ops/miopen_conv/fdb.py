@@ -1,0 +1,156 @@
+"""MIOpen's find databases, `*.fdb.txt` plain or bz2: read line by line, so that memory does not grow with the file.
+
+Only the four fastest solvers of a problem are in them, so what is learned is choosing among finalists. A time of 0 is
+no time: such solvers are counted and left out.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING
+
+from ckh.archs import arch_names
+from ckh.data.readers._base import BadRow, refuse_bad
+from ckh.errors import DataError, UsageError
+from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ckh.ops.miopen_conv.problem import MiopenProblem
+
+NAME = "miopen-fdb"
+_MAX_LINE_BYTES = 1 << 20
+_KEPT_BAD = 3
+_BZ2_MAGIC = b"BZh"
+# MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between.
+_DEVICE = re.compile(r"(?P<arch>gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}))(?:_(?P<decimal>\d+)|(?P<hex>[0-9a-f]+))?(?=[._]|$)")
+_LOOKS_LIKE = re.compile(
+    rb"^\d+(?:-\d+){2,3}-\d+(?:x\d+){1,2}-[\dx-]+-\d+-[A-Z]+(?:-[A-Z]+){0,2}-[A-Z]+\d+-[FBW](?:_g\d+)?=", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a database was measured on: architecture and number of compute units."""
+
+    arch: str
+    num_cus: int
+
+
+@dataclass(frozen=True, slots=True)
+class FdbRow:
+    """A problem, a solver and what it took."""
+
+    problem: MiopenProblem
+    solver: SolverTime
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a file did not give: bad lines by reason with the first of them, and solvers without a time."""
+
+    bad: dict[str, int] = field(default_factory=dict)
+    first: list[BadRow] = field(default_factory=list)
+    without_time: int = 0
+
+    def add(self, reason: str, line: int, detail: str) -> None:
+        """Count a bad line."""
+        self.bad[reason] = self.bad.get(reason, 0) + 1
+        if len(self.first) < _KEPT_BAD:
+            self.first.append(BadRow(reason, line, f"{reason}, {detail}"))
+
+
+def sniff(head: bytes) -> bool:
+    """Whether the first bytes of a file look like a find database."""
+    if head.startswith(_BZ2_MAGIC):
+        try:
+            head = bz2.BZ2Decompressor().decompress(head, _MAX_LINE_BYTES)
+        except OSError:
+            return False
+    return _LOOKS_LIKE.match(head.lstrip()) is not None
+
+
+def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -> Device:
+    """The device that a file name tells, e.g. gfx90a68.fdb.txt for 104 compute units; what is given goes before.
+
+    Raises:
+        UsageError: neither the name nor the caller says it.
+    """
+    match = _DEVICE.match(path.name)
+    found = arch or (match and match["arch"])
+    count = num_cus or (match and (int(match["decimal"] or 0) or int(match["hex"] or "0", 16)))
+    if not found or not count:
+        raise UsageError(f"{path.name} does not say its architecture and compute units", "name them")
+    if found not in arch_names():
+        raise UsageError(f"unknown architecture {found!r}", "one of " + ", ".join(arch_names()))
+    return Device(found, count)
+
+
+def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:
+    """The problems of a file, one at a time; `tally` counts bad lines on the way. Blank lines are none.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with _open(path) as file:
+            for number, raw in enumerate(_bounded(file), 1):
+                if raw is None:
+                    tally.add("too long", number, f"more than {_MAX_LINE_BYTES} bytes")
+                elif raw.strip():
+                    line = _parse(raw, number, tally)
+                    if line is not None:
+                        yield line
+    except (OSError, EOFError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+
+
+def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[FdbRow]:
+    """The solvers that have a time, one at a time.
+
+    Raises:
+        DataError: the file cannot be read or holds no problem; or, at its end, for bad lines unless `skip_bad`.
+    """
+    is_empty = True
+    for line in iter_lines(path, tally):
+        is_empty = False
+        for solver in line.solvers:
+            if solver.time_ms > 0:
+                yield FdbRow(line.problem, solver)
+            else:
+                tally.without_time += 1
+    if tally.bad and not skip_bad:
+        refuse_bad(path, tally.bad, tally.first)
+    if is_empty:
+        raise DataError(f"{path} holds no problem of a find database")
+
+
+def _open(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        is_bz2 = file.read(len(_BZ2_MAGIC)) == _BZ2_MAGIC
+    return bz2.open(path, "rb") if is_bz2 else path.open("rb")
+
+
+def _bounded(file: IO[bytes]) -> Iterator[bytes | None]:
+    """Lines; None for one that is too long to be held, whose rest is passed over."""
+    while line := file.readline(_MAX_LINE_BYTES):
+        if len(line) < _MAX_LINE_BYTES or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := file.readline(_MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+def _parse(raw: bytes, number: int, tally: Tally) -> FdbLine | None:
+    try:
+        return parse_line(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        tally.add("not text", number, f"bytes {raw[:20]!r}")
+    except LineError as error:
+        tally.add(error.reason, number, error.detail)
+    return None

@@ -1,0 +1,146 @@
+"""Features of MIOpen's convolution problems and solvers: each declared once, as the engine wants it.
+
+None says which other solvers a problem has: the databases list the four fastest, which nobody knows when predicting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, log2_of, of_solver, ratio, raw
+from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Origin, Serves
+from ckh.problems import CONV_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.strenum import StrEnum
+
+OP_TYPE = "miopen_conv"
+_P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
+_LOG2_SIZES = (
+    *("N", "C", "K", "G", "c_per_group", "k_per_group", "input_pixels", "output_pixels", "taps"),
+    *("gemm_m", "gemm_n", "gemm_k", "blas_m", "blas_n", "blas_k", "image_groups", "flops"),
+)
+_LOG2_BYTES = ("x_bytes", "w_bytes", "y_bytes", "im2col_bytes")
+_ALIGNED = (
+    *("N", "c_per_group", "k_per_group", "Wi", "Wo", "input_pixels", "output_pixels"),
+    *("gemm_m", "gemm_n", "gemm_k"),
+)
+# Block tiles whose number and fill are told; solvers choose theirs out of about these.
+_TILES = ((256, 128), (128, 128), (64, 64), (32, 32))
+_3X3, _5X5 = 3, 5
+
+
+def _all_one(*names: str) -> Callable[[Columns], Any]:
+    return lambda c: np.logical_and.reduce(np.broadcast_arrays(*(c[name] == 1 for name in names)))
+
+
+def _is_same(c: Columns) -> Any:
+    """Whether padding keeps height and width, stride aside."""
+    return ((c["Y"] - 1) * c["dilation_h"] == 2 * c["pad_h"]) & ((c["X"] - 1) * c["dilation_w"] == 2 * c["pad_w"])
+
+
+def _tiles(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Columns], Any]:
+    return lambda c: np.ceil(c[m] / tile[0]) * np.ceil(c[n] / tile[1]) * c[batch]
+
+
+def _per_cu(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Columns], Any]:
+    return lambda c: _tiles(m, n, batch, tile)(c) / c["hw_num_cus"]
+
+
+def _last_wave(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Columns], Any]:
+    """Share of the compute units' time that the tiles use, in whole waves of one tile each."""
+
+    def formula(c: Columns) -> Any:
+        waves = _per_cu(m, n, batch, tile)(c)
+        return waves / np.ceil(waves)
+
+    return formula
+
+
+def _fill(m: str, n: str, batch: str, tile: tuple[int, int]) -> Callable[[Columns], Any]:
+    return lambda c: c[m] * c[n] * c[batch] / (_tiles(m, n, batch, tile)(c) * tile[0] * tile[1])
+
+
+def _tile_features() -> tuple[Feature, ...]:
+    made = []
+    for name, sides in (("gemm", ("gemm_m", "gemm_n", "G")), ("blas", ("blas_m", "blas_n", "image_groups"))):
+        for tile in _TILES:
+            text = f"{name}_{tile[0]}x{tile[1]}"
+            made += [
+                Feature(f"{text}_tiles_per_cu", "tiles/CU", _P, _per_cu(*sides, tile)),
+                Feature(f"{text}_last_wave", "", _P, _last_wave(*sides, tile)),
+                Feature(f"{text}_fill", "", _P, _fill(*sides, tile)),
+            ]
+    return tuple(made)
+
+
+def _code(kind: type[StrEnum], attribute: str) -> Callable[[Columns], Any]:
+    order = {value: float(code) for code, value in enumerate(kind)}
+    return of_solver(lambda solver: order[getattr(solver, attribute)])
+
+
+def _number(attribute: str) -> Callable[[Columns], Any]:
+    return of_solver(lambda solver: float(getattr(solver, attribute)))
+
+
+def _log2_per_cu(c: Columns) -> Any:
+    return np.log2(np.maximum(c["flops"], 1) / c["hw_num_cus"])
+
+
+_PROBLEM_FEATURES = (
+    Feature("direction", "category", _P, raw("direction")),
+    Feature("dtype", "category", _P, raw("dtype_code")),
+    Feature("is_nchw", "", _P, raw("is_nchw")),
+    Feature("ndim_spatial", "", _P, raw("ndim_spatial")),
+    *(Feature(name, "", _P, raw(name)) for name in CONV_COLUMNS),
+    *(Feature(name, "", _P, raw(name)) for name in ("Do", "Ho", "Wo")),
+    *(Feature(f"log2_{name}", "log2", _P, log2_of(name)) for name in _LOG2_SIZES),
+    *(Feature(f"log2_{name}", "log2 bytes", _P, log2_of(name)) for name in _LOG2_BYTES),
+    *(Feature(f"aligned_{name}", "log2", _P, alignment_of(name)) for name in _ALIGNED),
+    Feature("arithmetic_intensity", "flop/byte", _P, ratio("flops", "bytes")),
+    Feature("w_share", "", _P, ratio("w_bytes", "bytes")),
+    Feature("y_share", "", _P, ratio("y_bytes", "bytes")),
+    Feature("k_by_c", "", _P, ratio("K", "C")),
+    Feature("is_1x1", "", _P, _all_one("Z", "Y", "X")),
+    Feature("is_3x3", "", _P, lambda c: (c["Y"] == _3X3) & (c["X"] == _3X3)),
+    Feature("is_large_filter", "", _P, lambda c: np.maximum(c["Y"], c["X"]) >= _5X5),
+    Feature("has_unit_stride", "", _P, _all_one("stride_d", "stride_h", "stride_w")),
+    Feature("is_dilated", "", _P, lambda c: ~_all_one("dilation_d", "dilation_h", "dilation_w")(c)),
+    Feature("keeps_size", "", _P, _is_same),
+    Feature("is_depthwise", "", _P, lambda c: (c["G"] > 1) & (c["c_per_group"] == 1)),
+    *_tile_features(),
+    Feature("log2_flops_per_cu", "log2", _P, _log2_per_cu),
+)
+_SOLVER_FEATURES = (
+    Feature("solver", "category", _K, _number("id")),
+    Feature("algorithm", "", _K, _code(Algorithm, "algorithm")),
+    Feature("origin", "", _K, _code(Origin, "origin")),
+    Feature("math_unit", "", _K, _code(MathUnit, "unit")),
+    Feature("serves", "", _K, _code(Serves, "serves")),
+    *(Feature(f"solver_{name}", "", _K, _number(name)) for name in ("is_nhwc", "is_1x1", "is_padded", "is_grouped")),
+    *(Feature(f"solver_{name}", "", _K, _number(name)) for name in ("version", "tile_h", "taps_h", "batches")),
+)
+_BOTH_FEATURES = (
+    Feature("winograd_work", "", _B, raw("winograd_work")),
+    Feature("log2_transposed_bytes", "log2 bytes", _B, log2_of("transposed_bytes")),
+    Feature("transposed_by_flops", "byte/flop", _B, ratio("transposed_bytes", "flops")),
+    Feature("log2_solver_im2col_bytes", "log2 bytes", _B, log2_of("solver_im2col_bytes")),
+    Feature("log2_solver_image_groups", "log2", _B, log2_of("solver_image_groups")),
+)
+_HARDWARE_FEATURES = (Feature("hw_num_cus", "", _H, raw("hw_num_cus")),)
+
+MIOPEN_CONV = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*_PROBLEM_FEATURES, *_SOLVER_FEATURES, *_BOTH_FEATURES, *_HARDWARE_FEATURES),
+    categorical=("direction", "dtype", "solver"),
+    derived=DERIVED,
+    defaults={},
+)
+
+# Raw columns that the features read, besides the hardware profile. `kernel_name` is the solver's.
+INPUT_COLUMNS: tuple[str, ...] = (*CONV_COLUMNS, "variant", "dtype", "layout", "ndim_spatial", "kernel_name")

@@ -1,0 +1,116 @@
+"""Training the order of solvers, and judging it on layers that training has not seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.assess.metrics import Times, choices
+from ckh.learn.targets import _GRADE_SCALE, _GRADES, _TRUNCATION
+from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
+from ckh.ops.miopen_conv.model_text import join_trees, slim
+from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.options import TrainOptions
+    from ckh.ops.miopen_conv.table import SolverTable
+
+_HELD_OUT = 5  # one in so many
+
+
+def matrix_of(table: SolverTable) -> NDArray[np.float64]:
+    """Features of every row, shape (rows, features)."""
+    columns = {name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}
+    return MIOPEN_CONV.matrix(columns, {"num_cus": np.array([table.device.num_cus])})
+
+
+def times_of(table: SolverTable) -> Times:
+    """The times that choices are judged by; the databases tell no spread."""
+    latency = table.frame["latency_ms"].to_numpy(dtype=np.float64)
+    return Times(table.problem_ids(), latency, np.full(len(latency), np.nan))
+
+
+def held_out(table: SolverTable, seed: int = 0) -> NDArray[np.bool_]:
+    """Whether a row belongs to the fifth of all sizes that is held out, shape (rows,).
+
+    By sizes alone: a layer is held out in all its directions, dtypes and layouts.
+    """
+    sizes = table.size_ids()
+    order = np.random.default_rng(seed).permutation(int(sizes.max()) + 1)
+    return np.asarray(order[sizes] % _HELD_OUT == 0)
+
+
+def efficiency_of(table: SolverTable, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Efficiency of the solvers with the highest scores, shape (problems,)."""
+    times = times_of(table)
+    return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+
+
+def train_order(
+    table: SolverTable,
+    options: TrainOptions = RECIPE,
+    base: str | None = None,
+    advance: Callable[[int], None] = lambda _: None,
+) -> str:
+    """A model of the order of solvers, as LightGBM's text. Equal tables, options and versions give equal text.
+
+    Args:
+        table: what to learn from.
+        options: how; one model, of `options.seed`.
+        base: a model, perhaps of another device, that the new trees correct; the result holds its trees as well.
+        advance: called with 1 after every round of boosting.
+    """
+    import lightgbm
+
+    times = times_of(table)
+    rows = np.argsort(times.problem, kind="stable")
+    data = lightgbm.Dataset(
+        matrix_of(table)[rows],
+        np.floor(times.efficiency()[rows] * _GRADES),
+        group=np.bincount(times.problem),
+        init_score=None if base is None else predict(base, table, options.jobs)[rows],
+        feature_name=list(MIOPEN_CONV.names),
+        categorical_feature=list(MIOPEN_CONV.categorical),
+    )
+    parameters = _parameters(options)
+    rounds = parameters.pop("n_estimators")
+    booster = lightgbm.train(parameters, data, rounds, callbacks=[lambda _: advance(1)])
+    text = slim(str(booster.model_to_string()))
+    return text if base is None else join_trees([base, text])
+
+
+def train_orders(
+    table: SolverTable,
+    options: TrainOptions = RECIPE,
+    seeds: Sequence[int] = SEEDS,
+    advance: Callable[[int], None] = lambda _: None,
+) -> str:
+    """The models of several seeds as one."""
+    return join_trees([train_order(table, replace(options, seed=seed), advance=advance) for seed in seeds])
+
+
+def predict(text: str, table: SolverTable, jobs: int = 1) -> NDArray[np.float64]:
+    """Scores of a model by LightGBM itself, higher is better, shape (rows,)."""
+    import lightgbm
+
+    return np.asarray(lightgbm.Booster(model_str=text).predict(matrix_of(table), raw_score=True, num_threads=jobs))
+
+
+def _parameters(options: TrainOptions) -> dict[str, Any]:
+    return {
+        **options.params.to_dict(),
+        "objective": str(options.rank),
+        "lambdarank_truncation_level": _TRUNCATION,
+        "label_gain": [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)],
+        "seed": options.seed,
+        "num_threads": options.jobs,
+        "deterministic": True,
+        "force_col_wise": True,
+        "verbose": -1,
+    }

@@ -1,0 +1,62 @@
+"""`MiopenProblem`: a convolution as MIOpen names it, with complete identity."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ckh.errors import UsageError
+from ckh.problems import CONV_LAYOUTS, ConvProblem, parse_conv_problem
+
+DTYPES = ("fp32", "fp16", "bf16", "int8")
+# Number of spatial dimensions -> layouts of all three tensors, MIOpen's default first.
+LAYOUTS: dict[int, tuple[str, ...]] = {2: ("nchw", "nhwc"), 3: ("ncdhw", "ndhwc")}
+
+_PREFIX = "miopen_"
+_CANONICAL = re.compile(rf"{_PREFIX}(?P<head>conv_[a-z_]+?_[a-z]+\d+)_(?P<layout>[a-z]+)_(?P<rest>(?P<ndim>[23])d_.*)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MiopenProblem(ConvProblem):
+    """A `ConvProblem` whose tensors have one of MIOpen's layouts; sizes, flops, bytes and GEMM sizes are the same.
+
+    Groups are no dimension of these layouts: `input_shape` and its like are shapes by group, as for `ConvProblem`.
+
+    Raises:
+        UsageError: as `ConvProblem`; or the layout or dtype is none of MIOpen's.
+    """
+
+    def __post_init__(self) -> None:
+        layout = self.layout
+        object.__setattr__(self, "layout", "")
+        # A dataclass with slots is made anew, which `super()` without arguments does not survive in Python 3.10.
+        ConvProblem.__post_init__(self)
+        known = LAYOUTS[self.ndim]
+        object.__setattr__(self, "layout", layout or known[0])
+        if self.layout not in known:
+            raise UsageError(f"layout {layout!r} is not one of MIOpen's in {self.ndim}D", "one of " + ", ".join(known))
+        if self.dtype not in DTYPES:
+            raise UsageError(f"MIOpen's databases have no dtype {self.dtype!r}", "one of " + ", ".join(DTYPES))
+
+    def canonical(self) -> str:
+        """Text that holds the whole identity; `parse_miopen_problem` reads it back."""
+        return _PREFIX + ConvProblem.canonical(self)
+
+
+def parse_miopen_problem(text: str) -> MiopenProblem:
+    """Read a problem from the text that `MiopenProblem.canonical` writes.
+
+    Raises:
+        UsageError: the text does not have that form, or its sizes are not valid.
+    """
+    match = _CANONICAL.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a MIOpen problem: {text!r}",
+            "e.g. miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+        )
+    # Sizes are read once, by ConvProblem, which has a layout of its own.
+    conv = parse_conv_problem(f"{match['head']}_{CONV_LAYOUTS[int(match['ndim'])]}_{match['rest']}")
+    values: dict[str, Any] = {field.name: getattr(conv, field.name) for field in fields(conv)}
+    return MiopenProblem(**{**values, "layout": match["layout"]})

@@ -1,0 +1,215 @@
+"""Solver times as columns, under the names that datasets and features use.
+
+`kernel_name` holds the solver's name: to everything that judges choices, a solver is a kernel.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import DataError
+from ckh.ops.miopen_conv.fdb import NAME, Device, Tally, device_of, iter_rows
+from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
+from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
+from ckh.problems import CONV_COLUMNS
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+SIZES: tuple[str, ...] = tuple(CONV_COLUMNS)
+IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *SIZES)
+_RENAMED = {"ndim": "ndim_spatial", "solver": "kernel_name", "time_ms": "latency_ms"}
+_OUTPUTS = ("Do", "Ho", "Wo")
+_TEXTS = ("direction", "dtype", "layout", "solver")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolverTable:
+    """Times of solvers, one row a (problem, solver) pair.
+
+    Attributes:
+        frame: `IDENTITY`, kernel_name, latency_ms, and where the source has them algorithm and workspace_bytes.
+        device: what they were measured on.
+        without_time: how many rows were left out because their time was 0.
+        bad: how many others were left out, by reason.
+    """
+
+    frame: pd.DataFrame
+    device: Device
+    without_time: int
+    bad: dict[str, int]
+
+    def problem_ids(self) -> NDArray[np.int64]:
+        """Number of each row's problem, 0, 1, … in order of appearance, shape (rows,)."""
+        return _numbers(self.frame, IDENTITY)
+
+    def size_ids(self) -> NDArray[np.int64]:
+        """Number of each row's sizes whatever direction, dtype, layout and number of dimensions, shape (rows,).
+
+        Splits by these: the same layer in another dtype or direction would give its answer away.
+        """
+        return _numbers(self.frame, SIZES)
+
+    def of_choice(self) -> SolverTable:
+        """The rows of problems that leave a choice: two or more solvers."""
+        ids = self.problem_ids()
+        return self.select(np.bincount(ids)[ids] > 1)
+
+    def select(self, rows: NDArray[Any]) -> SolverTable:
+        """The rows of a mask or of numbers."""
+        return SolverTable(self.frame.iloc[rows].reset_index(drop=True), self.device, self.without_time, self.bad)
+
+    def problems(self) -> list[MiopenProblem]:
+        """The problems, so that `problems()[problem_ids()[i]]` is that of row `i`."""
+        first = np.unique(self.problem_ids(), return_index=True)[1]
+        return [_problem(row) for row in self.frame.iloc[first][list(IDENTITY)].to_dict("records")]
+
+
+def read_fdb(
+    path: Path | str, arch: str | None = None, num_cus: int | None = None, *, skip_bad: bool = False
+) -> SolverTable:
+    """Read a find database; what is held meanwhile is smaller than the table.
+
+    Raises:
+        UsageError: the file name does not tell the device, and it is not given.
+        DataError: the file is unusable or has a problem twice; or has bad lines, unless `skip_bad`.
+    """
+    import pandas as pd
+
+    device, tally = device_of(Path(path), arch, num_cus), Tally()
+    problems, rows = _Distinct(), array("q")
+    solvers, algorithms = (_Distinct(), array("q")), (_Distinct(), array("q"))
+    workspace, times = array("q"), array("d")
+    for row in iter_rows(Path(path), tally, skip_bad=skip_bad):
+        rows.append(problems.code(row.problem))
+        for (texts, codes), text in ((solvers, row.solver.solver), (algorithms, str(row.solver.algorithm))):
+            codes.append(texts.code(text))
+        workspace.append(row.solver.workspace_bytes)
+        times.append(row.solver.time_ms)
+    identities = [(str(p.variant), p.dtype, p.layout, p.ndim, *p.columns().values()) for p in problems.known]
+    frame = pd.DataFrame(identities, columns=list(IDENTITY)).iloc[np.asarray(rows)].reset_index(drop=True)
+    named = {"kernel_name": solvers, "algorithm": algorithms}
+    more = {name: np.array(texts.known, dtype=object)[np.asarray(codes)] for name, (texts, codes) in named.items()}
+    frame = frame.assign(**more, workspace_bytes=np.asarray(workspace), latency_ms=np.asarray(times))
+    _refuse_repeated(frame, Path(path))
+    return SolverTable(frame, device, tally.without_time, tally.bad)
+
+
+class _Distinct:
+    """Values by number, each kept once."""
+
+    def __init__(self) -> None:
+        self._codes: dict[Any, int] = {}
+
+    def code(self, value: Any) -> int:
+        """The number of a value, a new one if it is new."""
+        return self._codes.setdefault(value, len(self._codes))
+
+    @property
+    def known(self) -> list[Any]:
+        """All values in the order of their numbers."""
+        return list(self._codes)
+
+
+def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
+    repeated = frame.duplicated([*IDENTITY, "kernel_name"])
+    if repeated.any():
+        first = frame[repeated].iloc[0]
+        problem = _problem(first[list(IDENTITY)].to_dict())
+        raise DataError(
+            f"{path}: {int(repeated.sum())} rows repeat others, e.g. {first['kernel_name']} on {problem.canonical()}"
+        )
+
+
+def from_frame(frame: pd.DataFrame, device: Device, *, skip_bad: bool = False) -> SolverTable:
+    """A table of a frame with the columns direction (F, B, W), dtype, layout, ndim, sizes, solver and time_ms.
+
+    Sizes are those of the forward pass. If the frame has the columns Do, Ho and Wo they must agree with the sizes.
+
+    Raises:
+        DataError: a column is missing; or rows are bad, unless `skip_bad`.
+    """
+    if missing := [name for name in (*_TEXTS, "ndim", *SIZES, "time_ms") if name not in frame.columns]:
+        raise DataError(f"{NAME}: missing columns: {', '.join(missing)}")
+    texts = {name: frame[name].astype("string").to_numpy(dtype=object, na_value="") for name in _TEXTS}
+    table = frame.assign(
+        variant=[str(DIRECTIONS.get(code, "")) for code in texts["direction"]],
+        **{name: [value.lower() for value in texts[name]] for name in ("dtype", "layout")},
+        solver=texts["solver"],
+        time_ms=frame["time_ms"].astype("float64"),
+        **{name: frame[name].astype("int64") for name in ("ndim", *SIZES)},
+    ).rename(columns=_RENAMED)
+    reasons = _reasons(table)
+    bad = {str(reason): int((reasons == reason).sum()) for reason in np.unique(reasons[reasons != ""])}
+    if bad and not skip_bad:
+        counts = ", ".join(f"{count} {reason}" for reason, count in bad.items())
+        raise DataError(f"{NAME}: {sum(bad.values())} bad rows ({counts})", "leave them out with skip_bad")
+    has_time = table["latency_ms"].to_numpy() > 0
+    kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel_name", "latency_ms"]]
+    without_time = int(np.count_nonzero((reasons == "") & ~has_time))
+    return SolverTable(kept.reset_index(drop=True), device, without_time, bad)
+
+
+def read_parquet(path: Path | str, device: Device, *, skip_bad: bool = False) -> SolverTable:
+    """As `from_frame`, of a Parquet file.
+
+    Raises:
+        DataError: it cannot be read, or as `from_frame`.
+    """
+    import pandas as pd
+
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    return from_frame(frame, device, skip_bad=skip_bad)
+
+
+def _reasons(table: pd.DataFrame) -> NDArray[np.str_]:
+    """Why each row is bad, by the first rule that it breaks; empty if it is not. Shape (rows,)."""
+    sizes = {name: table[name].to_numpy() for name in SIZES}
+    ndim, layout = table["ndim_spatial"].to_numpy(), table["layout"].to_numpy()
+    outputs = _outputs(sizes)
+    stated = [table[name].to_numpy() for name in _OUTPUTS if name in table.columns]
+    fits = [known == made for known, made in zip(stated, outputs, strict=False)]
+    time = table["latency_ms"].to_numpy()
+    # No size is below 1, but padding may be 0; nor is the output of a filter that fits.
+    least = np.min([values + name.startswith("pad") for name, values in sizes.items()], axis=0)
+    known_layout = np.logical_or.reduce([(ndim == n) & np.isin(layout, names) for n, names in LAYOUTS.items()])
+    group = np.maximum(sizes["G"], 1)
+    rules = {
+        "direction": table["variant"].to_numpy() == "",
+        "dtype": ~np.isin(table["dtype"].to_numpy(), DTYPES),
+        "layout": ~known_layout,
+        "solver": table["kernel_name"].to_numpy() == "",
+        "impossible problem": (least < 1) | (sizes["C"] % group > 0) | (sizes["K"] % group > 0),
+        "output size": (np.min(outputs, axis=0) < 1) | (~np.logical_and.reduce(fits) if fits else False),
+        "number": ~np.isfinite(time) | (time < 0),
+        "solver twice": table.duplicated([*IDENTITY, "kernel_name"]).to_numpy(),
+    }
+    return np.select([*rules.values()], [np.str_(name) for name in rules], default=np.str_(""))
+
+
+def _outputs(sizes: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    made = []
+    for size, taps, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
+        room = sizes[size] + 2 * sizes[f"pad_{axis}"] - sizes[f"dilation_{axis}"] * (sizes[taps] - 1) - 1
+        made.append(room // np.maximum(sizes[f"stride_{axis}"], 1) + 1)
+    return made
+
+
+def _numbers(frame: pd.DataFrame, names: tuple[str, ...]) -> NDArray[np.int64]:
+    return np.asarray(frame.groupby(list(names), sort=False, observed=True).ngroup().to_numpy(), dtype=np.int64)
+
+
+def _problem(row: dict[str, Any]) -> MiopenProblem:
+    sizes = {field: int(row[column]) for column, field in CONV_COLUMNS.items()}
+    return MiopenProblem(
+        variant=row["variant"], dtype=row["dtype"], layout=row["layout"], ndim=int(row["ndim_spatial"]), **sizes
+    )

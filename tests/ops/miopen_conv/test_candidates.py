@@ -1,0 +1,113 @@
+"""Which solvers a problem has, and why it lacks the others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.errors import CkhError
+from ckh.ops.miopen_conv.candidates import (
+    CANDIDATES_NAME,
+    Candidate,
+    candidates,
+    group_name,
+    make_table,
+    read_candidates,
+)
+from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.problem import MiopenProblem
+from ckh.ops.miopen_conv.table import from_frame, read_parquet
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICE = Device("gfx90a", 104)
+DENSE_3X3 = MiopenProblem(Direction.FORWARD, 2, 8, 16, 1, 14, 14, 3, 3, pad_h=1, pad_w=1)
+
+
+@pytest.fixture
+def many(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame's rows with 60 heights each, whose channels are 16, 32, ...: enough to have something in common."""
+    made: pd.DataFrame = pd.concat(
+        [frame.assign(Hi=14 + i, C=16 * (1 + i % 3), time_ms=1.0) for i in range(60)], ignore_index=True
+    )
+    return made
+
+
+def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
+    """A solver measured once is a candidate for its whole group, the most measured first."""
+    table = make_table(from_frame(frame, DEVICE))
+    assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwd1x1_0_2", "GemmFwdRest")
+    assert candidates(DENSE_3X3, table).refused == {}
+
+
+def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> None:
+    """After 60 problems a solver of strided 1x1 filters and channels divisible by 16 is one for those alone."""
+    table = make_table(from_frame(many, DEVICE))
+    assert candidates(DENSE_3X3, table).solvers == ()
+    assert candidates(DENSE_3X3, table).refused == {
+        "ConvAsm1x1U was only measured with Y = 1": 1,
+        "ConvBinWinogradRxSf3x2 was only measured with c_per_group divisible by 16": 1,
+        "GemmFwd1x1_0_2 was only measured with Y = 1": 1,
+        "GemmFwdRest was only measured with c_per_group divisible by 16": 1,
+    }
+    wide = MiopenProblem(Direction.FORWARD, 2, 48, 16, 1, 14, 14, 3, 3, pad_h=1, pad_w=1)
+    assert candidates(wide, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwdRest")
+    strided = MiopenProblem(Direction.FORWARD, 2, 48, 16, 1, 14, 14, 1, 1, 2, 2)
+    assert candidates(strided, table).solvers == ("ConvAsm1x1U", "GemmFwd1x1_0_2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "group"),
+    [
+        ({"dtype": "fp16"}, "forward fp16 nchw 2D dense"),
+        ({"layout": "nhwc"}, "forward fp32 nhwc 2D dense"),
+        ({"g": 2}, "forward fp32 nchw 2D grouped"),
+        ({"variant": Direction.BWD_DATA}, "bwd_data fp32 nchw 2D dense"),
+    ],
+)
+def test_an_unmeasured_group_has_no_candidates(frame: pd.DataFrame, changes: dict[str, str], group: str) -> None:
+    """Another direction, dtype, layout or grouping is another group; an unmeasured one says so."""
+    problem = MiopenProblem(**{**DENSE_3X3.to_dict(), **changes})
+    assert group_name(problem) == group
+    found = candidates(problem, make_table(from_frame(frame, DEVICE)))
+    assert found.solvers == ()
+    assert found.refused == {f"nothing was measured for {group}": 1}
+
+
+def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
+    """The table that a model's directory holds equals the one that was made."""
+    table = make_table(from_frame(many, DEVICE))
+    (tmp_path / CANDIDATES_NAME).write_text(table.to_json())
+    assert read_candidates(tmp_path) == table
+    weight = table.groups["bwd_weight fp32 nchw 2D dense"][0]
+    assert isinstance(weight, Candidate)
+    assert (weight.measured, weight.fixed["Y"], weight.divisors) == (60, 3, {"c_per_group": 16, "k_per_group": 16})
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"groups": {"a": {"b": {"measured": "x"}}}}'])
+def test_a_damaged_file_is_refused(tmp_path: Path, content: str | None) -> None:
+    """A file that is missing, no JSON or of another form is an error that names it."""
+    if content is not None:
+        (tmp_path / CANDIDATES_NAME).write_text(content)
+    with pytest.raises(CkhError, match=r"candidates\.json"):
+        read_candidates(tmp_path)
+
+
+def test_no_measured_solver_is_refused(mi200: Path) -> None:
+    """Of the problems of 600 sizes, not in the table, more than 99.9 % of the measured solvers are candidates."""
+    times = read_parquet(mi200, DEVICE, skip_bad=True)
+    sizes = times.size_ids()
+    order = np.random.default_rng(0).permutation(sizes.max() + 1)
+    table = make_table(times.select(order[sizes] >= 600))
+    assert json.loads(table.to_json())["groups"]
+    held = times.select(order[sizes] < 600)
+    of = [set(candidates(problem, table).solvers) for problem in held.problems()]
+    names = held.frame["kernel_name"]
+    found = [name in of[i] for i, name in zip(held.problem_ids(), names, strict=True)]
+    assert np.mean(found) > 0.999

@@ -1,0 +1,130 @@
+"""Files of find databases: plain and bz2, good and nasty."""
+
+from __future__ import annotations
+
+import bz2
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.miopen_conv.fdb import Device, Tally, device_of, iter_rows, sniff
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEW = (
+    "256-14-14-3x3-128-14-14-32-1x1-1x1-1x1-0-NCHW-FP32-F=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect;"
+    "GemmFwdRest:1.5,64,miopenConvolutionFwdAlgoGEMM\n"
+)
+OLD = "64-7-7-1x1-32-14-14-8-0x0-2x2-1x1-0-NCHW-FP16-B=miopenConvolutionBwdDataAlgoGEMM:gemm,3.5,9,rocBlas,<unused>\n"
+NO_TIME = NEW.replace("0.25", "0").replace("256-", "512-")
+
+
+def _write(folder: Path, content: str | bytes, name: str = "gfx90a68.fdb.txt") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("gfx90a68.fdb.txt", Device("gfx90a", 104)),
+        ("gfx90a6e.HIP.fdb.txt.bz2", Device("gfx90a", 110)),
+        ("gfx942130.fdb.txt", Device("gfx942", 304)),
+        ("gfx90878.HIP.3_1_0.ufdb.txt", Device("gfx908", 120)),
+        ("gfx908_60.fdb.txt", Device("gfx908", 60)),
+        ("gfx110060.fdb.txt", Device("gfx1100", 96)),
+        ("gfx1100_48.fdb.txt", Device("gfx1100", 48)),
+    ],
+)
+def test_the_file_name_tells_the_device(tmp_path: Path, name: str, device: Device) -> None:
+    """Compute units are hex behind the architecture, or decimal behind an underscore."""
+    assert device_of(tmp_path / name) == device
+
+
+def test_what_is_given_goes_before_the_name(tmp_path: Path) -> None:
+    """Architecture and compute units can be given, singly or both."""
+    assert device_of(tmp_path / "gfx90a68.fdb.txt", "gfx942") == Device("gfx942", 104)
+    assert device_of(tmp_path / "gfx90a68.fdb.txt", num_cus=7) == Device("gfx90a", 7)
+    assert device_of(tmp_path / "some.txt", "gfx950", 256) == Device("gfx950", 256)
+
+
+@pytest.mark.parametrize("name", ["some.fdb.txt", "gfx90a.fdb.txt", "gfx90a00.fdb.txt", "gfx90azz.fdb.txt", "gfx9"])
+def test_a_name_without_device_is_refused(tmp_path: Path, name: str) -> None:
+    """Nothing is guessed for a name that says nothing."""
+    with pytest.raises(UsageError, match="does not say its architecture"):
+        device_of(tmp_path / name)
+
+
+def test_an_unknown_architecture_is_refused(tmp_path: Path) -> None:
+    """An architecture without a spec is an error that names those that have one."""
+    with pytest.raises(UsageError, match="unknown architecture 'gfx906'"):
+        device_of(tmp_path / "gfx906_60.fdb.txt")
+
+
+@pytest.mark.parametrize("pack", [bytes, bz2.compress])
+def test_both_forms_are_read_plain_and_packed(tmp_path: Path, pack: type[bytes]) -> None:
+    """Lines of both forms, a blank one, CRLF and a byte-order mark: three rows in order, and one without a time."""
+    text = "\ufeff" + NEW.replace("\n", "\r\n") + "\n" + OLD + NO_TIME
+    path = _write(tmp_path, pack(text.encode()))
+    tally = Tally()
+    rows = list(iter_rows(path, tally))
+    assert [row.solver.solver for row in rows] == ["ConvAsm3x3U", "GemmFwdRest", "gemm", "GemmFwdRest"]
+    assert [row.solver.time_ms for row in rows] == [0.25, 1.5, 3.5, 1.5]
+    assert [row.problem.c for row in rows] == [256, 256, 32, 512]
+    assert (tally.without_time, tally.bad) == (1, {})
+
+
+def test_bad_lines_are_counted_by_reason_and_refuse_the_file(tmp_path: Path) -> None:
+    """A file with bad lines is refused with their counts and numbers; leaving them out gives the good rows."""
+    path = _write(tmp_path, NEW.encode() + b"nonsense\n\xff\xfe=\n" + NEW.replace("FP32", "FP8").encode() + b"x\n")
+    with pytest.raises(DataError, match=r"4 bad rows \(2 no key and value, 1 not text, 1 dtype\): line 2: no key"):
+        list(iter_rows(path, Tally()))
+    tally = Tally()
+    assert len(list(iter_rows(path, tally, skip_bad=True))) == 2
+    assert tally.bad == {"no key and value": 2, "not text": 1, "dtype": 1}
+
+
+def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
+    """A line of three megabytes is one bad line, and the next one is read."""
+    tally = Tally()
+    path = _write(tmp_path, b"1" * 3_000_000 + b"\n" + NEW.encode())
+    assert len(list(iter_rows(path, tally, skip_bad=True))) == 2
+    assert tally.bad == {"too long": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"BZh", bz2.compress(NEW.encode() * 500)[:-20], b"BZh9" + b"x" * 99])
+def test_unusable_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    """Empty, blank, cut and damaged files are refused, whatever is skipped."""
+    path = _write(tmp_path, content)
+    with pytest.raises(DataError):
+        list(iter_rows(path, Tally(), skip_bad=True))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    """A file that is not there is an error of data, not a traceback."""
+    with pytest.raises(DataError, match="cannot read"):
+        list(iter_rows(tmp_path / "gfx90a68.fdb.txt", Tally()))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """Reading 20,000 lines, 3 MB of text in a packed file, holds less than 1 MB at any time."""
+    path = _write(tmp_path, bz2.compress(NEW.encode() * 20_000, 1))
+    tracemalloc.start()
+    count = sum(1 for _ in iter_rows(path, Tally()))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 40_000
+    assert peak < 1_000_000
+
+
+def test_sniffing_knows_both_forms_and_nothing_else() -> None:
+    """Plain and packed lines look like a database; CSV, JSON and damaged bytes do not."""
+    for text in (NEW, OLD, NEW.replace("NCHW", "NHWC-NHWC-NHWC")):
+        assert sniff(text.encode())
+        assert sniff(bz2.compress(text.encode() * 2000)[:65536])
+    for other in (b"", b"a,b,c\n1,2,3\n", b'{"event": 1}\n', b"BZhello", b"256-14-14=x"):
+        assert not sniff(other)

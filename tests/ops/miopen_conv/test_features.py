@@ -1,0 +1,170 @@
+"""Features against loops over problems and names."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.errors import DataError
+from ckh.features.engine import Depends
+from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
+from ckh.ops.miopen_conv.problem import MiopenProblem
+from ckh.ops.miopen_conv.solvers import parse_solver
+from ckh.ops.miopen_conv.table import from_frame
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CUS = 104
+NCHW = MiopenProblem(Direction.FORWARD, 2, 12, 24, 4, 9, 7, 3, 1, stride_h=2, pad_h=1, dtype="fp16")
+DEEP = MiopenProblem(
+    Direction.BWD_DATA, 3, 64, 96, 1, 14, 14, 3, 3, pad_h=1, pad_w=1, ndim=3, di=6, z=3, stride_d=2, layout="ndhwc"
+)
+WEIGHT = MiopenProblem(Direction.BWD_WEIGHT, 8, 40, 56, 1, 20, 30, 3, 3, dilation_h=2, dilation_w=2, dtype="bf16")
+PROBLEMS = (NCHW, DEEP, WEIGHT)
+
+
+def _columns(problem: MiopenProblem, solver: str) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        **problem.columns(),
+        "variant": str(problem.variant),
+        "dtype": problem.dtype,
+        "layout": problem.layout,
+        "ndim_spatial": problem.ndim,
+        "kernel_name": solver,
+    }
+    return {name: np.array([values[name]]) for name in INPUT_COLUMNS}
+
+
+def _features(problem: MiopenProblem, solver: str = "GemmFwdRest", cus: int = CUS) -> dict[str, float]:
+    matrix = MIOPEN_CONV.matrix(_columns(problem, solver), {"num_cus": np.array([cus])})
+    return dict(zip(MIOPEN_CONV.names, matrix[0].tolist(), strict=True))
+
+
+def _alignment(number: int) -> int:
+    return next(power for power in range(6, -1, -1) if number % 2**power == 0)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_sizes_are_those_of_the_problem(problem: MiopenProblem) -> None:
+    """Outputs, flops, bytes, GEMM sizes and channels equal what the problem itself computes."""
+    have = _features(problem)
+    m, n, k = problem.gemm_sizes
+    assert (have["Do"], have["Ho"], have["Wo"]) == (problem.do, problem.ho, problem.wo)
+    assert have["log2_flops"] == math.log2(problem.flops)
+    assert have["arithmetic_intensity"] == problem.flops / problem.bytes
+    assert [have[f"log2_gemm_{side}"] for side in "mnk"] == [math.log2(size) for size in (m, n, k)]
+    assert have["log2_c_per_group"] == math.log2(problem.c_per_group)
+    assert have["w_share"] == math.prod(problem.weight_shape) * _bytes(problem) / problem.bytes
+    assert have["log2_flops_per_cu"] == pytest.approx(math.log2(problem.flops / CUS), rel=1e-15)
+
+
+def _bytes(problem: MiopenProblem) -> int:
+    return {"fp32": 4, "fp16": 2, "bf16": 2}[problem.dtype]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_alignment_is_the_power_of_two_that_divides(problem: MiopenProblem) -> None:
+    """Alignments equal trial division by 64, 32, ... 1."""
+    have = _features(problem)
+    m, n, k = problem.gemm_sizes
+    for name, value in {"gemm_m": m, "gemm_n": n, "gemm_k": k, "N": problem.n, "Wi": problem.wi}.items():
+        assert have[f"aligned_{name}"] == _alignment(value)
+    assert have["aligned_c_per_group"] == _alignment(problem.c_per_group)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_tiles_fill_the_compute_units(problem: MiopenProblem) -> None:
+    """Number, fill and last wave of 128x128 tiles equal counting them by hand."""
+    have = _features(problem)
+    m, n, _ = problem.gemm_sizes
+    tiles = math.ceil(m / 128) * math.ceil(n / 128) * problem.g
+    assert have["gemm_128x128_tiles_per_cu"] == tiles / CUS
+    assert have["gemm_128x128_last_wave"] == pytest.approx(tiles / (math.ceil(tiles / CUS) * CUS), rel=1e-14)
+    assert have["gemm_128x128_fill"] == m * n * problem.g / (tiles * 128 * 128)
+    assert _features(problem, cus=304)["gemm_128x128_tiles_per_cu"] == tiles / 304
+    assert _features(problem, cus=304)["hw_num_cus"] == 304
+
+
+def test_blas_sees_one_image_and_group() -> None:
+    """Per image the GEMM is K x pixels x CYX forward, CYX x pixels x K back, K x CYX x pixels for weights."""
+    for problem in PROBLEMS:
+        have = _features(problem)
+        taps = problem.z * problem.y * problem.x
+        depth, pixels = taps * problem.c_per_group, problem.do * problem.ho * problem.wo
+        expected = {
+            Direction.FORWARD: (problem.k_per_group, pixels, depth),
+            Direction.BWD_DATA: (depth, pixels, problem.k_per_group),
+            Direction.BWD_WEIGHT: (problem.k_per_group, depth, pixels),
+        }[problem.variant]
+        assert [2 ** have[f"log2_blas_{side}"] for side in "mnk"] == pytest.approx(expected)
+        assert have["log2_solver_image_groups"] == math.log2(problem.n * problem.g)
+        assert have["log2_solver_im2col_bytes"] == math.log2(problem.g * depth * pixels * _bytes(problem))
+        assert _features(problem, "ConvAsm3x3U")["log2_solver_im2col_bytes"] == 0
+
+
+def test_winograd_work_by_hand() -> None:
+    """F(3, 2) on 8 x 10 outputs and 3 x 3 taps: 3 * 4 tiles of 4 * 4 for 2 * 2 of 2 * 2 taps, over 80 * 9."""
+    problem = MiopenProblem(Direction.FORWARD, 1, 4, 4, 1, 10, 12, 3, 3)
+    assert _features(problem, "ConvBinWinogradRxSf3x2")["winograd_work"] == pytest.approx(3 * 4 * 16 * 4 / (80 * 9))
+    weight = replace(problem, variant=Direction.BWD_WEIGHT)
+    # The result is the 3 x 3 filter: one tile of 3 + 6 - 1 per axis for ceil(8 / 6) and ceil(10 / 6) of the output.
+    multipass = _features(weight, "ConvWinograd3x3MultipassWrW<3-6>")["winograd_work"]
+    assert multipass == pytest.approx(8 * 8 * 2 * 2 / (80 * 9))
+    assert _features(problem, "GemmFwdRest")["winograd_work"] == 0
+
+
+def test_nhwc_solvers_transpose_nchw_tensors() -> None:
+    """An NHWC solver moves all bytes of an NCHW problem once more, and none of an NHWC one; others never do."""
+    solver = "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC"
+    assert _features(NCHW, solver)["log2_transposed_bytes"] == math.log2(NCHW.bytes)
+    assert _features(NCHW, solver)["transposed_by_flops"] == NCHW.bytes / NCHW.flops
+    assert _features(DEEP, solver)["log2_transposed_bytes"] == 0
+    assert _features(NCHW, "GemmFwdRest")["log2_transposed_bytes"] == 0
+
+
+def test_a_solver_is_its_number_and_its_family() -> None:
+    """The solver's own features equal what its name says; an unknown one is -1 in the category alone."""
+    for name in ("ConvBinWinogradRxSf2x3g1", "ConvMlirIgemmWrWXdlops", "ConvOclBwdWrW2<8>", "SomethingNewNHWC"):
+        have, solver = _features(NCHW, name), parse_solver(name)
+        assert (have["solver"], have["solver_version"], have["solver_batches"]) == (
+            solver.id,
+            solver.version,
+            solver.batches,
+        )
+        assert have["solver_is_nhwc"] == solver.is_nhwc
+    assert _features(NCHW, "SomethingNewNHWC")["solver"] == -1
+
+
+def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
+    """Rows of several problems and solvers at once have the values that each has alone; all are finite."""
+    table = from_frame(frame, Device("gfx90a", CUS))
+    whole = MIOPEN_CONV.matrix({name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}, {"num_cus": [CUS]})
+    problems = [table.problems()[i] for i in table.problem_ids()]
+    for row, problem, solver in zip(whole, problems, table.frame["kernel_name"], strict=True):
+        assert row.tolist() == list(_features(problem, solver).values())
+    assert np.isfinite(whole).all()
+
+
+def test_declared_dependence_is_true() -> None:
+    """Features of the problem do not change with the solver, those of the solver not with problem or hardware."""
+    base, other_solver = _features(WEIGHT), _features(WEIGHT, "ConvBinWinogradRxSf2x3")
+    other_problem = _features(NCHW, "GemmFwdRest", cus=7)
+    for feature in MIOPEN_CONV.features:
+        if feature.depends in {Depends.PROBLEM, Depends.HARDWARE}:
+            assert base[feature.name] == other_solver[feature.name], feature.name
+        if feature.depends is Depends.KERNEL:
+            assert base[feature.name] == other_problem[feature.name], feature.name
+
+
+def test_a_missing_column_is_named() -> None:
+    """Nothing is assumed for a column that is not there."""
+    columns = {name: value for name, value in _columns(NCHW, "gemm").items() if name != "layout"}
+    with pytest.raises(DataError, match="'layout'"):
+        MIOPEN_CONV.matrix(columns, {"num_cus": np.array([CUS])})

@@ -1,0 +1,137 @@
+"""Training on a made-up world in which one solver is best for large channels and another for small ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.errors import ModelError
+from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.learn import (
+    efficiency_of,
+    held_out,
+    matrix_of,
+    predict,
+    times_of,
+    train_order,
+    train_orders,
+)
+from ckh.ops.miopen_conv.model_text import join_trees, slim
+from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
+from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
+from ckh.rank.lightgbm_text import parse_forest
+from ckh.rank.numpy_forest import predict as predict_packed
+
+TINY = replace(RECIPE, params=replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5))
+_CROSSING = 64
+
+
+@pytest.fixture(scope="module")
+def world() -> SolverTable:
+    """160 problems of 80 sizes in two directions; Winograd wins from 64 channels on, by a factor of two."""
+    steps = {f"{what}_{axis}": int(what != "pad") for what in ("stride", "pad", "dilation") for axis in "dhw"}
+    rows = []
+    for c in (8, 16, 24, 32, 48, 64, 96, 128, 192, 256):
+        for hi in (7, 10, 14, 20, 28, 40, 56, 80):
+            for direction in "FW":
+                sizes = {"N": 1, "C": c, "K": 32, "G": 1, "Di": 1, "Hi": hi, "Wi": hi, "Z": 1, "Y": 3, "X": 3}
+                same = {**sizes, **steps, "dtype": "FP32", "layout": "NCHW", "ndim": 2, "direction": direction}
+                fast, slow = ("ConvBinWinogradRxSf3x2", "GemmFwdRest")[:: 1 if c >= _CROSSING else -1]
+                rows += [{**same, "solver": fast, "time_ms": 1.0}, {**same, "solver": slow, "time_ms": 2.0}]
+    return from_frame(pd.DataFrame(rows), Device("gfx90a", 104))
+
+
+def test_what_separates_the_solvers_is_learned(world: SolverTable) -> None:
+    """Held-out sizes get the best solver always, where the better of the two alone would be right half the time."""
+    is_held = held_out(world)
+    asked = world.select(is_held)
+    efficiency = efficiency_of(asked, predict(train_order(world.select(~is_held), TINY), asked))
+    assert efficiency.tolist() == [1.0] * 32
+    assert efficiency_of(asked, -predict(train_order(world.select(~is_held), TINY), asked)).mean() == 0.5
+
+
+def test_held_out_sizes_are_held_out_in_all_directions(world: SolverTable) -> None:
+    """A fifth of the sizes is held out, and none of them occurs among the others."""
+    is_held = held_out(world)
+    sizes = world.frame[list(SIZES)].apply(tuple, axis=1)
+    assert not set(sizes[is_held]) & set(sizes[~is_held])
+    assert len(set(sizes[is_held])) == 16
+    assert set(world.frame.loc[is_held, "variant"]) == {"forward", "bwd_weight"}
+    assert (held_out(world, seed=1) != is_held).any()
+
+
+def test_efficiency_is_that_of_the_chosen_rows(world: SolverTable) -> None:
+    """Scores that choose the slow solver give 1 / 2, those of the negative times 1."""
+    times = times_of(world).latency_ms
+    assert efficiency_of(world, -times).tolist() == [1.0] * 160
+    assert efficiency_of(world, times).tolist() == [0.5] * 160
+
+
+def test_the_same_data_and_seed_give_the_same_bytes(world: SolverTable) -> None:
+    """Two trainings are equal; another seed is another model; rounds are told as they pass."""
+    passed: list[int] = []
+    text = train_order(world, TINY, advance=passed.append)
+    assert passed == [1] * 8
+    assert train_order(world, TINY) == text
+    assert train_order(world, replace(TINY, seed=7)) != text
+
+
+def test_the_model_of_several_seeds_is_their_sum(world: SolverTable) -> None:
+    """Raw scores of the joined model are the sum of the models' own, and its trees are all of theirs."""
+    one, two = (train_order(world, replace(TINY, seed=seed)) for seed in (1, 2))
+    joined = train_orders(world, TINY, seeds=(1, 2))
+    assert joined.count("Tree=") == one.count("Tree=") + two.count("Tree=")
+    np.testing.assert_allclose(predict(joined, world), predict(one, world) + predict(two, world), rtol=1e-12)
+
+
+def test_a_base_is_corrected(world: SolverTable) -> None:
+    """Trees trained on the scores of a model that is always wrong make it right."""
+    wrong = SolverTable(world.frame.assign(latency_ms=3.0 - world.frame["latency_ms"]), world.device, 0, {})
+    base = train_order(wrong, TINY)
+    assert efficiency_of(world, predict(base, world)).tolist() == [0.5] * 160
+    long = replace(TINY, params=replace(TINY.params, n_estimators=60))
+    mended = train_order(world, long, base=base)
+    assert efficiency_of(world, predict(mended, world)).mean() == 1.0
+
+
+def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
+    """Less than 70 % of LightGBM's text gives equal scores in LightGBM, and the same in ckh's forest."""
+    booster = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 20)
+    matrix, text = matrix_of(world), booster.model_to_string()
+    short = slim(text)
+    expected = booster.predict(matrix)
+    assert len(short) < 0.7 * len(text)
+    np.testing.assert_array_equal(lightgbm.Booster(model_str=short).predict(matrix), expected)
+    np.testing.assert_allclose(predict_packed(parse_forest(short), matrix), expected, rtol=1e-12)
+
+
+def test_the_packed_forest_reads_joined_models(world: SolverTable) -> None:
+    """A model of two seeds, with categories, has the same scores in ckh's forest as in LightGBM."""
+    joined = train_orders(world, TINY)
+    packed = predict_packed(parse_forest(joined), matrix_of(world))
+    np.testing.assert_allclose(packed, predict(joined, world), rtol=1e-12)
+
+
+def _data(world: SolverTable) -> lightgbm.Dataset:
+    return lightgbm.Dataset(matrix_of(world), times_of(world).latency_ms)
+
+
+def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
+    """Models of other inputs, and texts without trees, are refused."""
+    other = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 2).model_to_string()
+    with pytest.raises(ModelError, match="different inputs"):
+        join_trees([train_order(world, TINY), other])
+    for text in ("", "tree\n", "Tree=0\nend of trees\n", "feature_names=a\nTree=0\n"):
+        with pytest.raises(ModelError, match="no text of a LightGBM model"):
+            join_trees([text])
+
+
+def test_the_recipes_order_and_do_nothing_else() -> None:
+    """Both recipes are LambdaRank without a model of times; the small one has the smaller trees."""
+    for recipe in (RECIPE, SMALL_RECIPE):
+        assert (recipe.targets, str(recipe.rank)) == ((), "lambdarank")
+    assert SMALL_RECIPE.params.num_leaves < RECIPE.params.num_leaves

@@ -1,0 +1,82 @@
+"""`MiopenProblem`: identity, round trip, checks."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ckh.errors import UsageError
+from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem, parse_miopen_problem
+from ckh.problems import ConvProblem, Direction
+
+FORWARD = Direction.FORWARD
+
+
+def test_the_text_of_a_problem_reads_back_in_every_direction_dtype_and_layout() -> None:
+    """All 3 x 4 x 4 kinds of problems survive the round trip, and no two have the same text."""
+    texts = set()
+    for direction, dtype, ndim in itertools.product(Direction, DTYPES, LAYOUTS):
+        for layout in LAYOUTS[ndim]:
+            depth = {"di": 5, "z": 3, "pad_d": 1, "stride_d": 2, "dilation_d": 2} if ndim == 3 else {}
+            problem = MiopenProblem(
+                direction, 2, 12, 24, 4, 9, 7, 3, 1, stride_h=2, pad_h=1, dtype=dtype, layout=layout, ndim=ndim, **depth
+            )
+            texts.add(problem.canonical())
+            assert parse_miopen_problem(problem.canonical()) == problem
+    assert len(texts) == 3 * 4 * 4
+
+
+def test_the_canonical_text_says_everything() -> None:
+    """The text of a strided, padded, dilated and grouped problem is the one written here by hand."""
+    problem = MiopenProblem(FORWARD, 2, 12, 24, 4, 9, 7, 3, 1, 2, 1, 1, 0, dilation_h=2, dtype="bf16", layout="nhwc")
+    assert problem.canonical() == "miopen_conv_forward_bf16_nhwc_2d_n2_c12_k24_g4_i9x7_f3x1_s2x1_p1x0_d2x1"
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_sizes_are_those_of_the_same_convolution(direction: Direction) -> None:
+    """Flops, bytes and GEMM sizes equal those of a ConvProblem; the layout alone tells problems apart."""
+    sizes = (direction, 2, 12, 24, 4, 9, 7, 3, 1)
+    here, there = MiopenProblem(*sizes), ConvProblem(*sizes)
+    assert (here.flops, here.bytes, here.gemm_sizes) == (there.flops, there.bytes, there.gemm_sizes)
+    assert here.flops == 2 * 2 * 24 * 3 * 7 * 7 * 3
+    assert here.layout == "nchw"
+    assert here != there
+    assert here != MiopenProblem(*sizes, layout="nhwc")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layout": "nhwgc"}, "layout 'nhwgc' is not one of MIOpen's in 2D"),
+        ({"layout": "ncdhw"}, "layout 'ncdhw' is not one of MIOpen's in 2D"),
+        ({"dtype": "fp64"}, "no dtype 'fp64'"),
+        ({"g": 5}, "C=12 is not divisible by G=5"),
+        ({"hi": 1}, "does not fit"),
+        ({"n": 0}, "N must be 1 or more"),
+        ({"z": 2}, "no depth"),
+    ],
+)
+def test_impossible_problems_are_refused(changes: dict[str, object], message: str) -> None:
+    """A problem that MIOpen could not have is refused with the rule that it breaks."""
+    good: dict[str, object] = {"variant": FORWARD, "n": 1, "c": 12, "k": 24, "g": 4, "hi": 9, "wi": 7, "y": 3, "x": 1}
+    with pytest.raises(UsageError, match=message):
+        MiopenProblem(**{**good, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "conv_forward_fp32_nchw_2d_n1_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
+        "miopen_conv_forward_fp32_nchw_3d_n1_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
+        "miopen_conv_forward_fp32_ncdhw_2d_n1_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
+        "miopen_conv_sideways_fp32_nchw_2d_n1_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
+        "miopen_conv_forward_fp32_nchw_2d_n1_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1_more",
+        "miopen_conv_forward_fp32_nchw_2d_n99999999999_c1_k1_g1_i1x1_f1x1_s1x1_p0x0_d1x1",
+    ],
+)
+def test_other_texts_are_no_problems(text: str) -> None:
+    """Texts of another form, direction or layout are refused as such."""
+    with pytest.raises(UsageError):
+        parse_miopen_problem(text)

@@ -1,0 +1,130 @@
+"""Tables of solver times, from text and from frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.errors import DataError
+from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.problem import MiopenProblem
+from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEVICE = Device("gfx90a", 104)
+# The rows of `frame`, as MIOpen writes them.
+TEXT = """\
+8-14-14-3x3-16-14-14-2-1x1-1x1-1x1-0-NCHW-FP32-F=ConvBinWinogradRxSf3x2:0.5,0,miopenConvolutionFwdAlgoWinograd;\
+GemmFwdRest:1,0,miopenConvolutionFwdAlgoGEMM
+16-14-14-3x3-8-14-14-2-1x1-1x1-1x1-0-NCHW-FP32-W=GemmWrwUniversal:2,0,miopenConvolutionBwdWeightsAlgoGEMM;\
+ConvOclBwdWrW2<4>:4,0,miopenConvolutionBwdWeightsAlgoDirect
+8-14-14-1x1-16-7-7-2-0x0-2x2-1x1-0-NCHW-FP32-F=GemmFwd1x1_0_2:0.25,0,miopenConvolutionFwdAlgoGEMM;\
+ConvAsm1x1U:0,0,miopenConvolutionFwdAlgoDirect
+16-4-14-14-3x3x3-8-4-14-14-2-1x1x1-1x1x1-1x1x1-0-NCDHW-FP32-B=GemmBwdRest:3,0,miopenConvolutionBwdDataAlgoGEMM
+"""
+
+
+def test_text_and_frame_give_the_same_table(tmp_path: Path, frame: pd.DataFrame) -> None:
+    """Six rows with a time, equal in all columns that both have, and one without."""
+    path = tmp_path / "gfx90a68.fdb.txt"
+    path.write_text(TEXT)
+    text, other = read_fdb(path), from_frame(frame, DEVICE)
+    columns = [*IDENTITY, "kernel_name", "latency_ms"]
+    assert text.frame[columns].to_dict("records") == other.frame[columns].to_dict("records")
+    assert (text.device, text.without_time, len(text.frame)) == (DEVICE, 1, 6)
+    assert (other.device, other.without_time, other.bad) == (DEVICE, 1, {})
+    assert list(text.frame["algorithm"]) == ["winograd", "gemm", "gemm", "direct", "gemm", "gemm"]
+
+
+def test_a_problem_twice_in_a_file_is_refused(tmp_path: Path) -> None:
+    """Two times of one solver on one problem would leave open which counts."""
+    path = tmp_path / "gfx90a68.fdb.txt"
+    path.write_text(TEXT + TEXT.splitlines(keepends=True)[0])
+    with pytest.raises(DataError, match=r"2 rows repeat others, e\.g\. ConvBinWinogradRxSf3x2 on miopen_conv_forward"):
+        read_fdb(path)
+
+
+def test_problems_and_sizes_are_numbered(frame: pd.DataFrame) -> None:
+    """Four problems of three sizes: directions differ as problems and not as sizes."""
+    table = from_frame(frame, DEVICE)
+    assert table.problem_ids().tolist() == [0, 0, 1, 1, 2, 3]
+    assert table.size_ids().tolist() == [0, 0, 0, 0, 1, 2]
+    problems = table.problems()
+    assert problems[1] == MiopenProblem(Direction.BWD_WEIGHT, 2, 8, 16, 1, 14, 14, 3, 3, pad_h=1, pad_w=1)
+    assert [problem.canonical()[:28] for problem in problems[2:]] == [
+        "miopen_conv_forward_fp32_nch",
+        "miopen_conv_bwd_data_fp32_nc",
+    ]
+
+
+def test_a_choice_needs_two_solvers(frame: pd.DataFrame) -> None:
+    """Problems with one solver that has a time leave nothing to choose."""
+    assert from_frame(frame, DEVICE).of_choice().frame["latency_ms"].tolist() == [0.5, 1.0, 2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"direction": "X"}, "direction"),
+        ({"dtype": "FP64"}, "dtype"),
+        ({"layout": "NCDHW"}, "layout"),
+        ({"ndim": 4}, "layout"),
+        ({"solver": ""}, "solver"),
+        ({"solver": None}, "solver"),
+        ({"G": 3}, "impossible problem"),
+        ({"G": 0}, "impossible problem"),
+        ({"pad_h": -1}, "impossible problem"),
+        ({"stride_h": 0}, "impossible problem"),
+        ({"Hi": 0}, "impossible problem"),
+        ({"Y": 20}, "output size"),
+        ({"Ho": 13}, "output size"),
+        ({"time_ms": -1.0}, "number"),
+        ({"time_ms": float("nan")}, "number"),
+        ({"time_ms": float("inf")}, "number"),
+        ({"solver": "GemmFwdRest"}, "solver twice"),
+    ],
+)
+def test_bad_rows_are_counted_by_reason(frame: pd.DataFrame, changes: dict[str, Any], reason: str) -> None:
+    """A bad row refuses the frame, or is left out and counted; the others stay."""
+    good = frame.assign(Do=[1] * 6 + [4], Ho=[14] * 4 + [7] * 2 + [14], Wo=[14] * 4 + [7] * 2 + [14])
+    extra = good.iloc[[0]].assign(**{"solver": "ConvAsm3x3U", "C": 32, **changes})
+    if reason == "solver twice":
+        extra["C"] = 8
+    whole = pd.concat([good, extra])
+    with pytest.raises(DataError, match=f"1 bad rows \\(1 {reason}\\)"):
+        from_frame(whole, DEVICE)
+    table = from_frame(whole, DEVICE, skip_bad=True)
+    assert table.bad == {reason: 1}
+    assert len(table.frame) == 6
+
+
+def test_missing_columns_are_named(frame: pd.DataFrame) -> None:
+    """A frame without a column that is needed is refused with its name."""
+    with pytest.raises(DataError, match="missing columns: layout, pad_h"):
+        from_frame(frame.drop(columns=["pad_h", "layout"]), DEVICE)
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
+    """What is no Parquet file, or is not there, is an error of data."""
+    (tmp_path / "x.parquet").write_bytes(b"nothing")
+    for name in ("x.parquet", "y.parquet"):
+        with pytest.raises(DataError, match="cannot read"):
+            read_parquet(tmp_path / name, DEVICE)
+
+
+def test_the_shared_database(mi200: Path) -> None:
+    """Of 519,820 rows 941 have no time and 953 an output that their sizes do not give; problems are what they say."""
+    table = read_parquet(mi200, DEVICE, skip_bad=True)
+    assert (len(table.frame), table.without_time, table.bad) == (517_926, 941, {"output size": 953})
+    ids = table.problem_ids()
+    few = table.select(ids < 200)
+    problems = few.problems()
+    assert len(problems) == 200
+    first = np.unique(few.problem_ids(), return_index=True)[1]
+    assert [p.columns()["Hi"] for p in problems] == few.frame["Hi"].iloc[first].tolist()
