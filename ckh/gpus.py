@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ckh.machine import text_of, trailing_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 
@@ -38,14 +38,18 @@ def detect_gpu_arch(nodes: Path = KFD_NODES) -> str | None:
 def visible_gpus(nodes: Path = KFD_NODES, environ: Mapping[str, str] = os.environ) -> tuple[Gpu, ...]:
     """The AMD GPUs in the order of the HIP runtime, read from the kernel driver's topology without opening one.
 
-    As ROCm does, ROCR_VISIBLE_DEVICES chooses among all GPUs by number or "GPU-<unique id>", and then
-    HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first entry that names none.
+    As ROCm does, ROCR_VISIBLE_DEVICES chooses among all GPUs by number or the beginning of "GPU-<unique id>", and then
+    HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) among those; a list ends at its first entry that names none. The
+    runtimes differ (rvd_filter of ROCr, Device::init of clr): to ROCr an empty list is no GPU, to HIP it is no list.
     """
     texts = (text_of(node / "properties") for node in sorted(nodes.glob("*"), key=trailing_number))
     found = [gpu for text in texts if (gpu := _gpu_of(text)) is not None]
-    found = _chosen(found, environ.get("ROCR_VISIBLE_DEVICES"))
-    hip = environ.get("HIP_VISIBLE_DEVICES")
-    found = _chosen(found, environ.get("CUDA_VISIBLE_DEVICES") if hip is None else hip)
+    rocr = environ.get("ROCR_VISIBLE_DEVICES")
+    if rocr is not None:
+        found = _chosen(found, [word.strip() for word in rocr.split(",")], ends_when_repeated=True)
+    hip = environ.get("HIP_VISIBLE_DEVICES") or environ.get("CUDA_VISIBLE_DEVICES")
+    if hip:
+        found = _chosen(found, hip.split(","), ends_when_repeated=False)
     return tuple(replace(gpu, number=number) for number, (gpu, _) in enumerate(found))
 
 
@@ -59,16 +63,23 @@ def _gpu_of(properties: str) -> tuple[Gpu, str] | None:
     minor, step = divmod(rest, _MINOR)
     cus = int(values.get("simd_count", 0)) // max(int(values.get("simd_per_cu", 0)), 1)
     gpu = Gpu(0, f"gfx{major}{minor:x}{step:x}", cus, int(values.get("max_engine_clk_fcompute", 0)))
-    return gpu, f"GPU-{int(values.get('unique_id', 0)):x}"
+    unique_id = int(values.get("unique_id", 0))
+    return gpu, f"gpu-{unique_id:016x}" if unique_id else ""
 
 
-def _chosen(gpus: list[tuple[Gpu, str]], wanted: str | None) -> list[tuple[Gpu, str]]:
-    if wanted is None:
-        return gpus
-    by_name = {str(number): gpu for number, gpu in enumerate(gpus)} | {gpu[1]: gpu for gpu in gpus}
-    chosen = []
-    for name in wanted.split(","):
-        if name.strip() not in by_name:
+def _chosen(gpus: list[tuple[Gpu, str]], words: Sequence[str], *, ends_when_repeated: bool) -> list[tuple[Gpu, str]]:
+    chosen: list[int] = []
+    for word in words:
+        number = _number_of(word.lower(), [unique_id for _, unique_id in gpus])
+        if number is None or (ends_when_repeated and number in chosen):
             break
-        chosen.append(by_name[name.strip()])
-    return chosen
+        chosen.append(number)
+    return [gpus[number] for number in dict.fromkeys(chosen)]
+
+
+def _number_of(word: str, unique_ids: Sequence[str]) -> int | None:
+    """Where the GPU stands that a number or the beginning of one unique id names."""
+    if word.startswith("gpu-"):
+        found = [number for number, unique_id in enumerate(unique_ids) if unique_id.startswith(word)]
+        return found[0] if len(found) == 1 else None
+    return int(word) if word.isdecimal() and int(word) < len(unique_ids) else None

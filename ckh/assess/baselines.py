@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.problems import ConvProblem
-
-_WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
 
 
 def random_efficiency(dataset: Dataset) -> NDArray[np.float64]:
@@ -56,8 +53,9 @@ def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[n
     for number, name, value in zip(known.problem, learned_from.frame["kernel_name"], known.efficiency(), strict=True):
         efficiency[number][name] = float(value)
     mean = mean_efficiency_by_kernel(learned_from)
-    places = np.array([_place(problem) for problem in learned_from.problems()])
-    here = np.array([_place(problem) for problem in dataset.problems()])
+    place_of = dataset.op.place
+    places = np.array([place_of(problem) for problem in learned_from.problems()])
+    here = np.array([place_of(problem) for problem in dataset.problems()])
     nearest = [int(np.argmin(((places - place) ** 2).sum(axis=1))) for place in here]
     return np.array(
         [
@@ -65,11 +63,3 @@ def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[n
             for number, name in zip(dataset.problem_ids, dataset.frame["kernel_name"], strict=True)
         ]
     )
-
-
-def _place(problem: ConvProblem) -> list[float]:
-    """A problem as a point: logarithms of sizes, and the small integers that make problems differ in kind."""
-    sizes = (problem.n, problem.g, problem.c_per_group, problem.k_per_group, problem.di, problem.hi, problem.wi)
-    kind = (problem.z, problem.y, problem.x, problem.stride_d, problem.stride_h, problem.stride_w)
-    more = (problem.dilation_d, problem.dilation_h, problem.dilation_w, problem.ndim)
-    return [float(np.log2(size)) for size in sizes] + [_WEIGHT_OF_KIND * float(np.log2(size)) for size in kind + more]

@@ -10,7 +10,6 @@ import numpy as np
 from ckh.assess import baselines
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import Efficiency, TopK, choices, summarize, top_k
-from ckh.assess.slices import SLICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +72,7 @@ def evaluate(dataset: Dataset, scores: NDArray[np.float64], learned_from: Datase
         efficiency=summarize(efficiency),
         top=top_k(times, scores),
         baselines=dict(_baselines(dataset, times, learned_from)),
-        slices=[*_problem_slices(dataset, efficiency), *_pipeline_slices(dataset, times, scores)],
+        slices=[*_problem_slices(dataset, efficiency), *_kernel_slices(dataset, times, scores)],
         choices=_choices(dataset, times, chosen),
     )
 
@@ -91,23 +90,24 @@ def _baselines(dataset: Dataset, times: Times, learned_from: Dataset | None) -> 
 
 def _problem_slices(dataset: Dataset, efficiency: NDArray[np.float64]) -> Iterator[SliceReport]:
     problems = dataset.problems()
-    for kind, tests in SLICES.items():
+    for kind, tests in dataset.op.slices.items():
         for name, test in tests.items():
             inside = np.array([test(problem) for problem in problems])
             if inside.any():
                 yield _slice(kind, name, efficiency[inside])
 
 
-def _pipeline_slices(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[SliceReport]:
-    """Efficiency among the kernels of one pipeline: what is chosen of them over the best of them."""
-    pipelines = dataset.frame["pipeline"].to_numpy(dtype=str)
-    for pipeline in sorted(set(pipelines)):
-        rows = np.flatnonzero((pipelines == pipeline) & np.isfinite(times.latency_ms))
+def _kernel_slices(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[SliceReport]:
+    """Efficiency among the kernels of one kind, e.g. pipeline: what is chosen of them over the best of them."""
+    column = dataset.op.kernel_slice
+    kinds = dataset.frame[column].to_numpy(dtype=str)
+    for kind in sorted(set(kinds)):
+        rows = np.flatnonzero((kinds == kind) & np.isfinite(times.latency_ms))
         if len(rows):
-            part = dataset.select(np.isin(np.arange(len(pipelines)), rows))
+            part = dataset.select(np.isin(np.arange(len(kinds)), rows))
             own = times_of(part)
             chosen = choices(scores[rows], own.problem, own.count)
-            yield _slice("pipeline", pipeline, own.efficiency()[chosen])
+            yield _slice(column, kind, own.efficiency()[chosen])
 
 
 def _slice(kind: str, name: str, efficiency: NDArray[np.float64]) -> SliceReport:

@@ -53,7 +53,9 @@ class Candidates:
             unbuilt = refused_of_rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
         else:
             found, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
-        wanted = [split for kernel in found for split in self._splits(kernel) if self.wants(split)]
+        # A registry may have several splits of a kernel.
+        distinct = dict.fromkeys(split for kernel in found for split in self._splits(kernel))
+        wanted = filter(self.wants, distinct)
         judged = [RefusedKernel(kernel, arch_reasons(kernel, arch)) for kernel in wanted]
         refused = [one for one in (*unbuilt, *judged) if one.reasons and self.wants(one.kernel)]
         return tuple(one.kernel for one in judged if not one.reasons), tuple(refused)

@@ -40,7 +40,7 @@ _FLAGS = (
     "-Rpass-analysis=kernel-resource-usage",
 )
 _KERNEL_FUNCTION = "GroupedConvolution"  # in the mangled names of CK Tile's kernels
-_TARGET = re.compile(r"gfx[0-9a-f]+(?::(?:sramecc|xnack)[+-]){0,2}")
+_TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
 _JOB_BYTES = 2 << 30
 _FLUSH_FACTOR = 2  # of the GPU's caches
 _KB = 1024
@@ -60,7 +60,7 @@ class HipDevice:
         gpus = visible_gpus()
         if options.arch is None and not gpus:
             raise DeviceError("no usable device: no AMD GPU is found", "name one with --arch to compile for it")
-        self._target = options.arch or gpus[0].arch
+        self._target = gpus[0].arch if options.arch is None else options.arch
         self._arch = load_arch(self._target)
         if not _TARGET.fullmatch(self._target):
             raise UsageError(f"{self._target!r} is no target of the HIP compiler", "such as gfx942 or gfx90a:xnack-")

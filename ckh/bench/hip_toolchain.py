@@ -33,7 +33,7 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
     candidates = [str(Path(environ[_ROCM], "bin", "hipcc"))] if environ.get(_ROCM) else []
     for program in (*candidates, "hipcc", f"{_DEFAULT_ROCM}/bin/hipcc"):
         if shutil.which(program, path=environ.get("PATH")):
-            return _checked(program, environ)
+            return _checked(shlex.quote(program), environ)
     raise DeviceError(
         f"no HIP compiler: there is no hipcc in {_ROCM}, PATH or {_DEFAULT_ROCM}",
         f"install ROCm, or name hipcc with --hipcc or {_HIPCC}",
@@ -41,7 +41,10 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
 
 
 def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
-    program, *arguments = shlex.split(text) or [""]
+    try:
+        program, *arguments = shlex.split(text) or [""]
+    except ValueError:  # a quotation without an end
+        program, arguments = "", []
     found = shutil.which(program, path=environ.get("PATH"))
     command = (found or "", *arguments)
     version = version_of(command) if found else ""
@@ -72,5 +75,5 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler, environ: Mapping[str, str]
 def _rocm_includes(hipcc: Compiler, environ: Mapping[str, str]) -> Iterator[Path]:
     if environ.get(_ROCM):
         yield Path(environ[_ROCM], "include")
-    yield Path(hipcc.command[0]).resolve().parents[1] / "include"
+    yield Path(hipcc.command[0]).resolve().parent.parent / "include"
     yield Path(_DEFAULT_ROCM, "include")

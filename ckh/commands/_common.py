@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+OP_HELP = "Operation: grouped_conv or gemm_universal."
 JSON_HELP = "Print one JSON document instead of tables."
 
 

@@ -26,19 +26,21 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     from ckh.assess.measured import judged
     from ckh.data.dataset import read_dataset
     from ckh.learn.save import problem_id, trained_problems
+    from ckh.learn.spec import ANY
 
     spec = model.spec
     dataset = read_dataset(*paths)
     frame = dataset.frame
-    mask = ((frame["arch"] == spec.arch) & (frame["dtype"] == spec.dtype)).to_numpy(dtype=bool)
-    mask = mask & (frame["op_type"] == spec.op_type).to_numpy(dtype=bool)
-    if spec.variant is not None:
+    mask = ((frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)).to_numpy(dtype=bool)
+    if spec.dtype != ANY:
+        mask = mask & (frame["dtype"] == spec.dtype).to_numpy(dtype=bool)
+    if spec.variant is not None and dataset.op.has_directions:
         mask = mask & (frame["variant"] == str(spec.variant)).to_numpy(dtype=bool)
     if not mask.any():
-        have = f"{', '.join(dataset.variants)} on {', '.join(dataset.archs)}"
-        raise DataError(f"no row is for {model.path} ({spec.variant} {spec.dtype} on {spec.arch}): the data are {have}")
+        have = " ".join(filter(None, (dataset.op.name, ", ".join(dataset.variants), "on", ", ".join(dataset.archs))))
+        raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}")
     if not mask.all():
-        warn(f"left out {int((~mask).sum())} rows that are not {spec.variant} {spec.dtype} on {spec.arch}")
+        warn(f"left out {int((~mask).sum())} rows that are not {spec.purpose}")
     part = judged(dataset if mask.all() else dataset.select(mask))
     known = trained_problems(model.path)
     problems = part.problems()

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import NoKernelError, UsageError
+from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from ckh.learn.answer import Answer
     from ckh.learn.artifact import Model, Ranked
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Problem
+
+_GEMM_OPTIONS = frozenset({"m", "n", "k", "layout", "split_k"})
+_GEMM_ONLY = _GEMM_OPTIONS - {"n", "k"}
 
 
 class Variant(StrEnum):
@@ -25,11 +29,12 @@ class Variant(StrEnum):
     BWD_WEIGHT = "bwd_weight"
 
 
-_HELP = """Rank all kernels for a convolution, best first.
+_HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
 
-What is left out has defaults: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1, padding that keeps
-the size ("same"), forward; in 3D depth 8 and Z=Y. The model is chosen by operation, direction, dtype and
-architecture (the GPU of this machine, else host) from $CKH_MODELS, your own models and those that ship.
+What is left out of a convolution has defaults: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1,
+padding that keeps the size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
+The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host) from
+$CKH_MODELS, your own models and those that ship.
 """
 
 
@@ -43,16 +48,19 @@ def register(app: typer.Typer) -> None:
             "ckh predict --n 1 --c 64 --k 128 --hi 56 --stride 2 --top 3",
             "ckh predict --variant bwd_weight --c 32 --g 32 --hi 112 --y 3 --json",
             "ckh predict --c 64 --ndim 3 --di 16 --hi 28",
+            "ckh predict --m 128 --n 1536 --k 7168 --layout rcr",
             "ckh predict --problems layers.csv --json",
+            "ckh predict --op gemm_universal --problems host-llm --top 1",
             "ckh predict --c 256 --model models/mine",
         ),
     )(predict)
 
 
 def predict(
-    n: int | None = typer.Option(None, "--n", help="Batch.  [1]"),
+    op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]"),
+    n: int | None = typer.Option(None, "--n", help="Batch; columns of a GEMM's result.  [1]"),
     c: int | None = typer.Option(None, "--c", help="Input channels, all groups together.  [64]"),
-    k: int | None = typer.Option(None, "--k", help="Output channels, all groups together.  [C]"),
+    k: int | None = typer.Option(None, "--k", help="Output channels, all groups together; what a GEMM sums over.  [C]"),
     g: int | None = typer.Option(None, "--g", help="Groups.  [1]"),
     hi: int | None = typer.Option(None, "--hi", help="Input height.  [28]"),
     wi: int | None = typer.Option(None, "--wi", help="Input width.  [Hi]"),
@@ -64,6 +72,9 @@ def predict(
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Dimensions; 3 if --di or --z is given.  [2]"),
     di: int | None = typer.Option(None, "--di", help="Input depth, 3D.  [8]"),
     z: int | None = typer.Option(None, "--z", help="Filter depth, 3D.  [Y]"),
+    m: int | None = typer.Option(None, "--m", help="GEMM: rows of the result."),
+    layout: str | None = typer.Option(None, "--layout", help="GEMM: of A, B and C, rcr, rrr, crr or ccr.  [rcr]"),
+    split_k: int | None = typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]"),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction.  [forward]"),
     dtype: str | None = typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's."),
     problems: str | None = typer.Option(
@@ -75,36 +86,70 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    sizes = {"n": n, "c": c, "k": k, "g": g, "hi": hi, "wi": wi, "y": y, "x": x, "ndim": ndim, "di": di, "z": z}
-    steps = {"stride": stride, "pad": pad, "dilation": dilation}
-    given = {name: value for name, value in (sizes | steps).items() if value is not None}
-    chooser = _Chooser(model, arch, dtype)
+    typed: dict[str, Any] = {"n": n, "c": c, "k": k, "g": g, "hi": hi, "wi": wi, "y": y, "x": x, "di": di, "z": z}
+    typed |= {"ndim": ndim, "stride": stride, "pad": pad, "dilation": dilation}
+    typed |= {"m": m, "layout": layout, "split_k": split_k}
+    given = {name: value for name, value in typed.items() if value is not None}
+    chooser = _Chooser(model, arch, dtype, op or (GEMM_UNIVERSAL if m is not None else None))
     if problems is None:
-        problem = _resolve(given, "forward" if variant is None else str(variant), chooser.dtype)
+        problem = _resolve(chooser, given, variant)
         _print_one(chooser, problem, top, as_json=as_json)
         return
     if given:
-        raise UsageError(f"--{next(iter(given))} says one problem, --problems many", "leave one of them out")
+        raise UsageError(f"{_option(next(iter(given)))} says one problem, --problems many", "leave one of them out")
     _print_many(chooser, _load(problems, variant, chooser), top, as_json=as_json)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _resolve(chooser: _Chooser, given: dict[str, Any], variant: Variant | None) -> Problem:
+    """The problem that was typed.
+
+    Raises:
+        UsageError: it is impossible, or an option does not go with the operation.
+    """
+    is_gemm = chooser.op.name == GEMM_UNIVERSAL
+    strange = sorted(given.keys() - _GEMM_OPTIONS) if is_gemm else sorted(given.keys() & _GEMM_ONLY)
+    if is_gemm and variant is not None:
+        strange.append("variant")
+    if strange:
+        raise UsageError(f"{chooser.op.name} has no {_option(strange[0])}", "see ckh predict --help")
+    if not is_gemm:
+        from ckh.commands._conv_sizes import resolve
+
+        return resolve(given, "forward" if variant is None else str(variant), chooser.dtype)
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+    if missing := [name for name in ("m", "n", "k") if name not in given]:
+        raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing")
+    return GemmProblem(**given, dtype=chooser.dtype)
 
 
 class _Chooser:
     """Gives each problem its model: the one that was named, or the first that fits."""
 
-    def __init__(self, path: Path | None, arch: str | None, dtype: str | None) -> None:
+    def __init__(self, path: Path | None, arch: str | None, dtype: str | None, op: str | None) -> None:
         from ckh.archs import default_arch, load_arch
         from ckh.learn.artifact import load_model
+        from ckh.learn.spec import ANY
+        from ckh.ops import operation
 
         self._named = None if path is None else load_model(path)
         if self._named is not None:
-            self.arch = arch or self._named.spec.arch
-            self.dtype = dtype or self._named.spec.dtype
+            spec = self._named.spec
+            self.op = operation(op or spec.op_type)
+            self.arch = arch or spec.arch
+            own_dtype = None if spec.dtype == ANY else spec.dtype
         else:
+            self.op = operation(op or GROUPED_CONV)
             self.arch = load_arch(arch or default_arch()).name
-            self.dtype = dtype or load_arch(self.arch).default_dtype
+            own_dtype = None
+        self.dtype = dtype or own_dtype or load_arch(self.arch).default_dtype
         self._found: dict[Any, Model] = {}
 
-    def model(self, problem: ConvProblem) -> Model:
+    def model(self, problem: Problem) -> Model:
         from ckh.learn.answer import wanted_for
         from ckh.learn.artifact import find_model
 
@@ -117,55 +162,15 @@ class _Chooser:
         return self._found[wanted]
 
 
-_DEFAULTS = {"n": 1, "c": 64, "g": 1, "hi": 28, "y": 3}
-_DEFAULT_DEPTH = 8
-_AXES = {2: ("h", "w"), 3: ("d", "h", "w")}
-_TAPS = {"d": "z", "h": "y", "w": "x"}
-_3D = 3
-
-
-def _resolve(given: dict[str, Any], variant: str, dtype: str) -> ConvProblem:
-    """The problem that was typed, with the defaults that the help states.
-
-    Raises:
-        UsageError: it is impossible.
-    """
-    from ckh.problems import ConvProblem, Direction
-
-    ndim = given.get("ndim", _3D if {"di", "z"} & given.keys() else 2)
-    if ndim != _3D and {"di", "z"} & given.keys():
-        raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2")
-    sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
-    sizes |= {"k": given.get("k", sizes["c"]), "wi": given.get("wi", sizes["hi"]), "x": given.get("x", sizes["y"])}
-    if ndim == _3D:
-        sizes |= {"di": given.get("di", _DEFAULT_DEPTH), "z": given.get("z", sizes["y"])}
-    axes = _AXES[ndim]
-    strides = _per_axis("stride", given.get("stride", "1"), axes)
-    dilations = _per_axis("dilation", given.get("dilation", "1"), axes)
-    same = {f"pad_{axis}": dilations[f"dilation_{axis}"] * (sizes[_TAPS[axis]] - 1) // 2 for axis in axes}
-    pads = _per_axis("pad", given["pad"], axes) if "pad" in given else same
-    sizes |= strides | dilations | pads
-    return ConvProblem(variant=Direction(variant), ndim=ndim, dtype=dtype, **sizes)
-
-
-def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
-    parts = text.split("x")
-    if len(parts) not in (1, len(axes)) or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"--{name} {text!r} is neither a number nor {len(axes)} of them", f"write --{name} 2 or 2x1")
-    values = parts if len(parts) == len(axes) else parts * len(axes)
-    return {f"{name}_{axis}": int(value) for axis, value in zip(axes, values, strict=True)}
-
-
-def _load(source: str, variant: Variant | None, chooser: _Chooser) -> tuple[ConvProblem, ...]:
-    from ckh.problem_sets import load_problems, set_names
-    from ckh.problems import Direction
-
-    direction = None if variant is None else Direction(str(variant))
+def _load(source: str, variant: Variant | None, chooser: _Chooser) -> tuple[Problem, ...]:
+    if variant is not None and not chooser.op.has_directions:
+        raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant")
     # A file may state its own dtype; a set has that of the architecture.
-    return load_problems(source, direction, chooser.dtype if source in set_names() else None)
+    dtype = chooser.dtype if source in chooser.op.set_names() else None
+    return chooser.op.load_problems(source, None if variant is None else str(variant), dtype)
 
 
-def _print_one(chooser: _Chooser, problem: ConvProblem, top: int, *, as_json: bool) -> None:
+def _print_one(chooser: _Chooser, problem: Problem, top: int, *, as_json: bool) -> None:
     from ckh.learn.answer import answer
 
     model = chooser.model(problem)
@@ -180,11 +185,11 @@ def _print_one(chooser: _Chooser, problem: ConvProblem, top: int, *, as_json: bo
     for reason, count in found.refused.items():
         typer.echo(f"         {count} x {reason}")
     typer.echo("")
-    rows = [[str(place), *_cells(ranked)] for place, ranked in enumerate(found.ranked[:top], 1)]
+    rows = [[str(place), *_cells(ranked, model)] for place, ranked in enumerate(found.ranked[:top], 1)]
     print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel"), rows)
 
 
-def _print_many(chooser: _Chooser, problems: tuple[ConvProblem, ...], top: int, *, as_json: bool) -> None:
+def _print_many(chooser: _Chooser, problems: tuple[Problem, ...], top: int, *, as_json: bool) -> None:
     from ckh.learn.answer import answer
 
     answers: list[tuple[Answer, Model]] = []
@@ -198,36 +203,36 @@ def _print_many(chooser: _Chooser, problems: tuple[ConvProblem, ...], top: int, 
     if as_json:
         print_json({"results": [_document(found, model, top) for found, model in answers]})
     else:
-        rows = [[found.problem.canonical(), *_cells(ranked)] for found, _ in answers for ranked in found.ranked[:top]]
+        rows = [
+            [found.problem.canonical(), *_cells(ranked, model)]
+            for found, model in answers
+            for ranked in found.ranked[:top]
+        ]
         print_table("", ("problem", "predicted TFLOPS", "predicted ms", "kernel"), rows)
     if failures:
         raise NoKernelError(f"{len(failures)} of {len(problems)} problems have no kernel; {failures[0].message}")
 
 
-def _cells(ranked: Ranked) -> list[str]:
-    from ckh.kernels.names import amd_short_name
+def _cells(ranked: Ranked, model: Model) -> list[str]:
+    figures = ["-" if value is None else f"{value:.4g}" for value in (ranked.tflops, ranked.latency_ms)]
+    return [*figures, model.spec.op.short_name(ranked.kernel)]
 
-    return [f"{ranked.tflops:.4g}", f"{ranked.latency_ms:.4g}", amd_short_name(ranked.kernel)]
+
+def _in_words(problem: Problem) -> str:
+    from ckh.problems import ConvProblem
+
+    if isinstance(problem, ConvProblem):
+        from ckh.commands._conv_sizes import in_words
+
+        return in_words(problem)
+    return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
 def _warning(model: Model) -> str:
     return " (host numbers: they say nothing about a GPU)" if model.spec.arch == "host" else ""
 
 
-def _in_words(problem: ConvProblem) -> str:
-    depth = (f"{problem.di}x", f"{problem.z}x") if problem.ndim == _3D else ("", "")
-    text = f"{problem.variant} {problem.dtype}, N={problem.n} C={problem.c} K={problem.k} G={problem.g}, "
-    text += f"input {depth[0]}{problem.hi}x{problem.wi}, filter {depth[1]}{problem.y}x{problem.x}, "
-    steps = (("stride", "stride"), ("padding", "pad"), ("dilation", "dilation"))
-    return text + ", ".join(
-        f"{word} " + "x".join(str(getattr(problem, f"{name}_{axis}")) for axis in _AXES[problem.ndim])
-        for word, name in steps
-    )
-
-
 def _document(found: Answer, model: Model, top: int) -> dict[str, Any]:
-    from ckh.kernels.names import kernel_name
-
     return {
         "problem": found.problem.canonical(),
         "sizes": found.problem.to_dict(),
@@ -238,7 +243,7 @@ def _document(found: Answer, model: Model, top: int) -> dict[str, Any]:
         "refused": found.refused,
         "kernels": [
             {
-                "kernel": kernel_name(ranked.kernel),
+                "kernel": model.spec.op.kernel_name(ranked.kernel),
                 "score": ranked.score,
                 "predicted_tflops": ranked.tflops,
                 "predicted_latency_ms": ranked.latency_ms,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.strenum import StrEnum
@@ -17,12 +17,6 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.train import Trained
-
-
-class Op(StrEnum):
-    """What `--op` takes."""
-
-    GROUPED_CONV = "grouped_conv"
 
 
 class Variant(StrEnum):
@@ -56,6 +50,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh train --op grouped_conv --variant forward --data data.parquet --out models/mine",
+            "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
@@ -67,7 +62,7 @@ def train(
     inputs: list[Path] = typer.Argument(None, metavar="[DATA]...", help="Datasets; the same as --data."),
     data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated."),
     out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
-    op: Op = typer.Option(Op.GROUPED_CONV, "--op", help="Operation."),
+    op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [the data's]"),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str = typer.Option("tflops,latency,bandwidth", "--targets", help="What to model, beside the order."),
     rank: Rank = typer.Option(Rank.RELATIVE, "--rank", help="What the model that orders is trained for."),
@@ -103,11 +98,11 @@ def train(
     paths = [*(inputs or []), *data]
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
-    dataset = _select(read_dataset(*paths), str(op), variant)
+    dataset = _select(read_dataset(*paths), op, variant)
     if too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
     with progress("training", rounds(options)) as advance:
-        trained = fit(dataset, str(op), options, advance)
+        trained = fit(dataset, options, advance)
     save(trained, out)
     _report(trained, out, as_json=as_json)
 
@@ -124,13 +119,20 @@ def _targets(text: str) -> tuple[str, ...]:
     return names
 
 
-def _select(dataset: Dataset, op: str, variant: Variant | None) -> Dataset:
-    mask = (dataset.frame["op_type"] == op).to_numpy()
-    if variant is not None:
-        mask = mask & (dataset.frame["variant"] == str(variant)).to_numpy()
+def _select(dataset: Dataset, op: str | None, variant: Variant | None) -> Dataset:
+    from ckh.ops import operation
+
+    if op is not None and operation(op).name != dataset.op.name:
+        raise DataError(f"the dataset has no row of {op}", f"it has {dataset.op.name}")
+    if variant is None:
+        return dataset
+    if not dataset.op.has_directions:
+        raise UsageError(f"{dataset.op.name} has no directions", "leave out --variant")
+    mask = (dataset.frame["variant"] == str(variant)).to_numpy()
     if not mask.any():
-        wanted = op if variant is None else f"{op} {variant}"
-        raise DataError(f"the dataset has no row of {wanted}", f"it has {', '.join(dataset.variants)}")
+        raise DataError(
+            f"the dataset has no row of {dataset.op.name} {variant}", f"it has {', '.join(dataset.variants)}"
+        )
     return dataset.select(mask)
 
 

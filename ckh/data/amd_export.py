@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
 from ckh.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops import GROUPED_CONV
 from ckh.paths import write_atomic
 from ckh.problems import CONV_COLUMNS
 
@@ -25,8 +26,11 @@ def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
     of the dataset apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
 
     Raises:
-        DataError: the rows come from several architectures or none has a time, or the file cannot be written.
+        DataError: it is of another operation, the rows come from several architectures or none has a time, or the file
+            cannot be written.
     """
+    if dataset.op.name != GROUPED_CONV:
+        raise DataError(f"AMD has no CSV format for {dataset.op.name}", "write Parquet")
     _ = dataset.arch
     frame = dataset.frame.assign(problem_idx=dataset.problem_ids)
     frame = frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import numbering, tables
-from ckh.data.schema import CONV_IDENTITY, HARDWARE
+from ckh.data.schema import HARDWARE
 from ckh.errors import DataError
+from ckh.ops import operation
 from ckh.paths import write_atomic
-from ckh.problems import CONV_COLUMNS, ConvProblem, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,20 +20,29 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from ckh.ops.base import Operation
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Measured (problem, kernel) pairs.
 
     Args:
-        frame: one row a pair, the columns of `schema.CONV_DATASET` in that order, index 0 to n-1. A nullable integer
+        frame: one row a pair, the columns of its operation in that order, index 0 to n-1. A nullable integer
             column that holds nulls is float64 with NaN.
         metadata: where the rows come from: `sources` (name, format, sha256 of every input file) and `runs` (what each
             run of ckh bench recorded about its device, compiler and flags). JSON-able.
+        op_type: name of the operation; by default that of the rows.
     """
 
     frame: pd.DataFrame
     metadata: dict[str, Any] = field(default_factory=lambda: {key: [] for key in tables.METADATA_KEYS})
+    op_type: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.op_type and len(self.frame):
+            # What is selected from these rows is of the same operation, even if it is nothing.
+            object.__setattr__(self, "op_type", str(self.frame["op_type"].iloc[0]))
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -47,12 +56,17 @@ class Dataset:
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
 
     @cached_property
+    def op(self) -> Operation:
+        """The operation that all rows are of."""
+        return operation(self.op_type)
+
+    @cached_property
     def problem_ids(self) -> NDArray[np.int64]:
         """Number of each row's problem: 0, 1, … in order of appearance.
 
         Rows have the same number only if every identity column and the architecture agree.
         """
-        return numbering.group_numbers(self.frame, (*CONV_IDENTITY, "arch"))
+        return numbering.group_numbers(self.frame, (*self.op.identity, "arch"))
 
     @cached_property
     def first_rows(self) -> NDArray[np.int64]:
@@ -61,11 +75,11 @@ class Dataset:
 
         return np.unique(self.problem_ids, return_index=True)[1].astype(np.int64)
 
-    def problem(self, i: int) -> ConvProblem:
+    def problem(self, i: int) -> Any:
         """The problem of row `i`."""
         return self._problems([i])[0]
 
-    def problems(self) -> list[ConvProblem]:
+    def problems(self) -> list[Any]:
         """The problems, so that `problems()[problem_ids[i]]` is the problem of row `i`."""
         return self._problems(self.first_rows)
 
@@ -90,8 +104,8 @@ class Dataset:
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of the directions, sorted."""
-        return self._distinct("variant")
+        """Names of the directions, sorted; none for an operation without."""
+        return self._distinct("variant") if self.op.has_directions else ()
 
     def hardware(self) -> dict[str, int | NDArray[np.int64]]:
         """The hardware profile by name (`num_cus`, …): an integer where all rows agree, else one value a row.
@@ -104,20 +118,11 @@ class Dataset:
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of all rows in their order, whatever library versions and compression wrote them."""
-        return numbering.content_hash(self.frame)
+        return numbering.content_hash(self.frame, self.op.columns)
 
-    def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[ConvProblem]:
-        part = self.frame.iloc[list(rows)][list(CONV_IDENTITY)]
-        return [
-            ConvProblem(
-                variant=Direction(row["variant"]),
-                dtype=row["dtype"],
-                layout=row["layout"],
-                ndim=row["ndim_spatial"],
-                **{name: row[column] for column, name in CONV_COLUMNS.items()},
-            )
-            for row in part.to_dict("records")
-        ]
+    def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Any]:
+        part = self.frame.iloc[list(rows)][list(self.op.identity)]
+        return [self.op.problem_of_row(row) for row in part.to_dict("records")]
 
     def _distinct(self, column: str) -> tuple[str, ...]:
         return tuple(sorted(self.frame[column].unique()))
@@ -140,7 +145,8 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
     """
     table = tables.conform(tables.from_pandas(frame, where), where)
     tables.check_values(table, where)
-    return Dataset(tables.to_pandas(table), **({} if metadata is None else {"metadata": metadata}))
+    made = tables.to_pandas(table)
+    return Dataset(made) if metadata is None else Dataset(made, metadata)
 
 
 def read_dataset(*paths: Path | str) -> Dataset:

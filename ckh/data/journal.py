@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.resources import Resources
 from ckh.data.schema import SCHEMA_VERSION, Status
 from ckh.errors import DataError, UsageError
+from ckh.ops import GROUPED_CONV
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class RunRecord:
     pad_channels: bool = False
     max_scratch: int | None = None
     cold: bool = False
+    op: str = GROUPED_CONV
     schema_version: int = SCHEMA_VERSION
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data import tables
 from ckh.data.dataset import Dataset
 from ckh.data.numbering import group_numbers
-from ckh.data.schema import CONV_IDENTITY, MEASURED, Status
+from ckh.data.schema import MEASURED, Status
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from ckh.data.readers import Reading
 
-_PAIR = (*CONV_IDENTITY, "arch", "kernel_name")
 _RANKED = ("device", "run_id", "status", "samples", "remeasured")
 
 
@@ -43,9 +42,10 @@ def merge(readings: Sequence[Reading]) -> Merged:
         DataError: the rows of one architecture come from devices of different names, whose times do not compare.
     """
     table = tables.concat([reading.table for reading in readings])
-    keys = tables.to_pandas(table.select([*_PAIR, *_RANKED]))
+    pair_columns = (*tables.operation_in(table, "the inputs").identity, "arch", "kernel_name")
+    keys = tables.to_pandas(table.select([*pair_columns, *_RANKED]))
     _refuse_mixed_devices(keys)
-    pair = group_numbers(keys, _PAIR)
+    pair = group_numbers(keys, pair_columns)
     in_run = _last_of_each(keys, pair)
     chosen = in_run[_best_of_each(keys.iloc[in_run], pair[in_run])]
     metadata = {

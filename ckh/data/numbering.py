@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from ckh.data.schema import CONV_DATASET, SCHEMA_VERSION
+from ckh.data.resources import RESOURCE_NAMES
+from ckh.data.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
+
+    from ckh.data.schema import Column
 
 _INT64_LIMIT = 2**62
 
@@ -45,14 +48,20 @@ def repeated_pairs(problem_ids: NDArray[np.int64], kernel_names: pd.Series) -> N
     return repeated
 
 
-def content_hash(frame: pd.DataFrame) -> str:
-    """SHA-256 of the schema's columns of a frame, row order included."""
+def content_hash(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
+    """SHA-256 of the columns of a frame, row order included.
+
+    What the compiler tells of GPU kernels does not count where it told nothing: a dataset of the host has the same hash
+    as before there were such columns.
+    """
     import numpy as np
     import pandas as pd
 
     digest = hashlib.sha256(f"ckh dataset {SCHEMA_VERSION} {len(frame)}\n".encode())
-    for column in CONV_DATASET:
+    for column in columns:
         values = frame[column.name]
+        if column.name in RESOURCE_NAMES and values.isna().all():
+            continue
         digest.update(f"{column.name} {column.type}\n".encode())
         if column.type == "string":
             codes, texts = pd.factorize(values)

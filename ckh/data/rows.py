@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.schema import CONV_DATASET, MEASURED, Status
+from ckh.data.schema import MEASURED, Status
 from ckh.data.tables import arrow_schema
+from ckh.ops import GROUPED_CONV, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,23 +15,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Kernel, Problem
 
-OP_TYPE = "grouped_conv"
 _MS_FLOPS_PER_TFLOPS = 1e9
 _MS_BYTES_PER_GB_S = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Rows as numbers into lists of distinct problems and of distinct kernels with their names."""
+    """Rows of an operation as numbers into lists of distinct problems and of distinct kernels with their names."""
 
-    problems: Sequence[ConvProblem]
+    problems: Sequence[Problem]
     problem_of_row: NDArray[Any]
-    kernels: Sequence[ConvKernel]
+    kernels: Sequence[Kernel]
     kernel_names: Sequence[str]
     kernel_of_row: NDArray[Any]
+    op_type: str = GROUPED_CONV
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +57,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     import numpy as np
     import pyarrow as pa
 
+    op = operation(pairs.op_type)
     count = len(pairs.problem_of_row)
     status = np.asarray(results.status)
     has_time = results.latency_ms > 0
@@ -64,9 +65,10 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
     columns: dict[str, Any] = {
-        **_taken(_problem_columns(pairs.problems), pairs.problem_of_row),
-        **_taken(_kernel_columns(pairs.kernels, pairs.kernel_names), pairs.kernel_of_row),
-        "op_type": OP_TYPE,
+        **_taken(op.problem_columns(pairs.problems), pairs.problem_of_row),
+        **_taken({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
+        **_taken(op.kernel_columns(pairs.kernels), pairs.kernel_of_row),
+        "op_type": op.name,
         "arch": origin.arch,
         "device": origin.device,
         "run_id": origin.run_id,
@@ -78,8 +80,8 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
         **{f"hw_{name}": value for name, value in origin.hardware.items()},
         **results.extra,
     }
-    arrays = [_array(columns.get(column.name), column.type, count) for column in CONV_DATASET]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema())
+    arrays = [_array(columns.get(column.name), column.type, count) for column in op.columns]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
 
 
 def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
@@ -87,37 +89,6 @@ def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
     import numpy as np
 
     return np.where(ok, str(Status.OK), str(otherwise))
-
-
-def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
-    sizes = [problem.columns() for problem in problems]
-    return {
-        "variant": [str(problem.variant) for problem in problems],
-        "dtype": [problem.dtype for problem in problems],
-        "layout": [problem.layout for problem in problems],
-        "ndim_spatial": [problem.ndim for problem in problems],
-        **{name: [row[name] for row in sizes] for name in (sizes[0] if sizes else ())},
-    }
-
-
-def _kernel_columns(kernels: Sequence[ConvKernel], names: Sequence[str]) -> dict[str, list[Any]]:
-    return {
-        "kernel_name": list(names),
-        "tile_m": [kernel.tile_m for kernel in kernels],
-        "tile_n": [kernel.tile_n for kernel in kernels],
-        "tile_k": [kernel.tile_k for kernel in kernels],
-        # The feature engine's names. AMD's own converter calls them block_size, gemm_m, gemm_n in the order of the
-        # name, which is m, n, k: its block_size is really tile_m.
-        "block_size": [kernel.tile_k for kernel in kernels],
-        "gemm_m_per_block": [kernel.tile_m for kernel in kernels],
-        "gemm_n_per_block": [kernel.tile_n for kernel in kernels],
-        "pipeline": [kernel.pipeline for kernel in kernels],
-        "wave_mode": [str(kernel.scheduler) for kernel in kernels],
-        "has_dsb": [int(kernel.double_smem_buffer) for kernel in kernels],
-        "has_si": [int(kernel.split_image) for kernel in kernels],
-        "num_groups_to_merge": [kernel.num_groups_to_merge for kernel in kernels],
-        "two_stage": [int(kernel.two_stage) for kernel in kernels],
-    }
 
 
 def _taken(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:

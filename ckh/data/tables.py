@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.data.schema import CONV_DATASET, HOW_MEASURED, SCHEMA_VERSION, Column, Status
+from ckh.data.schema import HOW_MEASURED, SCHEMA_VERSION, Column, Status
 from ckh.errors import DataError
-from ckh.problems import CONV_COLUMNS
+from ckh.ops import operation, operation_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from ckh.ops.base import Operation
+
 METADATA_KEYS = ("sources", "runs")
 
 _KEY = b"ckh"
+_OP_TYPE = "op_type"
 _TIMES = ("latency_ms", "latency_min_ms")
 
 
@@ -32,8 +35,8 @@ class FilePart:
     metadata: dict[str, Any]
 
 
-def arrow_schema() -> pa.Schema:
-    """The schema of a dataset, with unit and meaning as metadata of each field."""
+def arrow_schema(op: Operation) -> pa.Schema:
+    """The schema of an operation's dataset, with unit and meaning as metadata of each field."""
     import pyarrow as pa
 
     return pa.schema(
@@ -43,7 +46,7 @@ def arrow_schema() -> pa.Schema:
             nullable=column.nullable,
             metadata={"unit": column.unit, "meaning": column.meaning},
         )
-        for column in CONV_DATASET
+        for column in op.columns
     )
 
 
@@ -55,8 +58,29 @@ def conform(table: pa.Table, where: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    arrays = [_conform_column(table, column, where) for column in CONV_DATASET]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema())
+    op = operation_in(table, where)
+    arrays = [_conform_column(table, column, where) for column in op.columns]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
+
+
+def operation_in(table: pa.Table, where: str) -> Operation:
+    """The one operation of a table's rows.
+
+    Raises:
+        DataError: the column is missing or empty, or the rows are of several operations, or of one ckh does not have.
+    """
+    import pyarrow.compute as pc
+
+    if _OP_TYPE not in table.column_names:
+        raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
+    found = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
+    if not found:
+        raise DataError(f"{where}: there are no rows")
+    if len(found) > 1:
+        raise DataError(f"{where}: the rows are of several operations: {', '.join(found)}", "convert each by itself")
+    if found[0] not in operation_names():
+        raise DataError(f"{where}: ckh has no operation {found[0]!r}", "it has " + ", ".join(operation_names()))
+    return operation(found[0])
 
 
 def _conform_column(table: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
@@ -98,7 +122,7 @@ def check_values(table: pa.Table, where: str) -> None:
 
     if not table.num_rows:
         raise DataError(f"{where}: there are no rows")
-    for name in (*CONV_COLUMNS, *_TIMES):
+    for name in (*operation_in(table, where).sizes, *_TIMES):
         bad = int(pc.sum(pc.less(table.column(name), 0)).as_py() or 0)
         if bad:
             raise DataError(f"{where}: column {name} is negative in {bad} rows")
@@ -119,7 +143,10 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
     import pyarrow as pa
 
     arrays: dict[str, pa.ChunkedArray] = {}
-    for column in CONV_DATASET:
+    if _OP_TYPE not in frame.columns:
+        raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
+    op = operation_in(pa.table({_OP_TYPE: [str(name) for name in frame[_OP_TYPE].unique()]}), where)
+    for column in op.columns:
         if column.name not in frame.columns:
             continue
         values = frame[column.name]
@@ -138,9 +165,16 @@ def to_pandas(table: pa.Table) -> pd.DataFrame:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables that conform."""
+    """All rows of tables that conform.
+
+    Raises:
+        DataError: they are of several operations.
+    """
     import pyarrow as pa
 
+    names = dict.fromkeys(operation_in(table, "an input").name for table in tables)
+    if len(names) > 1:
+        raise DataError(f"the inputs are of several operations: {', '.join(names)}", "convert and use each by itself")
     return pa.concat_tables(tables)
 
 

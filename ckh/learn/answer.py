@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
-from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.kernels.validity import problem_reasons
 from ckh.learn.artifact import Wanted, find_model
+from ckh.ops import operation_of
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model, Ranked
-    from ckh.problems import ConvProblem
-
-OPERATION = "grouped_conv"
+    from ckh.ops.base import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """Candidates, best first, and how many kernels were refused, by the first rule that each breaks."""
 
-    problem: ConvProblem
+    problem: Problem
     ranked: list[Ranked]
     refused: dict[str, int]
 
 
-def wanted_for(problem: ConvProblem, arch: str) -> Wanted:
+def wanted_for(problem: Problem, arch: str) -> Wanted:
     """What a model for a problem must be for."""
-    return Wanted(OPERATION, problem.variant, problem.dtype, arch)
+    op = operation_of(problem.canonical())
+    return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
 
-def rank(problem: ConvProblem, top: int | None = None, model: Model | None = None) -> list[Ranked]:
+def rank(problem: Problem, top: int | None = None, model: Model | None = None) -> list[Ranked]:
     """The kernels for a problem, best first.
 
     Args:
@@ -50,7 +47,7 @@ def rank(problem: ConvProblem, top: int | None = None, model: Model | None = Non
     return answer(problem, chosen).ranked[:top]
 
 
-def answer(problem: ConvProblem, model: Model) -> Answer:
+def answer(problem: Problem, model: Model) -> Answer:
     """Rank the kernels of the model's architecture for a problem.
 
     Raises:
@@ -60,19 +57,11 @@ def answer(problem: ConvProblem, model: Model) -> Answer:
     """
     model.require(wanted_for(problem, model.spec.arch))
     arch = load_arch(model.spec.arch)
-    group = (problem.variant, arch, problem.ndim, problem.dtype)
-    refused = Counter(kernel.reasons[0] for kernel in refused_pool(*group))
-    candidates = []
-    for kernel in conv_pool(*group):
-        if reasons := problem_reasons(kernel, arch, problem):
-            refused[reasons[0]] += 1
-        else:
-            candidates.append(kernel)
-    counted = dict(refused.most_common())
-    if not candidates:
-        reason, count = next(iter(counted.items()))
+    found = model.spec.op.candidates(problem, arch, model.path)
+    if not found.kernels:
+        reason, count = next(iter(found.refused.items()))
         raise NoKernelError(
-            f"no kernel of {arch.name} applies to {problem.canonical()}: {count} of {sum(counted.values())} because "
-            f"{reason}"
+            f"no kernel of {arch.name} applies to {problem.canonical()}: {count} of {sum(found.refused.values())} "
+            f"because {reason}"
         )
-    return Answer(problem, model.rank(problem, candidates), counted)
+    return Answer(problem, model.rank(problem, found.kernels), found.refused)

@@ -18,9 +18,7 @@ import numpy as np
 
 from ckh.archs import arch_names, load_arch
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.features.columns import kernel_columns, legacy_columns, problem_columns
-from ckh.features.grouped_conv import INPUT_COLUMNS
-from ckh.learn.spec import SPEC_NAME, TFLOPS, ModelSpec, read_spec
+from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.paths import data_dir, user_data_dir
 from ckh.rank.lightgbm_text import Forest, parse_forest
 from ckh.rank.numpy_forest import predict
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem, Direction
+    from ckh.ops.base import Kernel, Problem
 
 MODELS_VARIABLE = "CKH_MODELS"
 _TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
@@ -68,28 +65,29 @@ class Wanted:
     """What a model is wanted for."""
 
     op_type: str
-    variant: Direction
+    variant: str | None
     dtype: str
     arch: str
 
     def __str__(self) -> str:
         """As it stands in messages."""
-        return f"{self.op_type} {self.variant} {self.dtype} on {self.arch}"
+        variant = "" if self.variant is None else f"{self.variant} "
+        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
     def fits(self, spec: ModelSpec) -> bool:
         """Whether a model is for this."""
-        same = (spec.op_type, spec.dtype, spec.arch) == (self.op_type, self.dtype, self.arch)
+        same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
         return same and spec.variant in (None, self.variant)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A kernel in its place: the score that orders, and the TFLOPS and time that the model expects."""
+    """A kernel in its place: the score that orders, and the TFLOPS and time that the model expects, if it does."""
 
-    kernel: ConvKernel
+    kernel: Kernel
     score: float
-    tflops: float
-    latency_ms: float
+    tflops: float | None
+    latency_ms: float | None
 
 
 def model_folders() -> list[Path]:
@@ -168,7 +166,7 @@ class Model:
             variant = "" if spec.variant is None else f"{spec.variant} "
             raise UsageError(f"{self.path} is for {spec.op_type} {variant}{spec.dtype} on {spec.arch}, not {wanted}")
 
-    def predict(self, problem: ConvProblem, kernels: Sequence[ConvKernel], target: str = TFLOPS) -> NDArray[np.float64]:
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
         """What the model expects of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
 
         Raises:
@@ -176,21 +174,21 @@ class Model:
         """
         return self._predict(self._matrix(problem, kernels), target)
 
-    def rank(self, problem: ConvProblem, kernels: Sequence[ConvKernel]) -> list[Ranked]:
+    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
         """The kernels, best first; of equal ones, the first in `kernels` comes first.
 
         Raises:
             ModelError: a file of the model is damaged.
         """
         matrix = self._matrix(problem, kernels)
-        tflops = self._predict(matrix, TFLOPS)
-        scores = tflops if self.spec.rank_by == TFLOPS else self._predict(matrix, self.spec.rank_by)
+        scores = self._predict(matrix, self.spec.rank_by)
+        order = np.argsort(-scores, kind="stable")
+        if TFLOPS not in self.spec.targets:
+            return [Ranked(kernels[i], float(scores[i]), None, None) for i in order]
+        tflops = scores if self.spec.rank_by == TFLOPS else self._predict(matrix, TFLOPS)
         with np.errstate(divide="ignore"):
             latency_ms = problem.flops / (tflops * _FLOPS_PER_TFLOPS_MS)
-        return [
-            Ranked(kernels[i], float(scores[i]), float(tflops[i]), float(latency_ms[i]))
-            for i in np.argsort(-scores, kind="stable")
-        ]
+        return [Ranked(kernels[i], float(scores[i]), float(tflops[i]), float(latency_ms[i])) for i in order]
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """The score of every row of a dataset, shape (rows,): higher is better."""
@@ -205,9 +203,10 @@ class Model:
         """
         import lightgbm
 
-        columns = {name: dataset.frame[name].to_numpy() for name in (*INPUT_COLUMNS, "tile_m", "tile_n", "tile_k")}
+        op = self.spec.op
+        columns = {name: dataset.frame[name].to_numpy() for name in op.input_columns}
         if self.spec.legacy_tiles:
-            columns = legacy_columns(columns)
+            columns = op.legacy_columns(columns)
         matrix = self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
         self._forest(target)
         # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
@@ -218,8 +217,9 @@ class Model:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
         return self._linear(np.asarray(raw, dtype=np.float64), target)
 
-    def _matrix(self, problem: ConvProblem, kernels: Sequence[ConvKernel]) -> NDArray[np.float64]:
-        columns = {**problem_columns(problem), **kernel_columns(kernels, legacy_tiles=self.spec.legacy_tiles)}
+    def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+        op = self.spec.op
+        columns = {**op.problem_features(problem), **op.kernel_features(kernels, self.spec.legacy_tiles)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
 
     def _predict(self, matrix: NDArray[np.float64], target: str) -> NDArray[np.float64]:

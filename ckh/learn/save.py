@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ckh import __version__
 from ckh.errors import DataError, UsageError
 from ckh.learn.options import LOG_TARGETS
-from ckh.learn.spec import SPEC_NAME, ModelSpec, spec_text
+from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, spec_text
 from ckh.paths import write_atomic
 from ckh.problems import Direction
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.learn.train import Trained
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Problem
 
 MANIFEST_NAME = "train_manifest.json"
 _ID_LENGTH = 12
 
 
-def problem_id(problem: ConvProblem) -> str:
+def problem_id(problem: Problem) -> str:
     """A short hash that stands for a problem in manifests."""
     return hashlib.sha256(problem.canonical().encode()).hexdigest()[:_ID_LENGTH]
 
@@ -84,14 +84,14 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
 
 
 def _spec(trained: Trained) -> ModelSpec:
-    frame = trained.dataset.frame
+    frame, op = trained.dataset.frame, trained.dataset.op
     targets = tuple(trained.targets)
     devices = sorted(frame["device"].dropna().unique())
     hardware = {name: value for name, value in trained.dataset.hardware().items() if isinstance(value, int)}
     return ModelSpec(
-        op_type=str(frame["op_type"].iloc[0]),
-        variant=Direction(frame["variant"].iloc[0]),
-        dtype=str(frame["dtype"].iloc[0]),
+        op_type=op.name,
+        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
+        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
         arch=trained.dataset.arch,
         device=", ".join(devices),
         feature_names=trained.feature_names,

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.schema import HARDWARE
 from ckh.errors import ModelError
-from ckh.features.grouped_conv import GROUPED_CONV
+from ckh.ops import operation, operation_names
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.features.engine import FeatureEngine
+    from ckh.ops.base import Operation
 
 SPEC_NAME = "feature_spec.json"
 TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
 # Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
 TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
 
-# Operation -> its feature engine and the name it goes by in specs.
-ENGINES: dict[str, FeatureEngine] = {GROUPED_CONV.op_type: GROUPED_CONV}
+ANY = "any"  # the element type of models that are for all
+
 _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
 
 
@@ -33,8 +34,9 @@ class ModelSpec:
 
     Attributes:
         op_type: the operation.
-        variant: the direction; None if the spec of one of AMD's models and its folder leave it open.
-        dtype: element type of the problems.
+        variant: the direction; None if the model is for all, or the spec of one of AMD's models and its folder leave
+            it open.
+        dtype: element type of the problems; `ANY` if the model is for all.
         arch: architecture they were measured on.
         device: name of that device, empty if unknown.
         feature_names: inputs, in order.
@@ -44,7 +46,8 @@ class ModelSpec:
         rank_by: target that orders kernels.
         hardware: the profile that all training data shared, by name of `schema.HARDWARE`; what it lacks comes from
             the architecture.
-        legacy_tiles: whether tile_m x tile_n x tile_k is fed as block_size x gemm_m x gemm_n, as AMD's tools do.
+        legacy_tiles: whether the model was trained by AMD's tools, which name tiles otherwise: for convolutions
+            tile_m x tile_n x tile_k is fed as block_size x gemm_m x gemm_n.
     """
 
     op_type: str
@@ -61,18 +64,30 @@ class ModelSpec:
     legacy_tiles: bool
 
     @property
+    def op(self) -> Operation:
+        """The operation."""
+        return operation(self.op_type)
+
+    @property
     def engine(self) -> FeatureEngine:
         """The feature engine of the operation."""
-        return ENGINES[self.op_type]
+        return self.op.engine
 
     @property
     def purpose(self) -> str:
         """What the model is for, in words."""
-        return f"{self.op_type} {self.variant or 'any direction'} {self.dtype} on {self.arch}"
+        variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
+        return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
 
 def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     """The content of a spec file; `params` are LightGBM's."""
+    ours = {
+        "variant": None if spec.variant is None else str(spec.variant),
+        "device": spec.device,
+        "rank_by": spec.rank_by,
+        "tile_naming": "true",
+    }
     document = {
         "op_type": spec.op_type,
         "feature_encoding_version": spec.engine.encoding_version,
@@ -85,7 +100,7 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
         "targets": list(spec.targets),
         "log_targets": sorted(spec.log_targets),
         "params": params,
-        "ckh": {"variant": str(spec.variant), "device": spec.device, "rank_by": spec.rank_by, "tile_naming": "true"},
+        "ckh": ours,
     }
     return json.dumps(document, indent=1) + "\n"
 
@@ -112,18 +127,18 @@ def read_spec(folder: Path) -> ModelSpec:
 def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
     where = folder / SPEC_NAME
     op_type = _text(values, "op_type")
-    if op_type not in ENGINES:
-        raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(ENGINES))
+    if op_type not in operation_names():
+        raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()))
+    needed = operation(op_type).engine.encoding_version
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
     encoding = values.get("feature_encoding_version", 0)
-    if encoding != ENGINES[op_type].encoding_version:
-        needed = ENGINES[op_type].encoding_version
+    if encoding != needed:
         raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {needed}", "train the model anew")
     ours = values.get("ckh")
     targets = _texts(values, "targets")
     spec = ModelSpec(
         op_type=op_type,
-        variant=_variant(folder.name) if ours is None else Direction(_text(ours, "variant")),
+        variant=_variant(folder.name) if ours is None else _direction(ours["variant"]),
         dtype=_text(values, "dtype"),
         arch=_text(values, "arch"),
         device="" if ours is None else _text(ours, "device"),
@@ -144,6 +159,10 @@ def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
 def _variant(name: str) -> Direction | None:
     found = _DIRECTION_IN_NAME.search(name)
     return Direction(found[0]) if found else None
+
+
+def _direction(value: Any) -> Direction | None:
+    return None if value is None else Direction(value)
 
 
 def _hardware(values: Any) -> dict[str, int]:

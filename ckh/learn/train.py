@@ -16,9 +16,8 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError
-from ckh.features.grouped_conv import INPUT_COLUMNS
 from ckh.learn.options import RankObjective, TrainOptions
-from ckh.learn.spec import ENGINES, RANK, TFLOPS
+from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
 from ckh.learn.targets import Fit, make_fit
 
@@ -96,16 +95,16 @@ def rounds(options: TrainOptions) -> int:
     return len(target_names(options)) * (options.folds + 1) * options.params.n_estimators
 
 
-def train(dataset: Dataset, op_type: str, options: TrainOptions, advance: Callable[[int, str], None]) -> Trained:
-    """Train every target on the valid rows of a dataset of one direction, dtype and architecture.
+def train(dataset: Dataset, options: TrainOptions, advance: Callable[[int, str], None]) -> Trained:
+    """Train every target on the valid rows of a dataset of one architecture, and one direction and dtype.
 
     Raises:
         DataError: there is no valid row, or the rows are of several directions, dtypes or architectures.
     """
     valid = dataset.valid()
     _check(valid)
-    engine = ENGINES[op_type]
-    columns = {name: valid.frame[name].to_numpy() for name in INPUT_COLUMNS}
+    engine = valid.op.engine
+    columns = {name: valid.frame[name].to_numpy() for name in valid.op.input_columns}
     matrix = engine.matrix(columns, valid.hardware())
     trainer = _Trainer(valid, engine, matrix, options, advance)
     targets = {target: trainer.train(make_fit(target, valid, options.rank)) for target in target_names(options)}
@@ -244,7 +243,7 @@ class _Trainer:
 def _check(valid: Dataset) -> None:
     if not len(valid.frame):
         raise DataError("the dataset has no usable time", "see the column status for why")
-    for name in ("arch", "variant", "dtype"):
+    for name in ("arch", *valid.op.model_per):
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
             raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint)

@@ -1,1 +1,54 @@
-"""Operations: for each, its problems, kernels, rules, pool, features, named sets and slices."""
+"""Operations: what ckh finds kernels for. Each is a folder with a record of itself (`base.Operation`).
+
+An operation's module is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+
+if TYPE_CHECKING:
+    from ckh.ops.base import Operation
+
+GROUPED_CONV, GEMM_UNIVERSAL = "grouped_conv", "gemm_universal"
+
+# Name -> (the module that holds its record as OPERATION, what its problems' canonical texts begin with).
+_OPERATIONS = {
+    GROUPED_CONV: ("ckh.ops.grouped_conv", "conv_"),
+    GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_"),
+}
+
+
+def operation_names() -> tuple[str, ...]:
+    """Names of all operations."""
+    return tuple(_OPERATIONS)
+
+
+@cache
+def operation(name: str) -> Operation:
+    """The operation of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in _OPERATIONS:
+        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(_OPERATIONS))
+    found: Operation = import_module(_OPERATIONS[name][0]).OPERATION
+    assert (found.name, found.prefix) == (name, _OPERATIONS[name][1])
+    return found
+
+
+def operation_of(problem: str) -> Operation:
+    """The operation of a problem, by its canonical text.
+
+    Raises:
+        UsageError: it is no problem of any operation.
+    """
+    for name, (_, prefix) in _OPERATIONS.items():
+        if problem.startswith(prefix):
+            return operation(name)
+    raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(_OPERATIONS))

@@ -10,9 +10,9 @@ import pytest
 from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
 from ckh.assess.report import Choice, SliceReport, evaluate
-from ckh.assess.slices import SLICES
 from ckh.errors import DataError
 from ckh.kernels.names import kernel_name
+from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import ConvProblem, Direction
 from tests.learn.conftest import build, kernels, measured
 

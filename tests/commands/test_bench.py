@@ -20,7 +20,9 @@ from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
 from ckh.kernels.pool import conv_pool
+from ckh.kernels.registry import read_registry
 from ckh.problems import ConvProblem, Direction
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,3 +275,225 @@ def test_without_a_compiler_there_is_no_device(
     assert run(args) == ExitCode.NO_DEVICE
     assert capsys.readouterr().err.splitlines()[0] == "error: no C++ compiler: /nonexistent cannot be run"
     assert not Path("run").exists()
+
+
+HIP = ["--device", "hip", "--arch", "gfx942", "--problems", "resnet50"]
+
+
+@pytest.fixture
+def hip(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of a run for gfx942 on a machine without a GPU and, unless a test makes them, tools."""
+    for name in ("HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CKH_HIP_LIBRARY", "/nonexistent/libamdhip64.so")
+    return ["bench", *HIP, "--out", "run"]
+
+
+@pytest.fixture
+def tools(hip: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler that makes libraries of all kernels, and headers, both named in the environment."""
+    path = FakeHipcc(scratch=8).write(tmp_path / "bin/hipcc")
+    monkeypatch.setenv("HIPCC", str(path))
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(tmp_path / "include")))
+    return path
+
+
+def cells(text: str) -> list[list[str]]:
+    """The words of each line."""
+    return [line.split() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("has_tools", [False, True])
+def test_a_run_without_a_gpu_writes_nothing(
+    hip: list[str], has_tools: bool, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with exit code 3 and one line, before anything is compiled, with a compiler or without one."""
+    if has_tools:
+        request.getfixturevalue("tools")
+    before = sorted(Path().rglob("*"))
+    assert run([*hip, "--rule-set", "tiny"]) == ExitCode.NO_DEVICE
+    out, err = capsys.readouterr()
+    assert out == ""
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: no usable device: ")
+    assert "Traceback" not in err
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_without_a_gpu_an_architecture_is_asked_for(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither --cold nor --gpus makes one; that they are for hip is understood."""
+    for options in (["--cold"], ["--gpus", "0"]):
+        assert run(["bench", "--problems", "resnet50", "--out", "run", *options]) == ExitCode.NO_DEVICE
+        error, hint = capsys.readouterr().err.splitlines()
+        assert error == "error: no usable device: no AMD GPU is found"
+        assert "--arch" in hint
+    assert not Path("run").exists()
+
+
+def test_a_dry_run_needs_no_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It counts pairs all the same, and says that kernels cannot be compiled here, and why."""
+    args = [*hip, "--hipcc", "/nonexistent/hipcc", "--rule-set", "tiny", "--dry-run"]
+    assert run([*args, "--json"]) == ExitCode.OK
+    outlook = document(capsys)
+    assert outlook["missing"] == "the HIP compiler /nonexistent/hipcc cannot be run"
+    assert outlook["to_compile"] == outlook["kernels"] > 0
+    assert outlook["pairs"] > outlook["problems"]
+    (group,) = outlook["groups"]
+    assert (group["variant"], group["ndim"], group["arch"]) == ("forward", 2, "gfx942")
+    assert run(args) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert err == "warning: kernels cannot be compiled here: the HIP compiler /nonexistent/hipcc cannot be run\n"
+    assert "rule set tiny:" in out
+    assert ["kernels", "to", "compile", str(outlook["kernels"])] in cells(out)
+    assert not Path("run").exists()
+
+
+def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
+    hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What --compile-only made need not be compiled again; what is unsupported never is."""
+    args = [*hip, "--filter", "pipeline in ['mem', 'compv6'] and tile_m == 16 and not split_image"]
+    assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
+    before = document(capsys)
+    assert before["missing"] == ""
+    assert 0 < before["to_compile"] < before["kernels"]
+    assert run([*args, "--compile-only"]) == ExitCode.OK
+    capsys.readouterr()
+    assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
+    assert document(capsys) == {**before, "to_compile": 0, "estimate_s": pytest.approx(0, abs=before["estimate_s"])}
+
+
+COMPILED = ["--filter", "pipeline in ['compv3', 'compv6'] and not split_image and not double_smem_buffer"]
+
+
+def test_compile_only(hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every kernel is compiled and loaded, those that the headers lack are unsupported; nothing is measured."""
+    assert run([*hip, *COMPILED, "--compile-only", "--json"]) == ExitCode.OK
+    result = document(capsys)
+    assert (result["arch"], result["ok"]) == ("gfx942", True)
+    assert result["wanted"] == len(result["kernels"]) == sum(result["statuses"].values())
+    assert set(result["statuses"]) == {"ok", "unsupported"}
+    good = [kernel for kernel in result["kernels"] if kernel["status"] == "ok"]
+    assert all("_compv3_" in kernel["name"] and Path(kernel["library"]).is_file() for kernel in good)
+    assert {kernel["resources"]["scratch_bytes"] for kernel in good} == {8}
+    assert run([*hip, *COMPILED, "--compile-only"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert out.startswith(f"{result['wanted']} kernels for gfx942, compiled and loaded:")
+    assert ["with", "scratch", "memory", str(len(good))] in cells(out)
+    assert "unsupported: the CK Tile headers (mid2025) have no pipeline compv6" in out
+    assert not Path("run").exists()
+
+
+def test_compile_only_fails_with_a_kernel_that_does_not_compile(
+    hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The gate is failed, and the reason is counted."""
+    FakeHipcc(version="HIP version: 7", fails="_16x64x64_").write(tools)
+    assert run([*hip, *COMPILED, "--compile-only"]) == ExitCode.GATE_FAILED
+    out = capsys.readouterr().out
+    assert ["status", "compile_error", "1"] in cells(out)
+    assert "compile_error: 3:1: error: no such thing" in out
+
+
+def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Without one it is exit code 3 and one line."""
+    assert run([*hip, "--hipcc", "/nonexistent/hipcc", "--compile-only"]) == ExitCode.NO_DEVICE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "error: the HIP compiler /nonexistent/hipcc cannot be run"
+    assert not Path("run").exists()
+
+
+def test_a_registry_is_written_and_chosen_from(
+    hip: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What --write-registry writes gives the same plan with --registry; neither measures or compiles anything."""
+    choice = ["--filter", "pipeline == 'mem' and tile_m == 16"]
+    assert run([*hip, *choice, "--write-registry", "mem.json", "--json"]) == ExitCode.OK
+    written = document(capsys)
+    registry = read_registry(Path("mem.json"))
+    assert written == {"registry": "mem.json", "arch": "gfx942", "kernels": len(registry.kernels)}
+    assert {(kernel.pipeline, kernel.tile_m) for kernel in registry.kernels} == {("mem", 16)}
+    outlooks = []
+    for options in (choice, ["--registry", "mem.json"]):
+        assert run([*hip, *options, "--dry-run", "--json"]) == ExitCode.OK
+        outlook = document(capsys)
+        outlooks.append((outlook["kernels"], outlook["problems"], outlook["pairs"]))
+    assert outlooks[0] == outlooks[1]
+    assert run([*hip, "--registry", "mem.json", "--write-registry", "again.json"]) == ExitCode.OK
+    assert capsys.readouterr().out == f"{len(registry.kernels)} kernels of gfx942 written to again.json\n"
+    assert Path("again.json").read_bytes() == Path("mem.json").read_bytes()
+    assert not Path("run").exists()
+
+
+def test_splits_of_k_go_through_a_registry(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Backward weight is planned with each split; asked for again with a registry that has them, nothing doubles."""
+    weight = [*hip, "--variant", "bwd_weight", "--filter", "pipeline == 'mem' and tile_m == 16"]
+    counts = []
+    for options in ([], ["--split-k", "1,4"]):
+        assert run([*weight, *options, "--dry-run", "--json"]) == ExitCode.OK
+        counts.append(document(capsys)["kernels"])
+    assert counts[1] == 2 * counts[0]
+    assert run([*weight, "--split-k", "1,4", "--write-registry", "split.json"]) == ExitCode.OK
+    capsys.readouterr()
+    for options in ([], ["--split-k", "1,4"], ["--split-k", "4,1,4"]):
+        assert run([*weight, "--registry", "split.json", *options, "--dry-run", "--json"]) == ExitCode.OK
+        assert document(capsys)["kernels"] == counts[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--filter", "tile_q > 4"], ExitCode.USAGE, "tile_q"),
+        (["--filter", "tile_m >"], ExitCode.USAGE, "not a filter: 'tile_m >'"),
+        (["--filter", ""], ExitCode.USAGE, "the filter is empty"),
+        (["--filter", "__import__('os')"], ExitCode.USAGE, "__import__"),
+        (["--filter", "tile_m == 'mem'"], ExitCode.USAGE, "tile_m"),
+        (["--filter", "tile_m > 9999"], ExitCode.NO_KERNEL, "no kernel of gfx942 applies"),
+        (["--split-k", "two"], ExitCode.USAGE, "--split-k 'two' is no list of numbers"),
+        (["--split-k", "1,,2"], ExitCode.USAGE, "--split-k '1,,2' is no list of numbers"),
+        (["--split-k", "-1"], ExitCode.USAGE, "--split-k '-1' is no list of numbers"),
+        (["--split-k", ""], ExitCode.USAGE, "--split-k '' is no list of numbers"),
+        (["--variant", "bwd_weight", "--split-k", "0"], ExitCode.NO_KERNEL, "split_k must be 1 or more, not 0"),
+        (["--gpus", "first"], ExitCode.USAGE, "--gpus 'first' is no list of numbers"),
+        (["--gpus", "0"], ExitCode.USAGE, "there is no gfx942 GPU 0 here"),
+        (["--rule-set", "huge"], ExitCode.USAGE, "huge"),
+        (["--registry", "none.json"], ExitCode.BAD_DATA, "cannot read none.json"),
+        (["--registry", "kernels"], ExitCode.BAD_DATA, "kernels is damaged"),
+        (["--registry", "other.json"], ExitCode.USAGE, "the registry holds kernels of gfx90a, not of gfx942"),
+        (["--registry", "x", "--rule-set", "tiny"], ExitCode.USAGE, "--registry and --rule-set exclude each other"),
+        (["--arch", "gfx9999"], ExitCode.USAGE, "unknown architecture 'gfx9999'"),
+        (["--arch", ""], ExitCode.USAGE, "unknown architecture ''"),
+        (["--arch", "gfx942:foo+"], ExitCode.USAGE, "'gfx942:foo+' is no target of the HIP compiler"),
+        (["--arch", "gfx942;rm"], ExitCode.USAGE, "unknown architecture 'gfx942;rm'"),
+        (["--device", "host"], ExitCode.USAGE, "the host device has no arch"),
+        (["--device", "host", "--cold", "--gpus", "0"], ExitCode.USAGE, "the host device has no arch, gpus, cold"),
+    ],
+)
+def test_bad_options_of_a_gpu_are_one_clear_line(
+    hip: list[str], options: list[str], code: ExitCode, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be is an error with its exit code; nothing is printed on stdout, nothing is written."""
+    assert run(["bench", *HIP, "--arch", "gfx90a", "--rule-set", "tiny", "--write-registry", "other.json"]) == 0
+    capsys.readouterr()
+    before = sorted(Path().iterdir())
+    assert run([*hip, *options, "--dry-run"]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("error: ")
+    assert message in err.splitlines()[0]
+    assert len(err.splitlines()) <= 2
+    assert sorted(Path().iterdir()) == before
+
+
+def test_padded_channels_are_other_problems(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No kernel applies to a first layer of 3 channels, some do when they became 8."""
+    Path("rgb.txt").write_text("conv_forward_fp16_nhwgc_2d_n1_c3_k64_g1_i64x64_f7x7_s2x2_p3x3_d1x1\n", encoding="utf-8")
+    args = [*hip, "--problems", "rgb.txt", "--dtype", "fp16", "--dry-run", "--json"]
+    assert run(args) == run([*args, "--no-pad-channels"]) == ExitCode.NO_KERNEL
+    capsys.readouterr()
+    assert run([*args, "--pad-channels"]) == ExitCode.OK
+    assert document(capsys)["pairs"] > 0

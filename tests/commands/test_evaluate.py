@@ -136,11 +136,11 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["rows"] == 14 * 24
-    assert "warning: left out 8 rows that are not forward fp32 on host" in stderr
+    assert "warning: left out 8 rows that are not grouped_conv forward fp32 on host" in stderr
     assert run([*args, "--data", str(other)]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
-    assert "(forward fp32 on host): the data are bwd_data on host" in stderr
+    assert "(grouped_conv forward fp32 on host): the data are grouped_conv bwd_data on host" in stderr
 
 
 def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

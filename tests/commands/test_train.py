@@ -9,7 +9,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.problems import Direction
 from tests.learn.conftest import measured, saved
@@ -166,12 +166,19 @@ def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Rows of another operation are not trained on."""
-    data = measured()
-    write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
+    """Data of another operation than the one that was asked for are not trained on."""
+    write_dataset(measured(), tmp_path / "data.parquet")
     args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
-    assert run(args) == ExitCode.BAD_DATA
-    assert "no row of grouped_conv" in capsys.readouterr().err
+    assert run([*args, "--op", "gemm_universal"]) == ExitCode.BAD_DATA
+    assert "no row of gemm_universal" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_data_of_an_unknown_operation(tmp_path: Path) -> None:
+    """Rows of an operation that ckh does not have are no dataset."""
+    data = measured()
+    with pytest.raises(UsageError, match="unknown operation 'pooling'"):
+        write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
 
 
 def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
-from ckh.data.rows import OP_TYPE, Origin, Pairs, Results, build_table, status_of
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.schema import Status
 from ckh.data.tables import to_pandas
 from ckh.features.grouped_conv import GROUPED_CONV
@@ -109,7 +109,7 @@ def measured(variant: Direction = Direction.FORWARD) -> Dataset:
 def trained(rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Trained:
     """Small models of the measured dataset."""
     options = TrainOptions(rank=rank, folds=4, early_stopping=5, seed=seed, jobs=jobs, params=TREES)
-    return train(measured(), OP_TYPE, options, lambda _steps, _text: None)
+    return train(measured(), options, lambda _steps, _text: None)
 
 
 def saved(folder: Path, rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Path:

@@ -14,7 +14,6 @@ import pytest
 from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
-from ckh.data.rows import OP_TYPE
 from ckh.errors import DataError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
@@ -40,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_equal_seeds_give_equal_bytes(tmp_path: Path) -> None:
     """Trained again, every file of the directory is the same to the byte."""
-    save(train(measured(), OP_TYPE, trained().options, lambda _steps, _text: None), tmp_path / "again")
+    save(train(measured(), trained().options, lambda _steps, _text: None), tmp_path / "again")
     first = contents(saved(tmp_path / "first"))
     assert set(first) == FILES
     assert contents(tmp_path / "again") == first
@@ -51,7 +50,7 @@ def test_threads_change_no_byte(tmp_path: Path) -> None:
     for jobs in (1, 2):
         short = replace(TREES, n_estimators=4)
         options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=3, jobs=jobs, params=short)
-        save(train(measured(), OP_TYPE, options, lambda _steps, _text: None), tmp_path / str(jobs))
+        save(train(measured(), options, lambda _steps, _text: None), tmp_path / str(jobs))
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
 
 
@@ -154,7 +153,7 @@ def test_the_progress_counts_every_round_once() -> None:
     """The steps add up to what was announced, early stopping or not."""
     options = replace(trained().options, targets=("tflops", "latency"))
     steps: list[int] = []
-    train(measured(), OP_TYPE, options, lambda step, _text: steps.append(step))
+    train(measured(), options, lambda step, _text: steps.append(step))
     assert sum(steps) == rounds(options)
 
 
@@ -169,7 +168,7 @@ def test_too_few_problems_train_without_folds() -> None:
     """Two problems cannot be split: no folds, and all trees."""
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()]
     options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, params=TREES)
-    made = train(build(rows), OP_TYPE, options, lambda _steps, _text: None).targets["tflops"]
+    made = train(build(rows), options, lambda _steps, _text: None).targets["tflops"]
     assert (made.folds, made.trees, made.oof_mean_efficiency) == ((), TREES.n_estimators, None)
 
 
@@ -180,7 +179,7 @@ def test_mixed_rows_are_refused(column: str, value: str) -> None:
     old = frame[column].iloc[0]
     frame.loc[100:, column] = value
     with pytest.raises(DataError, match=f"several of {column}: {', '.join(sorted([old, value]))}"):
-        train(Dataset(frame), OP_TYPE, trained().options, lambda _steps, _text: None)
+        train(Dataset(frame), trained().options, lambda _steps, _text: None)
 
 
 def test_rows_without_a_time_are_refused() -> None:
@@ -188,7 +187,7 @@ def test_rows_without_a_time_are_refused() -> None:
     failures = measured().select(~measured().frame["is_valid"].to_numpy(dtype=bool))
     assert len(failures)
     with pytest.raises(DataError, match="no usable time"):
-        train(failures, OP_TYPE, trained().options, lambda _steps, _text: None)
+        train(failures, trained().options, lambda _steps, _text: None)
 
 
 def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:

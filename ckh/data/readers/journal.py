@@ -14,18 +14,18 @@ from ckh.data.resources import RESOURCE_NAMES
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.schema import HARDWARE, MEASURED
 from ckh.data.tables import concat
-from ckh.errors import CkhError, DataError
-from ckh.kernels.names import parse_kernel_name
-from ckh.problems import parse_conv_problem
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.ops import operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
     from ckh.data.journal import ResultRow
     from ckh.data.resources import Resources
+    from ckh.ops.base import Operation
 
 NAME = "journal"
 BAD_PROBLEM = "with a problem that does not parse"
@@ -68,9 +68,10 @@ def read(path: Path, options: ReadOptions) -> Reading:
     runs = {run.run_id: run for run in journal.runs}
     for run in journal.runs:
         _check_run(path, run)
-    problems, kernels = _Parsed(parse_conv_problem), _Parsed(parse_kernel_name)
+    op = _operation(journal.runs, path)
+    problems, kernels = _Parsed(op.parse_problem), _Parsed(op.parse_kernel)
     rows = journal.final_rows()
-    faults = {id(row): fault for row in rows if (fault := _fault(row, problems, kernels, runs)) is not None}
+    faults = {id(row): fault for row in rows if (fault := _fault(row, problems, kernels, runs, op)) is not None}
     counts = dict(Counter(reason for reason, _ in faults.values()))
     if faults and not options.skip_bad:
         lines = _result_lines(content)
@@ -94,13 +95,25 @@ def read(path: Path, options: ReadOptions) -> Reading:
     )
 
 
+def _operation(runs: Sequence[RunRecord], path: Path) -> Operation:
+    names = dict.fromkeys(run.op for run in runs)
+    if len(names) != 1:
+        raise DataError(f"{path} has runs of {len(names)} operations" if names else f"{path} has no results yet")
+    try:
+        return operation(next(iter(names)))
+    except UsageError as error:
+        raise DataError(f"{path}: {error.message}", error.hint) from error
+
+
 def _check_run(path: Path, run: RunRecord) -> None:
     missing = [name for name in HARDWARE if name not in run.hardware]
     if missing:
         raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}")
 
 
-def _fault(row: ResultRow, problems: _Parsed, kernels: _Parsed, runs: dict[str, RunRecord]) -> tuple[str, str] | None:
+def _fault(
+    row: ResultRow, problems: _Parsed, kernels: _Parsed, runs: dict[str, RunRecord], op: Operation
+) -> tuple[str, str] | None:
     """Why a row cannot be used, and the detail."""
     problem, kernel = problems[row.problem], kernels[row.kernel]
     if isinstance(problem, CkhError):
@@ -109,9 +122,8 @@ def _fault(row: ResultRow, problems: _Parsed, kernels: _Parsed, runs: dict[str, 
         return BAD_KERNEL, kernel.message
     if row.run_id not in runs:
         return UNKNOWN_RUN, f"run {row.run_id!r}"
-    of_problem = (problem.variant, problem.dtype, problem.ndim)
-    if (kernel.variant, kernel.dtype, kernel.ndim_spatial) != of_problem:
-        return MISMATCH, f"{row.kernel} on {row.problem}"
+    if mismatch := op.mismatch(kernel, problem):
+        return MISMATCH, mismatch
     times = [time for time in (row.latency_ms, row.latency_min_ms) if time is not None]
     is_measured = row.status in MEASURED
     if (is_measured and row.latency_ms is None) or not all(math.isfinite(time) and time > 0 for time in times):
@@ -149,6 +161,7 @@ def _table(
             [kernels[text] for text in kernel_of],
             list(kernel_of),
             kernel_of_row,
+            run.op,
         ),
         Results([str(row.status) for row in rows], np.array([row.latency_ms for row in rows], dtype=np.float64), extra),
         Origin(run.arch, run.device, {name: run.hardware[name] for name in HARDWARE}, run.run_id),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
 from ckh.data.readers import READERS, Reading, ReadOptions, find_reader, read_input
 from ckh.data.readers import journal as reader
+from ckh.data.resources import RESOURCE_NAMES, Resources
 from ckh.data.schema import Status
 from ckh.errors import DataError
 from ckh.kernels.names import kernel_name
@@ -44,10 +46,19 @@ OK = ResultRow("run1", PROBLEM, POOL[0], Status.OK, "", 0.5, 0.4, 0.01, (4e5, 5e
 FAILED = ResultRow("run1", PROBLEM, POOL[1], Status.CRASH, "signal 11")
 
 
-def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN) -> Path:
+TAKES = Resources(
+    vgprs=96, agprs=16, sgprs=40, lds_bytes=16384, scratch_bytes=8, vgpr_spills=2, sgpr_spills=1, occupancy=4
+)
+KNOWN = KernelRecord("run1", "hash1", "code1", TAKES)
+UNKNOWN = KernelRecord("run1", "hash2", "code2", None)
+
+
+def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN, kernels: tuple[KernelRecord, ...] = ()) -> Path:
     """A journal of one run."""
     writer = JournalWriter(folder)
     writer.start_run(run)
+    if kernels:
+        writer.add_kernels(kernels)
     writer.add(*rows)
     writer.close()
     return folder
@@ -167,3 +178,90 @@ def test_a_folder_must_hold_one_journal(tmp_path: Path) -> None:
     """A folder without a journal is bad data, and says so."""
     with pytest.raises(DataError, match="holds 0"):
         read_input(tmp_path, ReadOptions())
+
+
+def test_kernel_records_are_read_back(tmp_path: Path) -> None:
+    """With and without resources, in their order; journals of before have none."""
+    journal = read_journal(write(tmp_path, OK, kernels=(KNOWN, UNKNOWN)))
+    assert journal.kernels == (KNOWN, UNKNOWN)
+    assert journal.rows == (OK,)
+    assert read_journal(write(tmp_path / "before", OK)).kernels == ()
+
+
+def test_resources_become_columns(tmp_path: Path) -> None:
+    """Every row has those of its kernel's source, whatever its status; a kernel that nothing is known of has nulls."""
+    rows = (replace(OK, source_hash="hash1"), replace(FAILED, source_hash="hash1"), replace(OK, kernel=POOL[2]))
+    path = write(tmp_path, *rows, replace(OK, kernel=POOL[3], source_hash="hash2"), kernels=(KNOWN, UNKNOWN))
+    taken = [[row[name] for name in RESOURCE_NAMES] for row in rows_of(path)]
+    nothing = [None] * 8
+    assert taken == [[96, 16, 40, 16384, 8, 2, 1, 4], [96, 16, 40, 16384, 8, 2, 1, 4], nothing, nothing]
+    assert [row["status"] for row in rows_of(path)] == ["ok", "crash", "ok", "ok"]
+
+
+def test_where_the_compiler_does_not_tell_nothing_is_made_up(tmp_path: Path) -> None:
+    """On the host, and of a compiler that tells nothing, resources are null."""
+    for folder, kernels in (("none", ()), ("unknown", (UNKNOWN,))):
+        (row,) = rows_of(write(tmp_path / folder, replace(OK, source_hash="hash2"), kernels=kernels))
+        assert [row[name] for name in RESOURCE_NAMES] == [None] * 8
+
+
+def test_runs_with_and_without_resources_are_one_table(tmp_path: Path) -> None:
+    """A resumed run whose libraries came from an older cache has nulls in the rows that it added."""
+    write(tmp_path, replace(OK, source_hash="hash1"), kernels=(KNOWN,))
+    second = replace(FAILED, run_id="run2", source_hash="hash2")
+    write(tmp_path, second, run=replace(RUN, run_id="run2"))
+    assert [row["vgprs"] for row in rows_of(tmp_path)] == [96, None]
+
+
+def test_a_later_record_of_a_kernel_replaces_the_earlier(tmp_path: Path) -> None:
+    """A resumed run says again what it knows."""
+    newer = replace(KNOWN, run_id="run2", resources=replace(TAKES, vgprs=128))
+    path = write(tmp_path, replace(OK, source_hash="hash1"), kernels=(KNOWN, newer))
+    assert [row["vgprs"] for row in rows_of(path)] == [128]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"resources": {**asdict(TAKES), "more": 1}},
+        {"resources": {"vgprs": 1}},
+        {"resources": 5},
+        {"code": "x"},
+    ],
+)
+def test_a_damaged_kernel_record_is_named(tmp_path: Path, values: dict[str, Any]) -> None:
+    """It is refused with its line."""
+    path = write(tmp_path, OK, kernels=(KNOWN,)) / "journal.jsonl"
+    first, _, last = path.read_text(encoding="utf-8").splitlines()
+    record = json.dumps({"kind": "kernel", **asdict(KNOWN), **values})
+    path.write_text(f"{first}\n{record}\n{last}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=":2: damaged line"):
+        rows_of(path)
+
+
+def test_line_numbers_of_bad_rows_count_kernel_records(tmp_path: Path) -> None:
+    """The line that is named is the one in the file."""
+    path = write(tmp_path, FAILED, replace(OK, latency_ms=-1.0), kernels=(KNOWN, UNKNOWN))
+    with pytest.raises(DataError, match=r"1 bad row .*: line 5: "):
+        rows_of(path)
+
+
+def test_journals_of_before_split_k_are_read(tmp_path: Path) -> None:
+    """They had whole reductions and the default rule set, no registry, filter, padding or limits."""
+    path = write(tmp_path, OK) / "journal.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    values = json.loads(lines[0])
+    for name in ("rule_set", "registry", "filter", "split_k", "pad_channels", "max_scratch", "cold"):
+        del values[name]
+    path.write_text("\n".join([json.dumps(values), *lines[1:], ""]), encoding="utf-8")
+    assert read_journal(path).runs == (RUN,)
+    assert RUN.split_k == (1,)
+    assert len(rows_of(path)) == 1
+
+
+def test_settings_of_a_run_are_read_back(tmp_path: Path) -> None:
+    """Splits of K are a tuple again."""
+    run = replace(
+        RUN, split_k=(1, 4), rule_set="tiny", registry="r.json", filter="tile_m > 16", max_scratch=0, cold=True
+    )
+    assert read_journal(write(tmp_path, OK, run=run)).runs == (run,)

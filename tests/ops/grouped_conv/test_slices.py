@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ckh.assess.slices import SLICES
+from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import ConvProblem, Direction
 
 

@@ -1,0 +1,120 @@
+"""What an operation is to the rest of ckh: one record of its facts and functions.
+
+Datasets, training, evaluation, prediction and measuring ask this record and nothing else, so that a new operation is a
+folder with one of these and an entry in `ckh.ops`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.data.schema import Column
+    from ckh.features.engine import FeatureEngine
+
+Kernel = Any  # a frozen dataclass of the operation's; problems are equal and hash by all of their fields too
+
+
+class Problem(Protocol):
+    """What is to be computed, with complete identity."""
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the operands."""
+
+    @property
+    def flops(self) -> int:
+        """Operations."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that must move at least."""
+
+    def canonical(self) -> str:
+        """Text that holds the whole identity."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks."""
+
+    kernels: tuple[Kernel, ...]
+    refused: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """An operation.
+
+    Attributes:
+        name: `op_type` in data and models.
+        summary: what it computes, in a few words.
+        prefix: what the canonical text of its problems begins with, and no other operation's does.
+        columns: the dataset's columns, in order.
+        identity: those that make the complete identity of a problem.
+        sizes: those that are sizes, and never negative.
+        model_per: those that all rows of a model's training data agree in, besides the architecture.
+        engine: its features.
+        input_columns: the dataset columns that the features read.
+        parse_problem: a problem from its canonical text; raises `UsageError`.
+        problem_of_row: a problem from a dataset row.
+        problem_columns: dataset columns of problems, a list each.
+        problem_features: raw columns of one problem for the features.
+        parse_kernel: a kernel from its name; raises `DataError`.
+        kernel_name: a kernel's complete name.
+        short_name: a name for tables.
+        kernel_columns: dataset columns of kernels, without the name.
+        kernel_features: raw columns of kernels for the features; told whether a model of AMD's tools reads them.
+        legacy_columns: dataset columns as models of AMD's tools were trained with.
+        mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
+        candidates: the kernels for a problem on an architecture; told the folder of the model that will rank them.
+        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
+        kernel_slice: the dataset column by which efficiency is also told, among the kernels of one value.
+        place: a problem as a point, for the nearest-problem baseline.
+        load_problems: problems of a set or file, for a direction and dtype, either of which may be left open.
+        set_names: names of the problem sets.
+    """
+
+    name: str
+    summary: str
+    prefix: str
+    columns: tuple[Column, ...]
+    identity: tuple[str, ...]
+    sizes: tuple[str, ...]
+    model_per: tuple[str, ...]
+    engine: FeatureEngine
+    input_columns: tuple[str, ...]
+    parse_problem: Callable[[str], Any]
+    problem_of_row: Callable[[Mapping[str, Any]], Any]
+    problem_columns: Callable[[Sequence[Any]], dict[str, list[Any]]]
+    problem_features: Callable[[Any], dict[str, Any]]
+    parse_kernel: Callable[[str], Kernel]
+    kernel_name: Callable[[Kernel], str]
+    short_name: Callable[[Kernel], str]
+    kernel_columns: Callable[[Sequence[Kernel]], dict[str, list[Any]]]
+    kernel_features: Callable[[Sequence[Kernel], bool], dict[str, Any]]
+    legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]]
+    mismatch: Callable[[Kernel, Any], str]
+    candidates: Callable[[Any, ArchSpec, Path], Candidates]
+    slices: dict[str, dict[str, Callable[[Any], bool]]]
+    kernel_slice: str
+    place: Callable[[Any], list[float]]
+    load_problems: Callable[[str, str | None, str | None], tuple[Any, ...]]
+    set_names: Callable[[], tuple[str, ...]]
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether problems have a direction, the column `variant`."""
+        return "variant" in self.identity
+
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the dataset's columns, in order."""
+        return tuple(column.name for column in self.columns)

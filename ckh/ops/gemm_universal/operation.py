@@ -1,0 +1,167 @@
+"""`gemm_universal` as the rest of ckh sees it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.data.schema import Column, dataset_columns
+from ckh.errors import UsageError
+from ckh.ops.base import Candidates, Operation
+from ckh.ops.gemm_universal.columns import (
+    INPUT_COLUMNS,
+    KERNEL_COLUMNS,
+    from_amd,
+    kernel_columns,
+    problem_columns,
+)
+from ckh.ops.gemm_universal.families import SLICES
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
+from ckh.ops.gemm_universal.pool import gemm_pool, refused_pool
+from ckh.ops.gemm_universal.problem import (
+    GEMM_COLUMNS,
+    GEMM_IDENTITY,
+    GEMM_LAYOUTS,
+    OP_TYPE,
+    GemmProblem,
+    parse_gemm_problem,
+)
+from ckh.ops.gemm_universal.validity import problem_reasons
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+_TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
+_MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
+_WEIGHT_OF_KIND = 4.0  # another layout is as far as a factor 16 in a size
+
+
+def _columns() -> tuple[Column, ...]:
+    identity = (
+        Column("dtype", "string", "", "element type of A and B"),
+        Column("layout", "string", "", "of A, B and C: r row-major, c column-major"),
+    )
+    sizes = tuple(Column(name, "int64", "", f"problem size {name}") for name in GEMM_COLUMNS)
+    kernel = tuple(Column(name, "string" if name in _TEXTS else "int64", "", _meaning(name)) for name in KERNEL_COLUMNS)
+    return dataset_columns(identity, sizes, kernel)
+
+
+def _meaning(name: str) -> str:
+    what, _, axis = name.rpartition("_")
+    if what in _MEANING:
+        return f"{_MEANING[what]} along {axis.upper()}"
+    return f"whether {axis.upper()} need not divide, 0 or 1" if what == "pad" else f"kernel parameter {name}"
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> GemmProblem:
+    sizes = {name: int(row[column]) for column, name in GEMM_COLUMNS.items()}
+    return GemmProblem(**sizes, dtype=row["dtype"], layout=row["layout"])
+
+
+def _problem_columns(problems: Sequence[GemmProblem]) -> dict[str, list[Any]]:
+    return {
+        "dtype": [problem.dtype for problem in problems],
+        "layout": [problem.layout for problem in problems],
+        **{column: [getattr(problem, name) for problem in problems] for column, name in GEMM_COLUMNS.items()},
+    }
+
+
+def _kernel_columns(kernels: Sequence[GemmKernel]) -> dict[str, list[Any]]:
+    return {
+        name: [str(getattr(k, name)) if name in _TEXTS else int(getattr(k, name)) for k in kernels]
+        for name in KERNEL_COLUMNS
+    }
+
+
+def _kernel_features(kernels: Sequence[GemmKernel], legacy: bool) -> dict[str, Any]:  # noqa: FBT001
+    return kernel_columns(kernels, mem_is_padded=legacy)
+
+
+def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
+    is_same = (kernel.dtype, kernel.layout) == (problem.dtype, problem.layout)
+    return "" if is_same else f"{short_name(kernel)} on {problem.canonical()}"
+
+
+def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates:
+    refused = Counter(_reasons_of_refused(arch, problem.dtype, problem.layout))
+    candidates = []
+    for kernel in gemm_pool(arch, problem.dtype, problem.layout):
+        if reasons := problem_reasons(kernel, arch, problem):
+            refused[reasons[0]] += 1
+        else:
+            candidates.append(kernel)
+    return Candidates(tuple(candidates), dict(refused.most_common()))
+
+
+@cache
+def _reasons_of_refused(arch: ArchSpec, dtype: str, layout: str) -> tuple[str, ...]:
+    """Only where the space is small: a GPU's has far more combinations that cannot be built than kernels."""
+    if arch.is_gpu:
+        return ()
+    return tuple(kernel.reasons[0] for kernel in refused_pool(arch, dtype, layout))
+
+
+def _place(problem: GemmProblem) -> list[float]:
+    """Logarithms of the sizes, and the layout's letters."""
+    sizes = [float(np.log2(size)) for size in (problem.m, problem.n, problem.k, problem.split_k)]
+    return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
+
+
+def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[GemmProblem, ...]:
+    from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
+    from ckh.ops.gemm_universal.problem_sets import problem_set
+
+    if variant is not None:
+        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
+    if source in _set_names():
+        # A set is of one layout by itself; measured and ranked are all of them.
+        return tuple(problem for layout in GEMM_LAYOUTS for problem in problem_set(source, dtype or "fp32", layout))
+    if is_problem_file(source):
+        return read_problems(source, dtype)
+    raise UsageError(
+        f"{source!r} is neither a problem set nor a .txt, .csv or .json file", "the sets are " + ", ".join(_set_names())
+    )
+
+
+def _set_names() -> tuple[str, ...]:
+    from ckh.ops.gemm_universal.problem_sets import set_names
+
+    return set_names()
+
+
+OPERATION = Operation(
+    name=OP_TYPE,
+    summary="matrix products",
+    prefix="gemm_",
+    columns=_columns(),
+    identity=GEMM_IDENTITY,
+    sizes=tuple(GEMM_COLUMNS),
+    model_per=("dtype",),
+    engine=GEMM_UNIVERSAL,
+    input_columns=INPUT_COLUMNS,
+    parse_problem=parse_gemm_problem,
+    problem_of_row=_problem_of_row,
+    problem_columns=_problem_columns,
+    problem_features=problem_columns,
+    parse_kernel=parse_kernel_name,
+    kernel_name=kernel_name,
+    short_name=short_name,
+    kernel_columns=_kernel_columns,
+    kernel_features=_kernel_features,
+    legacy_columns=from_amd,
+    mismatch=_mismatch,
+    candidates=_candidates,
+    slices=SLICES,
+    kernel_slice="pipeline",
+    place=_place,
+    load_problems=_load_problems,
+    set_names=_set_names,
+)

@@ -1,0 +1,74 @@
+"""Files of GEMM problems: three formats that say the same, and everything that can be wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEMS = (GemmProblem(1, 2, 3), GemmProblem(16, 4096, 64, "fp16", "crr", 2))
+FORMS = {
+    ".txt": "gemm_fp32_rcr_m1_n2_k3_splitk1  # first\n\n" + PROBLEMS[1].canonical() + "\n" + PROBLEMS[0].canonical(),
+    ".csv": "M,N,K,dtype,layout,split_k\n1,2,3,,,\n16,4096,64,fp16,crr,2\n1,2,3,fp32,rcr,1\n",
+    ".json": '[{"m": 1, "n": 2, "k": 3}, {"M": "16", "N": 4096, "K": 64, "dtype": "fp16", "layout": "crr", '
+    '"split_k": 2}, "gemm_fp32_rcr_m1_n2_k3_splitk1"]',
+}
+
+
+def write(folder: Path, suffix: str, text: str) -> Path:
+    """A file of that form."""
+    path = folder / f"problems{suffix}"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("suffix", FORMS)
+def test_all_formats_say_the_same(tmp_path: Path, suffix: str) -> None:
+    """Distinct problems in their order, with defaults for what is left out."""
+    path = write(tmp_path, suffix, FORMS[suffix])
+    assert is_problem_file(str(path))
+    assert read_problems(path) == PROBLEMS
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        (".txt", "", "has no problem"),
+        (".txt", "gemm_fp32_rcr_m1_n2", "problems.txt:1: not a GEMM problem"),
+        (".csv", "m,n\n1,2\n", "there is no column k"),
+        (".csv", "m,n,k\n1,2,x\n", "problems.csv:2: k must be an integer, not 'x'"),
+        (".csv", "m,n,k\n1,2,\n", "problems.csv:2: k is missing"),
+        (".csv", "m,n,k\n1,-2,3\n", "problems.csv:2: n must be 1 or more"),
+        (".csv", 'm,n,k\n1,"2,3\n', "unexpected end of data"),
+        (".json", "{", "cannot read the problems"),
+        (".json", "{}", "is no list of problems"),
+        (".json", "[3]", "problems.json:1: 3 is no problem"),
+        (".json", '[{"m": 1.5, "n": 1, "k": 1}]', "m must be an integer, not 1.5"),
+        (".json", '[{"m": 1, "n": 1, "k": 1, "layout": "abc"}]', "unknown layout 'abc'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, suffix: str, text: str, message: str) -> None:
+    """File, entry and what."""
+    with pytest.raises(DataError) as caught:
+        read_problems(write(tmp_path, suffix, text))
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_file_of_another_dtype_is_refused(tmp_path: Path) -> None:
+    """What was asked for and what stands there must agree."""
+    with pytest.raises(DataError, match=r"problems\.txt:3: the problem is of fp16, not fp32"):
+        read_problems(write(tmp_path, ".txt", FORMS[".txt"]), "fp32")
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    """One line."""
+    with pytest.raises(DataError, match="cannot read the problems"):
+        read_problems(tmp_path / "nowhere.csv")
