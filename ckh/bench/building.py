@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
     from ckh.data.resources import Resources
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 _LOAD_TIMEOUT_S = 60.0
 
@@ -35,12 +35,12 @@ class BuildReport:
 
 def build_and_load(
     device: Device,
-    kernels: Sequence[ConvKernel],
+    kernels: Sequence[Kernel],
     *,
     jobs: int,
     timeout_s: float,
     should_stop: Callable[[], bool],
-) -> dict[ConvKernel, BuildReport]:
+) -> dict[Kernel, BuildReport]:
     """Compile kernels, `jobs` at a time, and load each library in a worker; those left when stopped are left out.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.candidates import DEFAULT_RULE_SET, make_candidates
+from ckh.bench.candidates import DEFAULT_RULE_SET, CandidateSource, make_candidates, make_gemm_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device, require_usable
 from ckh.bench.padding import pad_channels
@@ -22,18 +22,23 @@ from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL_NAME, Journal, JournalWriter, RunRecord, read_journal
 from ckh.errors import DataError, DeviceError, UsageError
-from ckh.problem_sets import load_problems
+from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Kernel
 
 ALL_DIRECTIONS = "all"
 DEFAULT_TIMEOUT_S = 30.0
-DEFAULT_PROBLEMS = {HOST_KIND: "host-train", HIP_KIND: "train"}
+# (operation, kind of device) -> what is measured unless it is said.
+DEFAULT_PROBLEMS = {
+    (GROUPED_CONV, HOST_KIND): "host-train",
+    (GROUPED_CONV, HIP_KIND): "train",
+    (GEMM_UNIVERSAL, HOST_KIND): "host-gemm-train",
+    (GEMM_UNIVERSAL, HIP_KIND): "gemm-train",
+}
 
 _RUNS = Path("runs")
 # Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
@@ -61,6 +66,7 @@ class Settings:
     pad_channels: bool = False
     max_scratch: int | None = None
     cold: bool = False
+    op: str = GROUPED_CONV
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class Given:
     pad_channels: bool | None = None
     max_scratch: int | None = None
     cold: bool | None = None
+    op: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +104,7 @@ class Limits:
 class Group:
     """How many kernels there are to choose from for problems of a kind, and how many its architecture refuses."""
 
-    variant: str
-    ndim: int
-    dtype: str
+    kind: str
     arch: str
     kernels: int
     refused: int
@@ -164,9 +169,7 @@ class Campaign:
         self._journal = self._read(resume=resume)
         self.settings = _settle(given, self._journal, device_kind, arch.default_dtype)
         self._problems = _problems(self.settings)
-        self.candidates = make_candidates(
-            self.settings.rule_set, _path(self.settings.registry), self.settings.filter, self.settings.split_k
-        )
+        self.candidates: CandidateSource = _candidates(self.settings)
         self.plan: Plan = make_plan(self._problems, self.settings.kernels, arch, self.settings.seed, self.candidates)
         self._results = Results(() if self._journal is None else self._journal.final_rows())
 
@@ -195,11 +198,11 @@ class Campaign:
 
     def _groups(self) -> Iterator[Group]:
         arch = self.device.arch
-        for variant, ndim, dtype in dict.fromkeys((p.variant, p.ndim, p.dtype) for p in self._problems):
-            kernels, refused = self.candidates.of(variant, ndim, dtype, arch)
-            yield Group(str(variant), ndim, dtype, arch.name, len(kernels), len(refused))
+        for kind in dict.fromkeys(self.candidates.group(problem) for problem in self._problems):
+            kernels, refused = self.candidates.of(*kind, arch)
+            yield Group(" ".join(map(str, kind)), arch.name, len(kernels), len(refused))
 
-    def build(self, limits: Limits) -> dict[ConvKernel, BuildReport]:
+    def build(self, limits: Limits) -> dict[Kernel, BuildReport]:
         """Compile the kernels that are left and load each in a process of its own, without measuring.
 
         Raises:
@@ -294,8 +297,10 @@ class Campaign:
 
 
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
-    problems = DEFAULT_PROBLEMS[device_kind]
-    settings = Settings(Direction.FORWARD.value, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES)
+    op = operation(given.op or GROUPED_CONV).name
+    problems = DEFAULT_PROBLEMS[op, device_kind]
+    variant = Direction.FORWARD.value if operation(op).has_directions else ""
+    settings = Settings(variant, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op)
     if journal is not None and journal.runs:
         last = journal.runs[-1]
         settings = Settings(**{name: getattr(last, name) for name in Settings.__slots__})
@@ -303,14 +308,30 @@ def _settle(given: Given, journal: Journal | None, device_kind: str, default_dty
     return replace(settings, **{name: value for name, value in wanted.items() if value is not None})
 
 
-def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
+def _problems(settings: Settings) -> tuple[Any, ...]:
+    op = operation(settings.op)
+    if not op.has_directions:
+        if settings.variant or settings.ndim or settings.pad_channels:
+            raise UsageError(f"{op.name} has neither directions, dimensions nor channels", "leave those options out")
+        return op.load_problems(settings.problems, None, settings.dtype)
     is_all = settings.variant == ALL_DIRECTIONS
-    variants: Sequence[Direction] = tuple(Direction) if is_all else (Direction(settings.variant),)
-    found = (p for variant in variants for p in load_problems(settings.problems, variant, settings.dtype))
+    variants = tuple(Direction) if is_all else (Direction(settings.variant),)
+    found = (p for variant in variants for p in op.load_problems(settings.problems, str(variant), settings.dtype))
     problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
     return pad_channels(problems) if settings.pad_channels else problems
+
+
+def _candidates(settings: Settings) -> CandidateSource:
+    if settings.op == GEMM_UNIVERSAL:
+        of_convolutions = {
+            "--rule-set": settings.rule_set != DEFAULT_RULE_SET,
+            "--registry": settings.registry,
+            "--split-k": settings.split_k != (1,),
+        }
+        return make_gemm_candidates(of_convolutions, settings.filter)
+    return make_candidates(settings.rule_set, _path(settings.registry), settings.filter, settings.split_k)
 
 
 def _path(text: str | None) -> Path | None:
@@ -318,7 +339,8 @@ def _path(text: str | None) -> Path | None:
 
 
 def _run_prefix(given: Given, arch: str) -> str:
-    return f"{given.variant or Direction.FORWARD.value}-{arch}-"
+    what = given.variant or (Direction.FORWARD.value if given.op in (None, GROUPED_CONV) else given.op)
+    return f"{what}-{arch}-"
 
 
 def _new_run(given: Given, arch: str) -> Path:

@@ -1,9 +1,9 @@
-"""The kernels that a run chooses from: a rule set's or a registry's, filtered, with each split of K."""
+"""The kernels that a run chooses from: those of a convolution's rule set or registry, or a GEMM's pool; filtered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ckh.errors import UsageError
 from ckh.kernels.config import ConvKernel
@@ -11,17 +11,33 @@ from ckh.kernels.filter import parse_filter
 from ckh.kernels.pool import RefusedKernel
 from ckh.kernels.registry import read_registry
 from ckh.kernels.rules import refused_of_rule_set, rule_set
-from ckh.kernels.validity import arch_reasons
+from ckh.kernels.validity import arch_reasons, problem_reasons
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.kernels.registry import Registry
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.problem import GemmProblem
+    from ckh.problems import ConvProblem
 
 DEFAULT_RULE_SET = "default"
+
+
+class CandidateSource(Protocol):
+    """Where the kernels for problems come from. Problems of one group have the same."""
+
+    def group(self, problem: Any) -> tuple[Any, ...]:
+        """What decides which kernels there are for a problem."""
+
+    def of(self, *group: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+
+    def problem_reasons(self, kernel: Any, arch: ArchSpec, problem: Any) -> list[str]:
+        """Why a kernel does not apply to a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,14 @@ class Candidates:
     registry: Registry | None = None
     wants: Callable[[ConvKernel], bool] = lambda _: True
     split_k: tuple[int, ...] = (1,)
+
+    def group(self, problem: ConvProblem) -> tuple[Any, ...]:
+        """Direction, number of dimensions and dtype."""
+        return problem.variant, problem.ndim, problem.dtype
+
+    def problem_reasons(self, kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
+        """Why a kernel does not apply to a problem."""
+        return problem_reasons(kernel, arch, problem)
 
     def of(
         self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
@@ -73,6 +97,49 @@ class Candidates:
             return
         for count in self.split_k:
             yield replace(kernel, split_k=count)
+
+
+@dataclass(frozen=True, slots=True)
+class GemmCandidates:
+    """The pool of an architecture, filtered."""
+
+    wants: Callable[[GemmKernel], bool] = lambda _: True
+
+    def group(self, problem: GemmProblem) -> tuple[Any, ...]:
+        """Dtype and layout."""
+        return problem.dtype, problem.layout
+
+    def of(self, dtype: str, layout: str, arch: ArchSpec) -> tuple[tuple[GemmKernel, ...], tuple[Any, ...]]:
+        """The pool's kernels; of a GPU, those that cannot be built are too many to list."""
+        from ckh.ops.gemm_universal.pool import gemm_pool, refused_pool
+
+        kernels = tuple(filter(self.wants, gemm_pool(arch, dtype, layout)))
+        if arch.is_gpu:
+            return kernels, ()
+        return kernels, tuple(one for one in refused_pool(arch, dtype, layout) if self.wants(one.kernel))
+
+    def problem_reasons(self, kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
+        """Why a kernel does not apply to a problem."""
+        from ckh.ops.gemm_universal.validity import problem_reasons as reasons
+
+        return list(reasons(kernel, arch, problem))
+
+
+def make_gemm_candidates(settings: Mapping[str, object], filter_text: str | None) -> GemmCandidates:
+    """Candidates of a GEMM from a run's settings.
+
+    Args:
+        settings: by option; those that only convolutions have must be None.
+        filter_text: which kernels.
+
+    Raises:
+        UsageError: a setting is malformed, or one of convolutions is given.
+    """
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+    if given := [name for name, value in settings.items() if value]:
+        raise UsageError(f"gemm_universal has no {given[0]}", "it is for convolutions")
+    return GemmCandidates() if filter_text is None else GemmCandidates(parse_filter(filter_text, GemmKernel))
 
 
 def make_candidates(

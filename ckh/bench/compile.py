@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.binary import Binary
     from ckh.bench.device import Device
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
 
@@ -83,7 +83,7 @@ class KernelBuilder:
         self._salt = hashlib.sha256(device.cache_salt()).digest()
         self._folder = cache_dir() / "kernels"
 
-    def source_hash(self, kernel: ConvKernel) -> str:
+    def source_hash(self, kernel: Kernel) -> str:
         """The name of the kernel's library in the cache.
 
         Raises:
@@ -91,7 +91,7 @@ class KernelBuilder:
         """
         return self._hash(self._device.emit(kernel))
 
-    def missing(self, kernels: Sequence[ConvKernel]) -> int:
+    def missing(self, kernels: Sequence[Kernel]) -> int:
         """How many libraries are not in the cache yet; those that cannot be built do not count."""
         keys = set()
         for kernel in kernels:
@@ -101,16 +101,16 @@ class KernelBuilder:
 
     def build(
         self,
-        kernels: Sequence[ConvKernel],
+        kernels: Sequence[Kernel],
         jobs: int,
         advance: Callable[[int, str], None],
         should_stop: Callable[[], bool] = lambda: False,
-    ) -> dict[ConvKernel, Built]:
+    ) -> dict[Kernel, Built]:
         """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out."""
         from joblib import Parallel, delayed
 
-        built: dict[ConvKernel, Built] = {}
-        hashes: dict[ConvKernel, str] = {}
+        built: dict[Kernel, Built] = {}
+        hashes: dict[Kernel, str] = {}
         sources: dict[str, str] = {}
         for kernel in kernels:
             try:

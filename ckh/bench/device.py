@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from ckh.bench.protocol import HIP, WorkerConfig
 from ckh.errors import UsageError
+from ckh.ops import GROUPED_CONV, operation_of_kernel
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 HOST_KIND, HIP_KIND = "host", HIP
 DEVICE_KINDS = (HOST_KIND, HIP_KIND)
@@ -73,7 +75,7 @@ class Device(Protocol):
     def job_bytes(self) -> int:
         """Memory that one compiler may need."""
 
-    def emit(self, kernel: ConvKernel) -> str:
+    def emit(self, kernel: Kernel) -> str:
         """The source of a kernel; kernels with the same source are compiled once.
 
         Raises:
@@ -135,13 +137,18 @@ class HostDevice:
         """What the template headers make of a compiler."""
         return _JOB_BYTES
 
-    def emit(self, kernel: ConvKernel) -> str:
+    def emit(self, kernel: Kernel) -> str:
         """The kernel as C++17 for this CPU's vector registers."""
-        from ckh.bench.codegen.host import HostSimd, emit
+        from ckh.bench.codegen import gemm_host, host
 
         machine = self._arch.machine
         assert machine is not None
-        return emit(kernel, HostSimd(machine.vector_bytes, machine.vector_registers))
+        simd = host.HostSimd(machine.vector_bytes, machine.vector_registers)
+        if operation_of_kernel(kernel).name == GROUPED_CONV:
+            return host.emit(kernel, simd)
+        # The salt does not hold the headers that only GEMMs have.
+        headers = hashlib.sha256(gemm_host.source_hash_inputs()).hexdigest()
+        return f"{gemm_host.emit(kernel, simd)}// headers {headers}\n"
 
     def cache_salt(self) -> bytes:
         """Headers, flags, compiler version and what `-march=native` looks at."""
@@ -153,7 +160,7 @@ class HostDevice:
 
     def compile_command(self, source: Path, library: Path) -> list[str]:
         """One call of the C++ compiler."""
-        from ckh.bench.codegen.host import compile_flags
+        from ckh.bench.codegen.gemm_host import compile_flags
 
         return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 

@@ -13,21 +13,23 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.binary import Binary, code_hash, parse_resources
-from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen import ck_tile, ck_tile_gemm
 from ckh.bench.device import HIP_KIND, DeviceIdentity, worker_environment, worker_module_command
 from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import visible_gpus
+from ckh.ops import GROUPED_CONV, operation_of_kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.codegen.ck_tile_gemm import GemmHeaders
     from ckh.bench.compiler import Compiler
     from ckh.bench.device import DeviceOptions
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-shared", "-fPIC"),
@@ -39,7 +41,7 @@ _FLAGS = (
     *("-s", "-Wl,--build-id=none"),
     "-Rpass-analysis=kernel-resource-usage",
 )
-_KERNEL_FUNCTION = "GroupedConvolution"  # in the mangled names of CK Tile's kernels
+_KERNEL_FUNCTIONS = ("GroupedConvolution", "UniversalGemmKernel")  # in the mangled names of CK Tile's kernels
 _TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
 _JOB_BYTES = 2 << 30
 _FLUSH_FACTOR = 2  # of the GPU's caches
@@ -96,13 +98,15 @@ class HipDevice:
             flags=(*_FLAGS, f"--offload-arch={self._target}"),
         )
 
-    def emit(self, kernel: ConvKernel) -> str:
+    def emit(self, kernel: Kernel) -> str:
         """The kernel as one CK Tile translation unit.
 
         Raises:
             UnsupportedKernelError: these headers cannot build it.
         """
-        return ck_tile.emit(kernel, self._headers)
+        if operation_of_kernel(kernel).name == GROUPED_CONV:
+            return ck_tile.emit(kernel, self._headers)
+        return ck_tile_gemm.emit(kernel, self._gemm_headers)
 
     def cache_salt(self) -> bytes:
         """Our headers, CK Tile's, flags, target and compiler version."""
@@ -117,7 +121,8 @@ class HipDevice:
 
     def inspect(self, messages: str, library: Path) -> Binary | None:
         """Resources as the compiler told them, and the hash of the code."""
-        return Binary(code_hash(library, ck_tile.LABEL), parse_resources(messages, _KERNEL_FUNCTION))
+        resources = (parse_resources(messages, function) for function in _KERNEL_FUNCTIONS)
+        return Binary(code_hash(library, ck_tile.LABEL), next(filter(None, resources), None))
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker a GPU; where there is none, one that will say so."""
@@ -141,6 +146,10 @@ class HipDevice:
     @cached_property
     def _headers(self) -> Headers:
         return find_ck_tile(self._options.ck_include, self._compiler)
+
+    @cached_property
+    def _gemm_headers(self) -> GemmHeaders:
+        return ck_tile_gemm.detect_gemm(self._headers)
 
     @cached_property
     def _headers_hash(self) -> str:

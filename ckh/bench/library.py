@@ -6,6 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.problems import ConvProblem
 
 ABI_VERSION = 1
@@ -23,8 +24,19 @@ class CConvProblem(ctypes.Structure):
 
 
 def c_problem(problem: ConvProblem) -> CConvProblem:
-    """The problem as kernels take it."""
+    """The convolution as kernels take it."""
     return CConvProblem(**{name: getattr(problem, name) for name in _FIELDS})
+
+
+class CGemmProblem(ctypes.Structure):
+    """`struct ckh_gemm_problem`."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
+
+
+def c_gemm_problem(problem: GemmProblem) -> CGemmProblem:
+    """The matrix product as kernels take it."""
+    return CGemmProblem(problem.m, problem.n, problem.k, problem.split_k)
 
 
 class KernelLibrary:
@@ -37,7 +49,8 @@ class KernelLibrary:
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
-        pointer, problem = ctypes.c_void_p, ctypes.POINTER(CConvProblem)
+        # What a problem is depends on the operation, which the kernel and its caller agree on.
+        pointer = problem = ctypes.c_void_p
         library.ckh_abi_version.restype = ctypes.c_int32
         if (found := library.ckh_abi_version()) != ABI_VERSION:
             raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.bench import timing
+from ckh.bench.computation import computation_of
 from ckh.bench.hip_runtime import HipError, HipMemoryError
-from ckh.bench.library import KernelLibrary, c_problem
+from ckh.bench.library import KernelLibrary
 from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
-from ckh.bench.reference import operand_shapes
 from ckh.bench.typed import element_type
 from ckh.bench.verify import Limits
 from ckh.data.schema import Status
 from ckh.errors import CkhError
-from ckh.problems import parse_conv_problem
+from ckh.ops import operation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.bench.memory import Memory
     from ckh.bench.typed import Array
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Problem
 
 
 class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
@@ -40,11 +40,12 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 class _Problem:
     """The problem that kernels are measured on: its operands are in the memory, its right results here."""
 
-    def __init__(self, problem: ConvProblem, best_ns: float, memory: Memory, clock: PhaseClock) -> None:
+    def __init__(self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock) -> None:
         self.best_ns = best_ns
-        self.c = c_problem(problem)
+        computation = computation_of(problem)
+        self.c = ctypes.byref(computation.c_problem(problem))
         element = element_type(problem.dtype)
-        *operands, output = operand_shapes(problem)
+        *operands, output = computation.operand_shapes(problem)
         with clock.phase(Phase.INPUTS):
             # The generator is seeded by the problem: a problem has the same inputs in every worker.
             random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
@@ -83,7 +84,8 @@ class Bench:
         """Make inputs and reference."""
         self._problem = None  # frees the memory first
         self._memory.clear()
-        self._problem = _Problem(parse_conv_problem(job.problem), job.best_ns, self._memory, self._clock)
+        problem = operation_of(job.problem).parse_problem(job.problem)
+        self._problem = _Problem(problem, job.best_ns, self._memory, self._clock)
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
@@ -168,7 +170,7 @@ class Bench:
         return first_ns
 
     def _arguments(self, problem: _Problem) -> tuple[Any, ...]:
-        return (ctypes.byref(problem.c), *self._memory.pointers())
+        return (problem.c, *self._memory.pointers())
 
     def _check_code(self, library: KernelLibrary, code: int) -> None:
         if not code:

@@ -12,33 +12,36 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.candidates import Candidates
 from ckh.errors import DataError, NoKernelError, UsageError
-from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
-from ckh.kernels.validity import problem_reasons
+from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem
+    from ckh.bench.candidates import CandidateSource
+    from ckh.ops.base import Kernel, Problem
 
 ALL = "all"
 _SAMPLE = "sample:"
 _HINT = "all, sample:N, a pattern such as '*_compv3_*', or a file with one kernel name a line"
 
-full_name = cache(kernel_name)
+
+@cache
+def full_name(kernel: Kernel) -> str:
+    """The complete name of a kernel of any operation."""
+    return operation_of_kernel(kernel).kernel_name(kernel)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """A problem and its kernels in the order they are measured."""
 
-    problem: ConvProblem
-    kernels: tuple[ConvKernel, ...]
+    problem: Any
+    kernels: tuple[Kernel, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Plan:
         return sum(len(task.kernels) for task in self.tasks)
 
     @property
-    def kernels(self) -> tuple[ConvKernel, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in the order they are needed."""
         return tuple(dict.fromkeys(kernel for task in self.tasks for kernel in task.kernels))
 
@@ -72,16 +75,16 @@ class Plan:
 class _Choice:
     """Which kernels of a pool are wanted, and how many at most of a problem's."""
 
-    wants: Callable[[ConvKernel], bool]
+    wants: Callable[[Kernel], bool]
     limit: int | None = None
 
 
 def make_plan(
-    problems: Sequence[ConvProblem],
+    problems: Sequence[Problem],
     kernels: str,
     arch: ArchSpec,
     seed: int,
-    candidates: Candidates = Candidates(),  # noqa: B008 - it is frozen
+    candidates: CandidateSource = Candidates(),  # noqa: B008 - it is frozen
 ) -> Plan:
     """The plan for these problems in random order, each with its applicable kernels in random order.
 
@@ -97,7 +100,7 @@ def make_plan(
         DataError: the file of kernels cannot be read.
         NoKernelError: nothing is left to measure.
     """
-    groups = dict.fromkeys((p.variant, p.ndim, p.dtype) for p in problems)
+    groups = dict.fromkeys(candidates.group(problem) for problem in problems)
     both = {group: candidates.of(*group, arch) for group in groups}
     pools = {group: pool for group, (pool, _) in both.items()}
     unbuilt = {group: refused for group, (_, refused) in both.items()}
@@ -109,11 +112,11 @@ def make_plan(
     refused: Counter[str] = Counter()
     tasks = []
     for problem in problems:
-        group = (problem.variant, problem.ndim, problem.dtype)
+        group = candidates.group(problem)
         refused.update(refusals[group])
         applicable = []
         for kernel in filter(choice.wants, pools[group]):
-            if reasons := problem_reasons(kernel, arch, problem):
+            if reasons := candidates.problem_reasons(kernel, arch, problem):
                 refused[reasons[0]] += 1
             else:
                 applicable.append(kernel)
@@ -128,7 +131,7 @@ def make_plan(
     return plan
 
 
-def _parse_choice(text: str, known: Sequence[ConvKernel]) -> _Choice:
+def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
     if text == ALL:
         return _Choice(lambda _: True)
     if text.startswith(_SAMPLE):
@@ -145,7 +148,7 @@ def _parse_choice(text: str, known: Sequence[ConvKernel]) -> _Choice:
     return _Choice(chosen.__contains__)
 
 
-def _read_kernels(path: Path, known: Sequence[ConvKernel]) -> set[ConvKernel]:
+def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -163,5 +166,5 @@ def _read_kernels(path: Path, known: Sequence[ConvKernel]) -> set[ConvKernel]:
     return chosen
 
 
-def _names_of(kernel: ConvKernel) -> tuple[str, str, str]:
-    return full_name(kernel), amd_full_name(kernel), amd_short_name(kernel)
+def _names_of(kernel: Kernel) -> tuple[str, ...]:
+    return full_name(kernel), *operation_of_kernel(kernel).other_names(kernel)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 
 def time_in_rounds(
@@ -49,7 +49,7 @@ def _joined(replies: Sequence[Reply]) -> Reply:
 
 def measure_interleaved(
     device: Device,
-    tasks: Mapping[str, Sequence[ConvKernel]],
+    tasks: Mapping[str, Sequence[Kernel]],
     options: SupervisorOptions,
     rounds: int,
     *,

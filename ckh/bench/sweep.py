@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ckh.bench.plan import Plan, Task
     from ckh.bench.stop import Stop
     from ckh.data.journal import JournalWriter, RunRecord
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
 MAX_LEADERS = 12
@@ -176,7 +176,7 @@ class Sweep:
         self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
         return self.totals
 
-    def _leading_kernels(self, plan: Plan, left: Plan, results: Results) -> tuple[ConvKernel, ...]:
+    def _leading_kernels(self, plan: Plan, left: Plan, results: Results) -> tuple[Kernel, ...]:
         """Kernels of finished problems whose leaders were not measured again when the last run ended."""
         needed = set()
         for task, rest in zip(plan.tasks, left.tasks, strict=True):
@@ -187,7 +187,7 @@ class Sweep:
                 needed |= set(task.kernels)  # any of them may turn out to lead
         return tuple(needed)
 
-    def _build(self, kernels: Sequence[ConvKernel]) -> dict[str, Built]:
+    def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
         start = time.monotonic()
         builder = KernelBuilder(self._device, self._options.compile_timeout_s)
         distinct = list(dict.fromkeys(kernels))

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ckh.bench.reference import convolve, reduction_length
+from ckh.bench.computation import computation_of
 from ckh.bench.typed import element_type
 
 if TYPE_CHECKING:
-    from ckh.problems import ConvProblem
+    from ckh.ops.base import Problem
 
 Array = NDArray[Any]
 
@@ -42,9 +42,9 @@ FP32_ROUNDING = 2.0**-24
 _CHUNK = 1 << 16
 
 
-def tolerance(problem: ConvProblem) -> float:
+def tolerance(problem: Problem) -> float:
     """The allowed error before rounding to the dtype, relative to the sum of an element's products' magnitudes."""
-    return FP32_ROUNDING * (16 + sqrt(reduction_length(problem)))
+    return FP32_ROUNDING * (16 + sqrt(computation_of(problem).reduction_length(problem)))
 
 
 class Limits:
@@ -55,11 +55,12 @@ class Limits:
         a, b: the operands as kernels get them.
     """
 
-    def __init__(self, problem: ConvProblem, a: Array, b: Array) -> None:
+    def __init__(self, problem: Problem, a: Array, b: Array) -> None:
         self._element = element_type(problem.dtype)
         a, b = self._element.widened(a), self._element.widened(b)
-        exact = convolve(problem, a.astype(np.float64), b.astype(np.float64)).reshape(-1)
-        margin = convolve(problem, np.abs(a), np.abs(b)).reshape(-1).astype(np.float64)
+        compute = computation_of(problem).compute
+        exact = compute(problem, a.astype(np.float64), b.astype(np.float64)).reshape(-1)
+        margin = compute(problem, np.abs(a), np.abs(b)).reshape(-1).astype(np.float64)
         margin *= tolerance(problem)
         self._low = self._element.lowest(exact - margin)
         self._high = self._element.highest(exact + margin)

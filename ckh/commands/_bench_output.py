@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.bench.device import HIP_KIND
-from ckh.commands._common import print_json, print_table
+from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.data.schema import Status
 from ckh.log import warn
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.building import BuildReport
     from ckh.bench.campaign import Campaign, Outcome, Outlook
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Kernel
 
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
@@ -45,11 +45,11 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         ("problems", outlook.problems),
         ("pairs to measure", outlook.pairs),
         ("pairs measured already", outlook.pairs_done),
-        *((f"pairs refused: {reason}", count) for reason, count in outlook.refused.items()),
+        *((f"pairs refused: {reason}", count) for reason, count in reasons_by_kind(outlook.refused).items()),
     ]
     where = campaign.settings.registry or f"rule set {campaign.settings.rule_set}"
-    columns = ("direction", "ndim", "dtype", "arch", "kernels", "refused")
-    rows = [[g.variant, str(g.ndim), g.dtype, g.arch, str(g.kernels), str(g.refused)] for g in outlook.groups]
+    columns = ("problems", "arch", "kernels", "refused")
+    rows = [[group.kind, group.arch, str(group.kernels), str(group.refused)] for group in outlook.groups]
     print_table(f"{where}:", columns, rows)
     typer.echo("")
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
@@ -58,7 +58,7 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}")
 
 
-def print_build(campaign: Campaign, reports: dict[ConvKernel, BuildReport], *, as_json: bool) -> bool:
+def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:
     """Print what became of compiled kernels; returns whether all that can be built were."""
     from ckh.bench.plan import full_name
 
@@ -88,7 +88,7 @@ def print_build(campaign: Campaign, reports: dict[ConvKernel, BuildReport], *, a
     return is_good
 
 
-def _resource_rows(reports: dict[ConvKernel, BuildReport]) -> list[tuple[str, str]]:
+def _resource_rows(reports: dict[Kernel, BuildReport]) -> list[tuple[str, str]]:
     known = [report.resources for report in reports.values() if report.resources is not None]
     if not known:
         return []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
 OP_HELP = "Operation: grouped_conv or gemm_universal."
 JSON_HELP = "Print one JSON document instead of tables."
+
+_SIZE = re.compile(r" = \d+")
 
 
 def print_json(document: Any) -> None:
@@ -27,6 +31,14 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     lines = [_line(row, widths) for row in (columns, ["-" * width for width in widths], *rows)]
     sys.stdout.write("\n".join(([title] if title else []) + lines) + "\n")
+
+
+def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:
+    """Counts of reasons that differ in a size only ("M = 31 is …", "M = 7 is …") as one, most frequent first."""
+    added: Counter[str] = Counter()
+    for reason, count in counts.items():
+        added[_SIZE.sub(" = …", reason)] += count
+    return dict(added.most_common())
 
 
 def examples(*lines: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note
@@ -48,6 +48,7 @@ def register(app: typer.Typer) -> None:
             "ckh bench --variant forward",
             "ckh bench --variant bwd_data --problems resnet50 --kernels '*_compv3_*' --out runs/resnet",
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
+            "ckh bench --op gemm_universal --kernels sample:60",
             "ckh bench --problems my_layers.csv --dry-run",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
@@ -57,6 +58,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
+    op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv]"),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; forward unless a resumed run says."),
     device: DeviceKind | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
     problems: str | None = typer.Option(
@@ -134,6 +136,7 @@ def bench(
         pad_channels=pad_channels,
         max_scratch=max_scratch,
         cold=cold,
+        op=op,
     )
     options = DeviceOptions(
         arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 GROUPED_CONV, GEMM_UNIVERSAL = "grouped_conv", "gemm_universal"
 
-# Name -> (the module that holds its record as OPERATION, what its problems' canonical texts begin with).
+# Name -> (the module that holds its record as OPERATION, what its problems' canonical texts begin with, and the class
+# of its kernels).
 _OPERATIONS = {
-    GROUPED_CONV: ("ckh.ops.grouped_conv", "conv_"),
-    GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_"),
+    GROUPED_CONV: ("ckh.ops.grouped_conv", "conv_", "ConvKernel"),
+    GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_", "GemmKernel"),
 }
 
 
@@ -48,7 +49,17 @@ def operation_of(problem: str) -> Operation:
     Raises:
         UsageError: it is no problem of any operation.
     """
-    for name, (_, prefix) in _OPERATIONS.items():
+    for name, (_, prefix, _) in _OPERATIONS.items():
         if problem.startswith(prefix):
             return operation(name)
     raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(_OPERATIONS))
+
+
+def operation_of_kernel(kernel: object) -> Operation:
+    """The operation of a kernel.
+
+    Raises:
+        KeyError: it is no kernel.
+    """
+    by_class = {kernel_class: name for name, (_, _, kernel_class) in _OPERATIONS.items()}
+    return operation(by_class[type(kernel).__name__])

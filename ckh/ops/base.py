@@ -71,6 +71,7 @@ class Operation:
         parse_kernel: a kernel from its name; raises `DataError`.
         kernel_name: a kernel's complete name.
         short_name: a name for tables.
+        other_names: further names that a kernel goes by.
         kernel_columns: dataset columns of kernels, without the name.
         kernel_features: raw columns of kernels for the features; told whether a model of AMD's tools reads them.
         legacy_columns: dataset columns as models of AMD's tools were trained with.
@@ -99,6 +100,7 @@ class Operation:
     parse_kernel: Callable[[str], Kernel]
     kernel_name: Callable[[Kernel], str]
     short_name: Callable[[Kernel], str]
+    other_names: Callable[[Kernel], tuple[str, ...]]
     kernel_columns: Callable[[Sequence[Kernel]], dict[str, list[Any]]]
     kernel_features: Callable[[Sequence[Kernel], bool], dict[str, Any]]
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]]

@@ -154,6 +154,7 @@ OPERATION = Operation(
     parse_kernel=parse_kernel_name,
     kernel_name=kernel_name,
     short_name=short_name,
+    other_names=lambda kernel: (short_name(kernel),),
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,
     legacy_columns=from_amd,

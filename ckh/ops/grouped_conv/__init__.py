@@ -12,7 +12,7 @@ from ckh.data.schema import CONV_DATASET, CONV_IDENTITY
 from ckh.features.columns import kernel_columns as kernel_features
 from ckh.features.columns import legacy_columns, problem_columns
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
-from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.validity import problem_reasons
 from ckh.ops.base import Candidates, Operation
@@ -71,6 +71,10 @@ def _kernel_columns(kernels: Sequence[ConvKernel]) -> dict[str, list[Any]]:
 
 def _kernel_features(kernels: Sequence[ConvKernel], legacy: bool) -> dict[str, Any]:  # noqa: FBT001
     return kernel_features(kernels, legacy_tiles=legacy)
+
+
+def _other_names(kernel: ConvKernel) -> tuple[str, ...]:
+    return amd_full_name(kernel), amd_short_name(kernel)
 
 
 def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
@@ -133,6 +137,7 @@ OPERATION = Operation(
     parse_kernel=parse_kernel_name,
     kernel_name=kernel_name,
     short_name=amd_short_name,
+    other_names=_other_names,
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,
     legacy_columns=legacy_columns,

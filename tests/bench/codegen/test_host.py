@@ -275,12 +275,12 @@ def test_problem_that_no_kernel_can_run_is_refused(direction: Direction, built: 
     """Channels that groups do not divide, and a size of zero, are answered with a reason and not run."""
     library = KernelLibrary(built[CHOSEN[direction][0]].library)
     p = problem(PROBLEMS["three channels a group"], direction)
-    assert library.unsupported(c_problem(p)) is None
+    assert library.unsupported(ctypes.byref(c_problem(p))) is None
     for name, value, reason in (("g", 5, b"C and K must be divisible by G"), ("hi", 0, b"a size is not positive")):
         bad = c_problem(p)
         setattr(bad, name, value)
-        assert library.unsupported(bad) == reason
-        assert library.run(bad, None, None, None, None) == 1
+        assert library.unsupported(ctypes.byref(bad)) == reason
+        assert library.run(ctypes.byref(bad), None, None, None, None) == 1
 
 
 def test_incomplete_kernel_is_refused() -> None:

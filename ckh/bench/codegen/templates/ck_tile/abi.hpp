@@ -1,33 +1,9 @@
-// The functions that a compiled kernel exports, version 1. All pointers are of the device.
+// What a convolution is refused for, and the functions that its kernel exports.
 #pragma once
-
-#include <cstring>
-#include <exception>
-#include <string>
 
 #include "types.hpp"
 
 namespace ckh {
-
-inline thread_local std::string last_error;
-
-inline void* flush_buffer = nullptr;
-inline int64_t flush_bytes = 0;
-
-// Runs work; 0, or 1 with the reason in last_error.
-template <class Work>
-int32_t guarded(Work work) {
-    try {
-        last_error.clear();
-        work();
-        return 0;
-    } catch (const std::exception& error) {
-        last_error = error.what();
-    } catch (...) {
-        last_error = "unknown exception";
-    }
-    return 1;
-}
 
 inline const char* reason_unsupported(const Problem& p) {
     if (p.g < 1 || p.c % p.g || p.k % p.g) return "C and K must be divisible by G";
@@ -36,73 +12,6 @@ inline const char* reason_unsupported(const Problem& p) {
     return kernel_supports(p) ? nullptr : "CK Tile's IsSupportedArgument refuses it";
 }
 
-struct Event {
-    hipEvent_t event{};
-    Event() { check(hipEventCreate(&event), "hipEventCreate"); }
-    ~Event() { static_cast<void>(hipEventDestroy(event)); }
-    Event(const Event&) = delete;
-    Event& operator=(const Event&) = delete;
-    void record() { check(hipEventRecord(event, nullptr), "hipEventRecord"); }
-};
-
-// Milliseconds of `loops` launches between two events.
-inline double timed(const Problem& p, const Operands& operands, int32_t loops, Event& start, Event& stop) {
-    start.record();
-    for (int32_t i = 0; i < loops; ++i) launch(p, operands, nullptr);
-    stop.record();
-    check(hipEventSynchronize(stop.event), "hipEventSynchronize");
-    float elapsed_ms = 0;
-    check(hipEventElapsedTime(&elapsed_ms, start.event, stop.event), "hipEventElapsedTime");
-    return elapsed_ms;
-}
-
-inline double sample_ns(const Problem& p, const Operands& operands, int32_t loops, Event& start, Event& stop) {
-    if (flush_bytes == 0) return timed(p, operands, loops, start, stop) * 1e6 / loops;
-    double total_ms = 0;
-    for (int32_t i = 0; i < loops; ++i) {
-        check(hipMemsetAsync(flush_buffer, i & 0xff, static_cast<size_t>(flush_bytes), nullptr), "hipMemsetAsync");
-        total_ms += timed(p, operands, 1, start, stop);
-    }
-    return total_ms * 1e6 / loops;
-}
-
 }  // namespace ckh
 
-extern "C" {
-
-int32_t ckh_abi_version(void) { return 1; }
-
-const char* ckh_name(void) { return std::strchr(ckh::kernel::label, ':') + 1; }
-
-const char* ckh_error(void) { return ckh::last_error.c_str(); }
-
-const char* ckh_unsupported(const ckh_conv_problem* problem) {
-    const char* reason = nullptr;
-    const int32_t code = ckh::guarded([&] { reason = ckh::reason_unsupported(*problem); });
-    return code ? ckh::last_error.c_str() : reason;
-}
-
-int64_t ckh_workspace_bytes(const ckh_conv_problem* problem) { return ckh::workspace_bytes(*problem); }
-
-int32_t ckh_run(const ckh_conv_problem* problem, const void* a, const void* b, void* out, void* workspace) {
-    return ckh::guarded([&] {
-        ckh::launch(*problem, {a, b, out, workspace}, nullptr);
-        ckh::check(hipGetLastError(), "launch");
-        ckh::check(hipDeviceSynchronize(), "hipDeviceSynchronize");
-    });
-}
-
-int32_t ckh_time(const ckh_conv_problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
-                 int32_t samples, double* ns) {
-    return ckh::guarded([&] {
-        ckh::Event start, stop;
-        const ckh::Operands operands{a, b, out, workspace};
-        for (int32_t i = 0; i < samples; ++i) ns[i] = ckh::sample_ns(*problem, operands, loops, start, stop);
-    });
-}
-
-void ckh_set_flush(void* buffer, int64_t bytes) {
-    ckh::flush_buffer = buffer;
-    ckh::flush_bytes = buffer == nullptr ? 0 : bytes;
-}
-}
+#include "exports.hpp"

@@ -2,7 +2,8 @@
 // v_mfma_f32_16x16x4f32, made into CK Tile's warp GEMMs of any multiple of their K.
 #pragma once
 
-#include "vocabulary.hpp"
+#include "ck_tile/core.hpp"
+#include "ck_tile/ops/gemm.hpp"
 
 namespace ckh {
 

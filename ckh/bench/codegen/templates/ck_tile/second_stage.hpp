@@ -1,29 +1,44 @@
-// The second stage of a kernel that has one: the accumulators in the workspace become elements of the output.
+// The second stage of backward weight: CK Tile's elementwise kernel rounds the accumulators that the first stage left
+// in the workspace. Its tile is the one that CK Tile's own two-stage convolution takes.
 #pragma once
 
+#include "ck_tile/ops/elementwise.hpp"
 #include "types.hpp"
 
 namespace ckh {
 
-inline constexpr int kConvertThreads = 256;
+// A template, so that kernels of one stage compile nothing of it.
+template <class To>
+struct SecondStage {
+    using Tile = ck_tile::sequence<2048>;
+    using Work = ck_tile::ElementWiseShape<ck_tile::sequence<8>, Tile, ck_tile::sequence<64>, Accumulator>;
+    using Rounding = ck_tile::ElementWisePipelineProblem<Accumulator, Accumulator, To, Work,
+                                                         ck_tile::element_wise::UnaryConvert>;
+    using Kernel = ck_tile::ElementWiseKernel<Rounding, ck_tile::ElementWiseDefaultPolicy>;
 
-template <class Element>
-__global__ void round_accumulators(const float* from, Element* to, int64_t count) {
-    const int64_t step = static_cast<int64_t>(gridDim.x) * kConvertThreads;
-    for (int64_t i = static_cast<int64_t>(blockIdx.x) * kConvertThreads + threadIdx.x; i < count; i += step) {
-        to[i] = ck_tile::type_convert<Element>(from[i]);
-    }
-}
+    static constexpr int64_t block_elements = Tile::at(ck_tile::number<0>{});
 
-template <bool TwoStage>
-void launch_second_stage(const Problem& p, const Operands& operands, hipStream_t stream) {
-    if constexpr (TwoStage) {
-        const int64_t count = filter_elements(p);
-        const int64_t wanted = (count + kConvertThreads - 1) / kConvertThreads;
-        const auto blocks = static_cast<unsigned>(wanted < 65536 ? wanted : 65536);
-        round_accumulators<kernel::Element><<<dim3(blocks), dim3(kConvertThreads), 0, stream>>>(
-            static_cast<const float*>(operands.workspace), static_cast<kernel::Element*>(operands.out), count);
+    static ck_tile::index_t columns(const Problem& p) {
+        return static_cast<ck_tile::index_t>(p.c / p.g * p.z * p.y * p.x);
     }
-}
+
+    // The filter as a matrix with a row for each output channel.
+    static auto sizes(const Problem& p) {
+        return ck_tile::make_tuple(static_cast<ck_tile::index_t>(p.k), columns(p));
+    }
+
+    static bool supports(const Problem& p) { return Kernel::IsSupportedArgument(sizes(p)); }
+
+    static void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
+        const auto strides = ck_tile::make_tuple(columns(p), ck_tile::index_t{1});
+        const auto from = ck_tile::make_tuple(static_cast<Accumulator*>(operands.workspace));
+        const dim3 grid(static_cast<unsigned>(divide_up(filter_elements(p), block_elements)));
+        const dim3 block(static_cast<unsigned>(Kernel::BlockSize()));
+        const auto start =
+            ck_tile::make_kernel<kernel::block_per_cu>(Kernel{}, grid, block, 0, sizes(p), strides, strides, from,
+                                                       static_cast<To*>(operands.out));
+        start(ck_tile::stream_config{stream});
+    }
+};
 
 }  // namespace ckh

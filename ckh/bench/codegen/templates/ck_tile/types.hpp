@@ -1,6 +1,7 @@
 // Types that follow from a kernel's parameters and are the same for every interface of CK Tile.
 #pragma once
 
+#include "check.hpp"
 #include "vocabulary.hpp"
 
 namespace ckh {
@@ -32,10 +33,6 @@ inline ck_tile::conv::ConvParam conv_param(const Problem& p) {
 }
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-inline void check(hipError_t code, const char* what) {
-    if (code != hipSuccess) throw std::runtime_error(std::string(what) + ": " + hipGetErrorString(code));
-}
 
 inline int64_t filter_elements(const Problem& p) { return p.k * (p.c / p.g) * p.z * p.y * p.x; }
 inline int64_t input_elements(const Problem& p) { return p.n * p.c * p.di * p.hi * p.wi; }

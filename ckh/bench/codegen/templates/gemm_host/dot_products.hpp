@@ -3,7 +3,6 @@
 #pragma once
 
 #include "edges.hpp"
-#include "blocks.hpp"
 
 namespace ckh {
 
@@ -32,9 +31,10 @@ CKH_NOINLINE void dot_rest(Vec (&sum)[Rows][kVectors], const float* const* rows,
 
 // Rows of A times kVectors columns of B, over `count` elements of K.
 template <int Rows>
-CKH_NOINLINE void dot_products(const float* const* rows, const float* const* columns, int64_t count, const Destination& to,
+CKH_NOINLINE void dot_products(const float* const* rows, const float* const* columns, int64_t count, const Destination& at,
                                int valid) {
     constexpr int unrolled = kUnroll * kLanes;
+    const Destination to = columns_within<kVectors>(at);
     Vec sum[Rows][kVectors] = {};
     int64_t k = 0;
     for (; k + unrolled <= count; k += unrolled) {
@@ -54,7 +54,7 @@ CKH_NOINLINE void dot_products(const float* const* rows, const float* const* col
     }
 #pragma GCC unroll 32
     for (int m = 0; m < Rows; ++m) {
-        if (m < valid) {
+        if (m < rows_within<Rows>(valid)) {
             float* row = to.base + to.target[m];
 #pragma GCC unroll 8
             for (int v = 0; v < kVectors; ++v) {

@@ -8,7 +8,9 @@
 //                column-major: dot products (dot_products.hpp), for which a column-major A is transposed
 //   B packed     panels of kColumns columns, one row per step of K; a column-major B is transposed
 //
-// compv4 stages the next tile before it uses the current one; mem prefetches the next tile of A.
+// compv4 stages the next tile before it uses the current one; mem prefetches the next tile of A. What a register block
+// reads of a column-major A in place, and a vector at the end of a row, may lie up to kRows floats or a vector behind an
+// operand: in the readable tail that the interface promises.
 #pragma once
 
 #include "dot_products.hpp"
@@ -39,7 +41,7 @@ class Gemm {
         target_ = workspace.take<int64_t>(kTableRows);
         for (int buffer = 0; buffer < kBuffers; ++buffer) allocate(workspace, buffer);
         if (kPacksBUpFront) b_panels_ = workspace.floats(n_tiles * k_tiles * panel_size());
-        if (kBInPlace && !kUsesDots && kernel::pad_n) edge_ = workspace.floats(depth_ * kColumns);
+        if (kBInPlace && !kUsesDots && kHasEdgeN) edge_ = workspace.floats(depth_ * kColumns);
     }
 
     void run(const float* a, const float* b, float* c) {
@@ -48,8 +50,9 @@ class Gemm {
         c_ = c;
         for (int64_t i = 0; i < kTableRows; ++i) target_[i] = i * p_.n;
         if (kPacksBUpFront) {
-            for (int64_t n = 0; n < n_tiles; ++n)
+            for (int64_t n = 0; n < n_tiles; ++n) {
                 for (int64_t k = 0; k < k_tiles; ++k) pack_b(up_front(n, k), n, k);
+            }
         }
         run_nest(*this, kPipeline == Pipeline::compv5);
     }
@@ -80,7 +83,7 @@ class Gemm {
         } else if constexpr (!kBInPlace) {
             b_current_[buffer] = b_panel_[buffer];
             pack_b(b_panel_[buffer], n, k);
-        } else if constexpr (!kUsesDots && kernel::pad_n) {
+        } else if constexpr (!kUsesDots && kHasEdgeN) {
             const int64_t columns = columns_of(n);
             const int64_t whole = columns / kColumns * kColumns;
             if (whole < columns) {
@@ -110,7 +113,8 @@ class Gemm {
         if (kTransposesA) {
             a_panel_[buffer] = workspace.floats(kTableRows * kTransposedStride);
         } else if (kPacksA) {
-            a_panel_[buffer] = workspace.floats(kernel::a_row_major ? int64_t{kTableRows} * kRowStride : depth_ * kColumnStride);
+            const int64_t floats = kernel::a_row_major ? int64_t{kTableRows} * kRowStride : depth_ * kColumnStride;
+            a_panel_[buffer] = workspace.floats(floats);
         }
         if (!kBInPlace && !kPacksBUpFront) b_panel_[buffer] = workspace.floats(panel_size());
     }
@@ -133,8 +137,9 @@ class Gemm {
         const float* from = tile_of_a(m, k);
         const int64_t lines = kernel::a_row_major ? rows_of(m) : steps(k);
         const int64_t length = kernel::a_row_major ? steps(k) : rows_of(m);
-        for (int64_t i = 0; i < lines; ++i)
-            for (int64_t j = 0; j < length; j += kLineFloats) __builtin_prefetch(from + i * a_stride_ + j, 0, 2);
+        for (int64_t i = 0; i < lines; ++i) {
+            for (int64_t j = 0; j < length; j += kLineFloats) __builtin_prefetch(from + i * a_stride_ + j, 0, kSecondLevel);
+        }
     }
 
     void pack_b(float* panel, int64_t n, int64_t k) const {
@@ -155,7 +160,7 @@ class Gemm {
     CKH_INLINE void dots(int a, int64_t row, int64_t first, int64_t k, const Destination& to, int valid) const {
         const float* columns[kVectors];
         for (int v = 0; v < kVectors; ++v) {
-            const int64_t column = kernel::pad_n ? minimum(first + v, p_.n - 1) : first + v;
+            const int64_t column = kHasEdgeN ? minimum(first + v, p_.n - 1) : first + v;
             columns[v] = b_ + column * b_stride_ + k * kTileSteps;
         }
         dot_products<Rows>(rows_[a] + row, columns, steps(k), to, valid);
@@ -174,14 +179,15 @@ class Gemm {
         }
         if constexpr (!kBInPlace) {
             product_block<Rows>(block, b_current_[b] + column * depth_, kColumns, steps(k), to, valid);
-        } else if (kernel::pad_n && to.columns < kColumns) {
+        } else if (kHasEdgeN && to.columns < kColumns) {
             product_block<Rows>(block, edge_, kColumns, steps(k), to, valid);
         } else {
             product_block<Rows>(block, row_of_b(k) + n * kTileN + column, b_stride_, steps(k), to, valid);
         }
     }
 
-    static constexpr int64_t kLineFloats = 16;
+    static constexpr int64_t kLineFloats = 16;  // of a line of the cache
+    static constexpr int kSecondLevel = 2;      // the cache that __builtin_prefetch is to fill
 
     GemmProblem p_;
     int64_t a_stride_, b_stride_;  // between rows, or columns of a column-major operand

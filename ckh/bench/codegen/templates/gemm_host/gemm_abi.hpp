@@ -1,19 +1,8 @@
 // The functions that a compiled kernel exports.
 #pragma once
 
-#include <time.h>
-
 #include "gemm.hpp"
-
-namespace ckh {
-
-inline double nanoseconds() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
-}
-
-}  // namespace ckh
+#include "timing.hpp"
 
 extern "C" {
 
@@ -39,14 +28,8 @@ int32_t ckh_run(const ckh_gemm_problem* problem, const void* a, const void* b, v
 
 int32_t ckh_time(const ckh_gemm_problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
                  int32_t samples, double* ns_per_loop) {
-    for (int32_t sample = 0; sample < samples; ++sample) {
-        const double start = ckh::nanoseconds();
-        for (int32_t loop = 0; loop < loops; ++loop) {
-            if (const int32_t error = ckh_run(problem, a, b, out, workspace)) return error;
-        }
-        ns_per_loop[sample] = (ckh::nanoseconds() - start) / loops;
-    }
-    return 0;
+    const auto run = [&] { return ckh_run(problem, a, b, out, workspace); };
+    return ckh::time_loops(run, loops, samples, ns_per_loop);
 }
 
 }  // extern "C"

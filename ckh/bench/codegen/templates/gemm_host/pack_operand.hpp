@@ -7,7 +7,8 @@ namespace ckh {
 
 // to[i][j] = from[i][j] for `rows` rows of `columns` floats.
 template <int Width>
-CKH_NOINLINE void copy_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows, int64_t columns) {
+CKH_NOINLINE void copy_rows(float* to, int64_t to_stride, const float* from, int64_t from_stride, int64_t rows,
+                            int64_t columns) {
     for (int64_t i = 0; i < rows; ++i) copy_row<Width>(to + i * to_stride, from + i * from_stride, columns);
 }
 
@@ -22,7 +23,9 @@ CKH_NOINLINE void copy_transposed(float* to, int64_t to_stride, const float* fro
         for (; j + Width <= columns; j += kLanes) {
             Vec square[kLanes];
 #pragma GCC unroll 16
-            for (int64_t lane = 0; lane < kLanes; ++lane) square[lane] = load(source + minimum(lane, last) * from_stride + j);
+            for (int64_t lane = 0; lane < kLanes; ++lane) {
+                square[lane] = load(source + minimum(lane, last) * from_stride + j);
+            }
             transpose(square);
             const int64_t steps = minimum(kLanes, columns - j);
             float* target = to + j * to_stride + i;
@@ -34,7 +37,9 @@ CKH_NOINLINE void copy_transposed(float* to, int64_t to_stride, const float* fro
             }
         }
         for (; j < columns; ++j) {
-            for (int64_t lane = 0; lane <= last; ++lane) to[j * to_stride + i + lane] = source[lane * from_stride + j];
+            for (int64_t lane = 0; lane < minimum(kLanes, rows - i); ++lane) {
+                to[j * to_stride + i + lane] = source[lane * from_stride + j];
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ CKH_NOINLINE void product_block(const BlockOfA& at, const float* b, int64_t b_st
     if constexpr (kernel::pad_k || kTileK % unrolled) {
         for (; k < count; ++k) product_steps<1>(sum, a, b, b_stride, k);
     }
-    write_out(sum, to, valid);
+    write_out(sum, columns_within<kColumns>(to), rows_within<Rows>(valid));
 }
 
 }  // namespace ckh

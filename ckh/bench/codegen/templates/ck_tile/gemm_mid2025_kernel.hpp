@@ -1,0 +1,122 @@
+// What a GEMM kernel is in CK Tile's interface of mid-2025: its traits, pipeline, epilogue and kernel class. The pipeline
+// is told at compile time whether its main loop runs and how it ends, and the epilogue whether it stores or adds, so each
+// such case is a class of its own.
+#pragma once
+
+#include "gemm_vocabulary.hpp"
+#include "mid2025_fp32.hpp"
+
+namespace ckh {
+
+using kernel::Accumulator;
+using kernel::ALayout;
+using kernel::BLayout;
+using kernel::Element;
+using kernel::Output;
+using NoTensors = ck_tile::tuple<>;
+using Operation = ck_tile::memory_operation_enum;
+
+constexpr bool a_is_row_major = std::is_same_v<ALayout, RowMajor>;
+constexpr bool b_is_row_major = std::is_same_v<BLayout, RowMajor>;
+// The waves of compv5 are two groups, one of which loads while the other computes.
+constexpr ck_tile::index_t num_wave_groups = kernel::pipeline == Pipeline::compv5 ? 2 : 1;
+
+using Shape = ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
+                                     ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
+                                     ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>>;
+// Which tile a block takes: 8 and 4 are the numbers of CK Tile's own benchmark of these kernels.
+using Partitioner = ck_tile::GemmSpatiallyLocalTilePartitioner<Shape, 8, 4>;
+using Traits = ck_tile::TileGemmUniversalTraits<kernel::pad_m, kernel::pad_n, kernel::pad_k, kernel::double_smem_buffer,
+                                                ALayout, BLayout, RowMajor, false, false, kernel::persistent,
+                                                num_wave_groups>;
+
+// Vector widths: the kernel's own, or where it has none what the universal policy makes of the tile. Both are stated to
+// the pipeline, since basic_v1 would load padded operands one element at a time if it had the choice.
+using WidthPolicy = ck_tile::UniversalGemmPipelineAgBgCrPolicy;
+using WidthProblem = ck_tile::GemmPipelineProblem<Element, Element, Accumulator, Shape, Traits>;
+constexpr ck_tile::index_t width_a = kernel::vector_a ? kernel::vector_a : WidthPolicy::GetVectorSizeA<WidthProblem>();
+constexpr ck_tile::index_t width_b = kernel::vector_b ? kernel::vector_b : WidthPolicy::GetVectorSizeB<WidthProblem>();
+
+template <class Policy>
+struct FixedVectors : Policy {
+    template <class P>
+    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeA() {
+        return P::VectorSizeA;
+    }
+    template <class P>
+    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeB() {
+        return P::VectorSizeB;
+    }
+};
+
+using BasicProblem =
+    ck_tile::GemmPipelineProblem<Element, Element, Accumulator, Shape, Traits, Element, true, width_a, width_b>;
+template <bool HasHotLoop, ck_tile::TailNumber Tail>
+using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accumulator, Shape, Traits,
+                                                          kernel::scheduler, HasHotLoop, Tail, Element, true, width_a,
+                                                          width_b>;
+
+template <Pipeline>
+struct PipelineClasses;
+
+template <>
+struct PipelineClasses<Pipeline::basic_v1> {
+    template <bool, ck_tile::TailNumber>
+    using Full = ck_tile::GemmPipelineAGmemBGmemCRegV1<BasicProblem>;
+};
+template <>
+struct PipelineClasses<Pipeline::mem> {
+    using Base = ck_tile::BaseGemmPipelineAgBgCrMem<BasicProblem>;
+    template <bool HasHotLoop, ck_tile::TailNumber Tail>
+    using Full = ck_tile::GemmPipelineAgBgCrMem<LoopProblem<HasHotLoop, Tail>,
+                                                FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
+};
+template <>
+struct PipelineClasses<Pipeline::compv3> {
+    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV3<BasicProblem>;
+    template <bool HasHotLoop, ck_tile::TailNumber Tail>
+    using Full = ck_tile::GemmPipelineAgBgCrCompV3<LoopProblem<HasHotLoop, Tail>,
+                                                   FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
+};
+template <>
+struct PipelineClasses<Pipeline::compv4> {
+    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV4<BasicProblem>;
+    template <bool HasHotLoop, ck_tile::TailNumber Tail>
+    using Full = ck_tile::GemmPipelineAgBgCrCompV4<LoopProblem<HasHotLoop, Tail>,
+                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV4DefaultPolicy>>;
+};
+template <>
+struct PipelineClasses<Pipeline::compv5> {
+    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV5<BasicProblem>;
+    template <bool HasHotLoop, ck_tile::TailNumber Tail>
+    using Full = ck_tile::GemmPipelineAgBgCrCompV5<LoopProblem<HasHotLoop, Tail>,
+                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV5DefaultPolicy>>;
+};
+
+template <Epilogue, Operation>
+struct EpilogueOf;
+
+template <Operation StoreOrAdd>
+struct EpilogueOf<Epilogue::cshuffle, StoreOrAdd> {
+    using Class = ck_tile::CShuffleEpilogue<ck_tile::CShuffleEpilogueProblem<
+        Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, ck_tile::element_wise::PassThrough,
+        BasicProblem::kBlockSize, Partitioner::MPerBlock, Partitioner::NPerBlock, kernel::wave_m, kernel::wave_n,
+        kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, StoreOrAdd,
+        num_wave_groups, kernel::vector_c != 0, kernel::vector_c>>;
+};
+template <Operation StoreOrAdd>
+struct EpilogueOf<Epilogue::direct, StoreOrAdd> {
+    using Class = ck_tile::DefaultGemm2DEpilogue<ck_tile::DefaultGemm2DEpilogueProblem<
+        Element, Element, Accumulator, Output, RowMajor, kernel::pad_m, kernel::pad_n, kernel::warp_tile_m,
+        kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, true, StoreOrAdd>>;
+};
+
+template <bool HasHotLoop, ck_tile::TailNumber Tail, Operation StoreOrAdd>
+struct Chosen {
+    using Gemm = typename PipelineClasses<kernel::pipeline>::template Full<HasHotLoop, Tail>;
+    // GemmKernel only wraps this class, and counts the blocks of a persistent kernel by compiling the kernel once more.
+    using Kernel =
+        ck_tile::UniversalGemmKernel<Partitioner, Gemm, typename EpilogueOf<kernel::epilogue, StoreOrAdd>::Class>;
+};
+
+}  // namespace ckh

@@ -1,0 +1,80 @@
+// What CK Tile's GEMM kernels of mid-2025 get wrong without refusing it themselves in IsSupportedArgument.
+#pragma once
+
+#include "gemm_mid2025_kernel.hpp"
+
+namespace ckh {
+
+// Sixteen-bit results are added in pairs; a kernel that stores them one by one has no code to add.
+constexpr bool can_split =
+    sizeof(Output) != 2 || EpilogueOf<kernel::epilogue, Operation::set>::Class::GetVectorSizeC() % 2 == 0;
+
+// The length of all parts of K but the last: whole warp tiles, as CK Tile cuts it.
+inline int64_t part_length(const Problem& p) {
+    return ck_tile::integer_divide_ceil(p.k, p.split_k * kernel::warp_tile_k) * kernel::warp_tile_k;
+}
+
+inline int64_t last_part_length(const Problem& p) { return p.k - part_length(p) * (p.split_k - 1); }
+
+// Steps of the main loop.
+inline ck_tile::index_t loop_steps(int64_t length) {
+    return Partitioner::GetLoopNum(static_cast<ck_tile::index_t>(length));
+}
+
+// A launch is of one kernel, so its main loop must run and end alike in all parts.
+template <Pipeline P>
+bool runs_alike(int64_t one, int64_t other) {
+    if constexpr (P == Pipeline::basic_v1) {
+        return true;
+    } else {
+        using Base = typename PipelineClasses<P>::Base;
+        return Base::BlockHasHotloop(loop_steps(one)) == Base::BlockHasHotloop(loop_steps(other)) &&
+               Base::GetBlockLoopTailNum(loop_steps(one)) == Base::GetBlockLoopTailNum(loop_steps(other));
+    }
+}
+
+// compv4 takes three tiles of K where there is one, and five where there are three. Those that are not there are zeros,
+// unless K is contiguous in both operands and not padded: then they are the beginnings of the next rows.
+inline bool reads_next_rows(int64_t length) {
+    constexpr bool has_zeros = kernel::pad_k || !a_is_row_major || b_is_row_major;
+    const ck_tile::index_t steps = loop_steps(length);
+    return kernel::pipeline == Pipeline::compv4 && !has_zeros && (steps == 1 || steps == 3);
+}
+
+// Offsets are 32 bits. Loads reach up to three tiles beyond the last line of an operand, where they must not wrap around
+// to its beginning.
+inline bool can_be_read(int64_t lines, int64_t tile, int64_t length) {
+    const int64_t elements = (lines + 3 * tile) * length;
+    return elements <= INT32_MAX && elements * static_cast<int64_t>(sizeof(Element)) <= UINT32_MAX;
+}
+
+inline bool is_addressable(const Problem& p) {
+    const bool reads_a = a_is_row_major ? can_be_read(p.m, kernel::tile_m, p.k) : can_be_read(p.k, kernel::tile_k, p.m);
+    const bool reads_b = b_is_row_major ? can_be_read(p.k, kernel::tile_k, p.n) : can_be_read(p.n, kernel::tile_n, p.k);
+    // A store that is masked out goes 2^31 bytes further.
+    constexpr int64_t most_stored = INT32_MAX / sizeof(Output);
+    return reads_a && reads_b && (p.m + kernel::tile_m) * p.n <= most_stored;
+}
+
+inline const char* split_refused(const Problem& p) {
+    if (!can_split) return "parts of K cannot be added to 16-bit results that are stored one by one";
+    if (p.split_k > UINT16_MAX) return "K is split into more than 2^16 - 1 parts";
+    if (last_part_length(p) < 1) return "split-K leaves nothing for the last part";
+    if (!runs_alike<kernel::pipeline>(part_length(p), last_part_length(p))) {
+        return "split-K needs a last part whose main loop runs and ends as that of the others";
+    }
+    return nullptr;
+}
+
+inline const char* interface_refuses(const Problem& p) {
+    if (!is_addressable(p)) return "a matrix is too large for 32-bit offsets";
+    if (p.split_k > 1) {
+        if (const char* reason = split_refused(p)) return reason;
+    }
+    if (reads_next_rows(part_length(p)) || reads_next_rows(last_part_length(p))) {
+        return "compv4 without padding of K reads beyond it if it has 1 or 3 tiles";
+    }
+    return nullptr;
+}
+
+}  // namespace ckh

@@ -1,0 +1,21 @@
+// The vocabulary of a GEMM kernel's parameters, and CK Tile. The emitted translation unit includes this first, then
+// states its own parameters as constants of namespace ckh::kernel, then includes the header of its interface.
+#pragma once
+
+#include <hip/hip_runtime.h>
+
+#include "ck_tile/core.hpp"
+#include "ck_tile/host.hpp"
+#include "ck_tile/ops/epilogue.hpp"
+#include "ck_tile/ops/gemm.hpp"
+#include "gemm_problem.hpp"
+
+namespace ckh {
+
+enum class Pipeline { basic_v1, mem, compv3, compv4, compv5 };
+enum class Epilogue { cshuffle, direct };
+
+using RowMajor = ck_tile::tensor_layout::gemm::RowMajor;
+using ColumnMajor = ck_tile::tensor_layout::gemm::ColumnMajor;
+
+}  // namespace ckh

@@ -1,0 +1,4 @@
+// Stub.
+#pragma once
+
+#include "ck_tile/ops/epilogue/cshuffle_epilogue.hpp"

@@ -1,0 +1,21 @@
+// Stub of a pipeline.
+#pragma once
+
+#include "ck_tile/ops/gemm/pipeline/gemm_pipeline_problem.hpp"
+
+namespace ck_tile {
+
+struct GemmPipelineAgBgCrCompV6DefaultPolicy {};
+
+template <typename Problem, typename Policy = GemmPipelineAgBgCrCompV6DefaultPolicy>
+struct GemmPipelineAgBgCrCompV6 : StubPipeline<Problem, Policy> {
+    static constexpr bool Async = false;
+    static constexpr bool LargeTensors = Problem::Traits::LargeTensors;
+    template <GemmPipelineScheduler>
+    struct PipelineImpl;
+    template <>
+    struct PipelineImpl<GemmPipelineScheduler::Intrawave> {};
+    static_assert(sizeof(PipelineImpl<Problem::Scheduler>) > 0);
+};
+
+}  // namespace ck_tile

@@ -1,0 +1,38 @@
+"""GEMM kernels that compile for real with CK Tile of mid-2025: each pipeline, layout, dtype and option that it has.
+
+The tests compile them where there is a HIP compiler; so can whoever checks another version of the headers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.ops.gemm_universal.names import parse_kernel_name
+
+if TYPE_CHECKING:
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+# Architecture -> names without their common head. Each costs a compiler about 30 s, most of it for the cases of the
+# main loop, with and without split-K.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "gfx942": (
+        "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+        "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16",
+        "fp16_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+        "fp16_ccr_mem_default_interwave_True_True_True_False_128x128x64_2x2x1_32x32x16",
+        "fp8_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+        "bf8_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x32_vec8_4_2",
+        "int8_rcr_compv3_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+        "fp16_rcr_compv5_cshuffle_intrawave_True_True_True_False_64x64x64_1x1x2_32x32x16",
+    ),
+    "gfx90a": (
+        "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16",
+        "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+        "fp32_crr_mem_cshuffle_intrawave_False_False_False_True_128x128x32_2x2x1_16x16x8",
+        "fp16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x32_4x1x1_4x64x16",
+    ),
+}
+
+REAL_GEMM_KERNELS: dict[str, tuple[GemmKernel, ...]] = {
+    arch: tuple(parse_kernel_name(f"gemm_universal_{name}") for name in names) for arch, names in _NAMES.items()
+}

@@ -1,0 +1,325 @@
+"""Emitted CK Tile kernels: their text against golden files, what headers lack, and compiled for real where possible."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.binary import code_hash
+from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface, emit, has_headers, missing
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import Job, Op
+from ckh.data.schema import Status
+from ckh.errors import DeviceError
+from ckh.kernels.config import ConvKernel, Scheduler
+from ckh.kernels.names import kernel_name, parse_kernel_name
+from ckh.kernels.validity import arch_reasons
+from ckh.problems import Direction
+from tests.bench.codegen.real_kernels import REAL_KERNELS
+from tests.bench.fake_hipcc import write_headers
+
+GOLDEN = Path(__file__).parent / "golden"
+UPDATE = "CKH_UPDATE_GOLDEN"
+HOW_TO_UPDATE = f"if that is meant, run this test with {UPDATE}=1 and look at the difference"
+COMPILE_TIMEOUT_S = 1800.0
+COMPILERS = 2
+LOAD_TIMEOUT_S = 120.0
+
+MID_2025 = Headers(
+    include=Path("/ck"),
+    interface=Interface.MID_2025,
+    pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
+    double_buffered=frozenset({"compv4"}),
+    directions=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+)
+CURRENT = Headers(
+    include=Path("/ck"),
+    interface=Interface.CURRENT,
+    pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6", "comp_async", "basic_async_v1"}),
+    double_buffered=frozenset({"compv4", "comp_async"}),
+    directions=frozenset(Direction),
+)
+# File -> headers and the kernel's name without its common head.
+EMITTED: dict[str, tuple[Headers, str]] = {
+    "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
+    "fwd_mem_3d": (MID_2025, "fwd_bf16_ndhwgc_3d_mem_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_4_filter3x3"),
+    "fwd_compv3_1x1": (
+        MID_2025,
+        "fwd_fp32_nhwgc_2d_compv3_cshuffle_intrawave_64x64x16_2x2x1_32x32x8_vec4_4_4_filter1x1_pad0",
+    ),
+    "fwd_compv4_dsb": (
+        MID_2025,
+        "fwd_fp16_nhwgc_2d_compv4_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8_dsb_filter1x1_stride1_pad0",
+    ),
+    "fwd_compv5_wave_groups": (
+        MID_2025,
+        "fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8_wg2",
+    ),
+    "bwd_weight_split": (
+        MID_2025,
+        "bwd_weight_fp16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec2_4_8_splitk4",
+    ),
+    "bwd_weight_current": (
+        CURRENT,
+        "bwd_weight_bf16_ndhwgc_3d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x32_gm8_2stage",
+    ),
+    "bwd_data_current": (CURRENT, "bwd_data_bf16_nhwgc_2d_compv6_cshuffle_intrawave_128x128x64_2x2x1_32x32x16_bpc2"),
+    "fwd_explicit_gemm": (
+        CURRENT,
+        "fwd_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_filter1x1_stride1_pad0_explicit_gemm",
+    ),
+}
+PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
+
+
+def kernel_of(name: str) -> ConvKernel:
+    """The kernel of a name without its head."""
+    return parse_kernel_name(f"grouped_conv_{name}")
+
+
+def check_golden(path: Path, text: str, what: str) -> None:
+    """Compare with a golden file, or write it if that is asked for."""
+    if os.environ.get(UPDATE) == "1":
+        path.write_text(text, encoding="utf-8")
+    golden = path.read_text(encoding="utf-8") if path.exists() else ""
+    assert text == golden, f"{what} is not what {path.name} says; {HOW_TO_UPDATE}"
+
+
+@pytest.mark.parametrize("name", EMITTED)
+def test_emitted_text_does_not_drift(name: str) -> None:
+    """A kernel's source is byte for byte what was looked at when its golden file was written."""
+    headers, kernel = EMITTED[name]
+    check_golden(GOLDEN / f"{name}.cpp", emit(kernel_of(kernel), headers), "the emitted source")
+
+
+def test_templates_do_not_drift() -> None:
+    """A changed header of ours changes every kernel: it must be meant, and real kernels compiled again."""
+    headers = sorted(ck_tile.template_dir().glob("*.hpp"))
+    text = "".join(f"{hashlib.sha256(header.read_bytes()).hexdigest()}  {header.name}\n" for header in headers)
+    check_golden(GOLDEN / "templates.sha256", text, "a template header")
+
+
+def test_golden_files_are_those_of_the_table() -> None:
+    """None is left over."""
+    assert {path.name for path in GOLDEN.iterdir()} == {"templates.sha256", *(f"{name}.cpp" for name in EMITTED)}
+
+
+def test_every_choice_is_in_the_source() -> None:
+    """Kernels that differ in one field alone have different sources, and that not only by their label."""
+    changes: dict[str, Any] = {
+        **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "num_wave_groups"), 7),
+        **dict.fromkeys(("warp_tile_m", "warp_tile_n", "warp_tile_k", "vector_a", "vector_b", "vector_c"), 7),
+        **dict.fromkeys(("split_k", "block_per_cu"), 7),
+        "variant": Direction.BWD_WEIGHT,
+        "dtype": "fp32",
+        "pipeline": "compv3",
+        "scheduler": Scheduler.INTERWAVE,
+        "specialization": "filter3x3",
+        "ndim_spatial": 3,
+    }
+    texts = [text_of(PLAIN), *(text_of(replace(PLAIN, **{name: value})) for name, value in changes.items())]
+    assert len(set(texts)) == len(texts) == 22
+    assert "double_smem_buffer = true" in text_of(replace(PLAIN, pipeline="compv4", double_smem_buffer=True))
+
+
+def text_of(kernel: ConvKernel) -> str:
+    """The source without the line of the label."""
+    return "\n".join(line for line in emit(kernel, MID_2025).splitlines() if "label" not in line)
+
+
+def test_the_label_leaves_room_for_the_longest_name() -> None:
+    """It is a field of fixed size, so a name that does not fit would not compile."""
+    long = replace(
+        kernel_of(EMITTED["fwd_explicit_gemm"][1]), num_wave_groups=16, vector_a=16, vector_b=16, split_k=128
+    )
+    assert len(ck_tile.LABEL + kernel_name(long)) < ck_tile._LABEL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("headers", "changes", "reason"),
+    [
+        (MID_2025, {"vector_a": None}, "the kernel leaves parameters out: only complete kernels can be built"),
+        (MID_2025, {"dtype": "fp8"}, "dtype fp8 is not one of fp16, bf16, fp32"),
+        (MID_2025, {"variant": Direction.BWD_DATA}, "the CK Tile headers (mid2025) have no bwd_data kernel"),
+        (MID_2025, {"pipeline": "compv6"}, "the CK Tile headers (mid2025) have no pipeline compv6"),
+        (CURRENT, {"pipeline": "compv5"}, "the CK Tile headers (current) have no pipeline compv5"),
+        (MID_2025, {"double_smem_buffer": True}, "mem of the CK Tile headers (mid2025) takes one LDS buffer"),
+        (MID_2025, {"pipeline": "compv4"}, "compv4 of the CK Tile headers (mid2025) takes two LDS buffers"),
+        (MID_2025, {"pad_m": False}, "CK Tile's convolutions are always padded in m, n and k"),
+        (MID_2025, {"pad_n": False}, "CK Tile's convolutions are always padded in m, n and k"),
+        (CURRENT, {"pad_k": False}, "CK Tile's convolutions are always padded in m, n and k"),
+        (CURRENT, {"streamk": "tree"}, "stream-K kernels are not emitted"),
+        (MID_2025, {"num_groups_to_merge": 2}, "the CK Tile headers (mid2025) have no merged groups"),
+        (MID_2025, {"split_image": True}, "the CK Tile headers (mid2025) have no split images"),
+        (MID_2025, {"explicit_gemm": True}, "the CK Tile headers (mid2025) have no explicit GEMMs"),
+        (MID_2025, {"two_stage": True}, "the CK Tile headers (mid2025) have no second stages"),
+    ],
+)
+def test_what_headers_lack_is_said(headers: Headers, changes: dict[str, Any], reason: str) -> None:
+    """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
+    kernel = replace(PLAIN, **changes)
+    assert missing(PLAIN, headers) == []
+    assert missing(kernel, headers) == [reason]
+    with pytest.raises(UnsupportedKernelError) as caught:
+        emit(kernel, headers)
+    assert str(caught.value) == reason
+
+
+def test_all_reasons_are_said_at_once() -> None:
+    """A kernel that lacks much says all of it."""
+    kernel = replace(PLAIN, dtype="int8", pipeline="compv6", two_stage=True, split_image=True)
+    with pytest.raises(UnsupportedKernelError) as caught:
+        emit(kernel, MID_2025)
+    assert str(caught.value).count("; ") == 3
+
+
+def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
+    """Their traits have no vector sizes; pipelines, buffers and directions are those whose files are there."""
+    headers = detect_interface(write_headers(tmp_path))
+    assert headers == Headers(
+        tmp_path,
+        Interface.MID_2025,
+        frozenset({"basic_v1", "mem", "compv3", "compv4"}),
+        frozenset({"compv4"}),
+        frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+    )
+
+
+def test_headers_between_the_two_are_refused(tmp_path: Path) -> None:
+    """What has vector sizes but no FixedGemmParams is neither, and not taken for one of them."""
+    write_headers(tmp_path, "template <index_t VectorSizeA, index_t VectorSizeB> struct GroupedConvTraits;")
+    assert has_headers(tmp_path)
+    with pytest.raises(DeviceError, match=r"are of (an interface between|neither interface)"):
+        detect_interface(tmp_path)
+
+
+def test_a_folder_without_the_headers_is_refused(tmp_path: Path) -> None:
+    """Nothing there, CK Tile without convolutions, a folder in the file's place, and no text."""
+    utils = tmp_path / ck_tile._UTILS
+    for step in ("nothing", "no convolutions", "folder", "bytes"):
+        match step:
+            case "no convolutions":
+                (tmp_path / "ck_tile/ops/gemm").mkdir(parents=True)
+            case "folder":
+                utils.mkdir(parents=True)
+            case "bytes":
+                utils.rmdir()
+                utils.write_bytes(b"\xff\xfe")
+        assert has_headers(tmp_path) == (step == "bytes")
+        with pytest.raises(DeviceError, match="has no CK Tile headers with grouped convolutions") as caught:
+            detect_interface(tmp_path)
+        assert "CK_TILE_INCLUDE" in caught.value.hint
+
+
+def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None:
+    """Such a file is a broken checkout: its kernels are unsupported, the rest works."""
+    write_headers(tmp_path)
+    (tmp_path / ck_tile._PIPELINES / "gemm_pipeline_ag_bg_cr_mem.hpp").write_bytes(b"\xff")
+    assert detect_interface(tmp_path).pipelines == {"basic_v1", "compv3", "compv4"}
+
+
+ALL_REAL = [(arch, kernel) for arch, kernels in REAL_KERNELS.items() for kernel in kernels]
+Real = dict[tuple[str, ConvKernel], BuildReport]
+slow = pytest.mark.slow
+
+
+def device_of(arch: str) -> HipDevice:
+    """With the compiler and headers of the environment."""
+    return HipDevice(DeviceOptions(arch))
+
+
+def test_the_real_kernels_are_of_every_kind() -> None:
+    """Architectures, directions, pipelines, schedulers, dimensions, dtypes, splits; all can be built, none twice."""
+    kernels = [kernel for _, kernel in ALL_REAL]
+    assert len(set(kernels)) == len(kernels) >= 16
+    for arch, kernel in ALL_REAL:
+        assert arch_reasons(kernel, load_arch(arch)) == ()
+        assert missing(kernel, MID_2025) == []
+    kinds: dict[str, set[Any]] = {
+        "variant": {Direction.FORWARD, Direction.BWD_WEIGHT},
+        "pipeline": {"basic_v1", "mem", "compv3", "compv4", "compv5"},
+        "scheduler": set(Scheduler),
+        "ndim_spatial": {2, 3},
+        "dtype": {"fp16", "bf16", "fp32"},
+        "split_k": {1, 2, 4},
+    }
+    assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
+
+
+@pytest.fixture(scope="session")
+def real() -> Real:
+    """All real kernels, compiled into the user's own cache, where they stay, and loaded."""
+    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
+        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
+    reports: Real = {}
+    for arch, kernels in REAL_KERNELS.items():
+        built = build_and_load(
+            device_of(arch), kernels, jobs=COMPILERS, timeout_s=COMPILE_TIMEOUT_S, should_stop=lambda: False
+        )
+        reports |= {(arch, kernel): report for kernel, report in built.items()}
+    return reports
+
+
+@slow
+@pytest.mark.parametrize(
+    ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
+)
+def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: ConvKernel) -> None:
+    """It becomes a library that a process without a GPU can load, and the compiler tells what it takes."""
+    report = real[arch, kernel]
+    assert (report.status, report.message) == (Status.OK, "")
+    taken = report.resources
+    assert taken is not None
+    assert 0 < taken.vgprs <= 512
+    assert 0 < taken.sgprs <= 112
+    assert 0 < taken.lds_bytes <= load_arch(arch).lds_capacity
+    assert 1 <= taken.occupancy <= 8
+    assert taken.scratch_bytes % 4 == 0
+
+
+@slow
+def test_real_kernels_say_their_own_names(real: Real) -> None:
+    """The name in a library is that of the kernel it was emitted for, which ends up in no other."""
+    worker = WorkerProcess(device_of("gfx942"), replace(device_of("gfx942").worker_configs()[0], load_only=True))
+    try:
+        for (_, kernel), report in real.items():
+            worker.send(Job(Op.LOAD, 1, library=report.library))
+            reply = worker.receive(time.monotonic() + LOAD_TIMEOUT_S)
+            assert (reply.status, reply.message) == (Status.OK, kernel_name(kernel))
+    finally:
+        worker.kill()
+
+
+@slow
+def test_real_kernels_are_all_different_code(real: Real) -> None:
+    """No choice of theirs is without effect, and their hash is not that of the whole file."""
+    libraries = [Path(report.library) for report in real.values()]
+    hashes = {code_hash(library, ck_tile.LABEL) for library in libraries}
+    assert len(hashes) == len(libraries)
+    assert not hashes & {code_hash(library, "no such label") for library in libraries}
+
+
+@slow
+def test_two_buffers_take_twice_the_lds(real: Real) -> None:
+    """compv4 has twice what mem has for the same tile."""
+    lds = {kernel.pipeline: real["gfx942", kernel].resources for kernel in REAL_KERNELS["gfx942"] if _is_64(kernel)}
+    assert lds["compv4"] is not None
+    assert lds["mem"] is not None
+    assert lds["compv4"].lds_bytes == 2 * lds["mem"].lds_bytes
+
+
+def _is_64(kernel: ConvKernel) -> bool:
+    tile = (kernel.tile_m, kernel.tile_n, kernel.tile_k)
+    return (kernel.variant, kernel.dtype, tile) == (Direction.FORWARD, "fp16", (64, 64, 64))

@@ -1,0 +1,305 @@
+"""CK Tile's current interface: told from others, and what is emitted for it type-checked against stubs of it.
+
+The stubs in `current_stub` declare what CK Tile publishes, as far as the templates use it; they compute nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface, emit, missing
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.library import CConvProblem, c_problem
+from ckh.errors import DeviceError
+from ckh.kernels.config import ConvKernel, Scheduler
+from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
+from ckh.problems import Direction, parse_conv_problem
+
+STUB = Path(__file__).parent / "current_stub" / "include"
+PIPELINES = STUB / "ck_tile" / "ops" / "gemm" / "pipeline"
+HIPCC = shlex.split(os.environ.get("HIPCC", ""))
+needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
+
+FORWARD = ConvKernel(
+    variant=Direction.FORWARD,
+    dtype="fp16",
+    ndim_spatial=2,
+    tile_m=64,
+    tile_n=64,
+    tile_k=64,
+    pipeline="compv3",
+    scheduler=Scheduler.INTRAWAVE,
+    wave_m=2,
+    wave_n=1,
+    wave_k=1,
+    warp_tile_m=32,
+    warp_tile_n=16,
+    warp_tile_k=8,
+    vector_a=2,
+    vector_b=4,
+    vector_c=8,
+    layout="nhwgc",
+    epilogue="cshuffle",
+    explicit_gemm=False,
+    specialization="default",
+    pad_m=True,
+    pad_n=True,
+    pad_k=True,
+    block_per_cu=2,
+)
+BWD_DATA = replace(FORWARD, variant=Direction.BWD_DATA)
+BWD_WEIGHT = replace(FORWARD, variant=Direction.BWD_WEIGHT)
+IN_3D: dict[str, Any] = {"ndim_spatial": 3, "layout": "ndhwgc"}
+EXPLICIT: dict[str, Any] = {"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}
+INTERWAVE: dict[str, Any] = {"scheduler": Scheduler.INTERWAVE}
+DOUBLE: dict[str, Any] = {"double_smem_buffer": True}
+
+# Every pipeline, direction and option.
+KERNELS = {
+    "forward": FORWARD,
+    "forward, fp32, interwave, 3D": replace(
+        FORWARD, dtype="fp32", pipeline="basic_v1", **INTERWAVE, tile_m=128, **IN_3D
+    ),
+    "forward, split image": replace(FORWARD, split_image=True, pipeline="mem", specialization=FILTER1X1_PAD0, **DOUBLE),
+    "forward, merged groups": replace(FORWARD, num_groups_to_merge=8, specialization=FILTER3X3, vector_b=1),
+    "forward, explicit": replace(FORWARD, dtype="bf16", pipeline="compv4", **DOUBLE, **EXPLICIT),
+    "forward, async": replace(FORWARD, pipeline="comp_async", **DOUBLE),
+    "backward data": replace(BWD_DATA, pipeline="basic_async_v1", **IN_3D),
+    "backward data, split": replace(BWD_DATA, pipeline="compv6", split_k=2, dtype="bf16"),
+    "backward weight, interwave": replace(BWD_WEIGHT, dtype="fp32", pipeline="mem", **INTERWAVE, **IN_3D),
+    "backward weight, split": replace(BWD_WEIGHT, split_k=4, pipeline="compv6"),
+    "backward weight, two stages": replace(
+        BWD_WEIGHT, two_stage=True, split_k=4, num_groups_to_merge=2, pipeline="compv4", **DOUBLE
+    ),
+    "backward weight, two stages, explicit": replace(BWD_WEIGHT, two_stage=True, dtype="bf16", **EXPLICIT),
+}
+
+
+@pytest.fixture(scope="module")
+def headers() -> Headers:
+    """The stubs, as ckh sees them."""
+    return detect_interface(STUB)
+
+
+def syntax_errors(kernel: ConvKernel, headers: Headers, folder: Path, templates: Path) -> str:
+    """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
+    source = folder / "kernel.hip"
+    source.write_text(emit(kernel, headers))
+    include = [f"-I{headers.include}", f"-I{templates}"]
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
+    command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"exit code {done.returncode}: {done.stderr}" if done.returncode else ""
+
+
+@needs_hipcc
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_fit_the_published_templates(name: str, headers: Headers, tmp_path: Path) -> None:
+    """A kernel's source passes CK Tile's templates what they take, where they take it."""
+    assert syntax_errors(KERNELS[name], headers, tmp_path, ck_tile.template_dir()) == ""
+
+
+@needs_hipcc
+def test_a_complete_compv5_fits(tmp_path: Path) -> None:
+    """Once its pipeline has what convolutions ask for, a kernel with compv5 is emitted and fits."""
+    tree = tmp_path / "include"
+    shutil.copytree(STUB, tree)
+    file = PIPELINES.relative_to(STUB) / "gemm_pipeline_ag_bg_cr_comp_v5.hpp"
+    members = "static constexpr bool Async = false, LargeTensors = false;\n    template <GemmPipelineScheduler>"
+    text = (tree / file).read_text().replace("template <GemmPipelineScheduler>", members, 1)
+    (tree / file).write_text(text)
+    kernel = replace(FORWARD, pipeline="compv5", num_wave_groups=2)
+    assert syntax_errors(kernel, detect_interface(tree), tmp_path, ck_tile.template_dir()) == ""
+
+
+# Mistakes that the check must see: what stands in a template of ours, and what else might.
+MISTAKES = {
+    "vectors": (
+        "forward",
+        "kernel::vector_a, kernel::vector_b, kernel::vector_c,",
+        "kernel::vector_b, kernel::vector_a, 8,",
+    ),
+    "epilogue's last": ("forward", "kernel::vector_c, 1, kernel::double", "kernel::vector_c, kernel::double"),
+    "compute types": (
+        "forward",
+        "PassThrough, PassThrough, Element, Element",
+        "Element, Element, PassThrough, PassThrough",
+    ),
+    "pointers": ("backward data", "(param, operands.out, operands.b, {}", "(param, operands.b, operands.out, {}"),
+    "layouts": ("backward weight, split", "Traits::AsLayoutBwdWeight", "Traits::BsLayoutBwdWeight"),
+    "instructions side by side": ("forward", "kernel::vector_c, 1,", "kernel::vector_c, 2,"),
+}
+
+
+@needs_hipcc
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_check_sees_wrong_arguments(mistake: str, headers: Headers, tmp_path: Path) -> None:
+    """Arguments in another order, or of another kind, do not pass."""
+    name, right, wrong = MISTAKES[mistake]
+    templates = tmp_path / "templates"
+    shutil.copytree(ck_tile.template_dir(), templates)
+    text = (templates / "current_kernel.hpp").read_text()
+    assert right in text
+    (templates / "current_kernel.hpp").write_text(text.replace(right, wrong))
+    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, templates)
+
+
+def library(kernel: ConvKernel, headers: Headers, folder: Path) -> ctypes.CDLL:
+    """A kernel built with the stubs, as far as the host's half goes."""
+    source, built = folder / "kernel.hip", folder / "kernel.so"
+    source.write_text(emit(kernel, headers))
+    include = [f"-I{headers.include}", f"-I{ck_tile.template_dir()}"]
+    flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
+    subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
+    loaded = ctypes.CDLL(str(built))
+    loaded.ckh_unsupported.restype = ctypes.c_char_p
+    loaded.ckh_unsupported.argtypes = [ctypes.POINTER(CConvProblem)]
+    loaded.ckh_workspace_bytes.restype = ctypes.c_int64
+    loaded.ckh_workspace_bytes.argtypes = [ctypes.POINTER(CConvProblem)]
+    return loaded
+
+
+@needs_hipcc
+def test_short_reductions_of_compv6_are_refused(headers: Headers, tmp_path: Path) -> None:
+    """Of backward data with stride 2, the shortest GEMM has one tap of a 3x3 filter: K of a group is all it reduces."""
+    loaded = library(replace(BWD_DATA, pipeline="compv6"), headers, tmp_path)
+
+    def refusal(k: int, stride: int) -> bytes | None:
+        text = f"conv_bwd_data_fp16_nhwgc_2d_n1_c64_k{k}_g2_i16x16_f3x3_s{stride}x{stride}_p1x1_d1x1"
+        refused: bytes | None = loaded.ckh_unsupported(ctypes.byref(c_problem(parse_conv_problem(text))))
+        return refused
+
+    assert refusal(k=2 * 64, stride=2) == b"compv6 gives wrong results when its main loop takes a single step"
+    assert refusal(k=2 * 72, stride=2) is None
+    assert refusal(k=2 * 8, stride=1) is None
+
+
+@needs_hipcc
+def test_two_stages_take_a_workspace_and_no_large_tensors(headers: Headers, tmp_path: Path) -> None:
+    """The workspace holds the filter in fp32; a tensor of 2^31 bytes or more, which is not cut, is refused."""
+    loaded = library(replace(BWD_WEIGHT, two_stage=True), headers, tmp_path)
+    problem = "conv_bwd_weight_fp16_nhwgc_2d_n{}_c64_k32_g2_i256x256_f3x3_s1x1_p1x1_d1x1"
+    small, large = (c_problem(parse_conv_problem(problem.format(n))) for n in (255, 256))
+    assert loaded.ckh_workspace_bytes(ctypes.byref(small)) == 32 * 32 * 9 * 4
+    assert loaded.ckh_unsupported(ctypes.byref(small)) is None
+    assert b"2^31 - 1 bytes" in loaded.ckh_unsupported(ctypes.byref(large))
+
+
+def test_the_checked_kernels_cover_every_option() -> None:
+    """Each pipeline that can be built, direction, type, dimension and option is in one of the checked kernels."""
+    kernels = KERNELS.values()
+    assert {kernel.pipeline for kernel in kernels} == set(ck_tile._PIPELINE_HEADERS) - {"compv5"}
+    assert {kernel.variant for kernel in kernels} == set(Direction)
+    assert {kernel.dtype for kernel in kernels} == set(ck_tile.ELEMENTS)
+    assert {kernel.ndim_spatial for kernel in kernels} == {2, 3}
+    assert {kernel.specialization for kernel in kernels} == set(SPECIALIZATIONS)
+    for option in ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm"):
+        assert {getattr(kernel, option) for kernel in kernels} == {False, True}, option
+    for option in ("num_groups_to_merge", "split_k"):
+        assert len({getattr(kernel, option) for kernel in kernels}) > 1, option
+
+
+def test_the_stubs_are_of_the_current_interface(headers: Headers) -> None:
+    """All pipelines are there, two of them double buffered, two of them interwave, and compv5 lacks what is asked."""
+    assert headers.interface is Interface.CURRENT
+    assert headers.pipelines == frozenset(ck_tile._PIPELINE_HEADERS)
+    assert headers.double_buffered == {"compv4", "comp_async"}
+    assert headers.intrawave_only == headers.pipelines - {"basic_v1", "mem"}
+    assert headers.incomplete == {"compv5"}
+    assert headers.directions == frozenset(Direction)
+    assert headers.split_images
+
+
+# What distinguishes trees between mid-2025 and now: a header, what stands there now, and what stood there.
+OTHER_TREES = {
+    "epilogue that permutes": (
+        "ops/epilogue/cshuffle_epilogue.hpp",
+        "index_t VectorSizeC_ = 1,",
+        "index_t VectorSizeC_ = 1,\n          bool TiledMMAPermuteN_ = false,",
+    ),
+    "epilogue that is told to add": (
+        "ops/epilogue/cshuffle_epilogue.hpp",
+        "bool isCTransposed_,",
+        "bool isCTransposed_,\n          memory_operation_enum MemoryOperation_,",
+    ),
+    "pipeline that is told of its loop": (
+        "ops/gemm/pipeline/gemm_pipeline_problem.hpp",
+        "typename AElementWise_ = element_wise",
+        "bool HasHotLoop_ = true,\n          typename AElementWise_ = element_wise",
+    ),
+    "launch that is told its threads": (
+        "host/kernel_launch.hpp",
+        "template <int MinBlockPerCu = CK",
+        "template <int MaxThreadPerBlock = 256,\n          int MinBlockPerCu = CK",
+    ),
+    "no explicit GEMM": (
+        "ops/grouped_convolution/utils/grouped_convolution_utils.hpp",
+        "bool ExplicitGemm_ = false,",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("tree", OTHER_TREES)
+def test_other_trees_are_refused(tree: str, tmp_path: Path) -> None:
+    """Headers whose templates take other parameters are refused, with the template named."""
+    file, now, then = OTHER_TREES[tree]
+    include = tmp_path / "include"
+    shutil.copytree(STUB, include)
+    text = (include / "ck_tile" / file).read_text()
+    assert now in text
+    (include / "ck_tile" / file).write_text(text.replace(now, then))
+    with pytest.raises(DeviceError, match=r"between mid-2025 and the current one: \w+ of ck_tile"):
+        detect_interface(include)
+
+
+def test_an_absent_header_is_named(tmp_path: Path) -> None:
+    """A tree that lacks a template altogether is refused with that template's name."""
+    include = tmp_path / "include"
+    shutil.copytree(STUB, include)
+    (include / "ck_tile/ops/epilogue/cshuffle_epilogue.hpp").unlink()
+    with pytest.raises(DeviceError, match=r"CShuffleEpilogueProblem of .* cannot be found"):
+        detect_interface(include)
+
+
+IMPOSSIBLE = {
+    "compv5 of .* lacks what": replace(FORWARD, pipeline="compv5"),
+    "compv3 of .* is not interwave": replace(FORWARD, **INTERWAVE),
+    "compv4 of .* takes two LDS buffers": replace(FORWARD, pipeline="compv4"),
+    "bwd_data kernels .* no split images": replace(BWD_DATA, split_image=True),
+    "bwd_weight kernels .* no split images": replace(BWD_WEIGHT, split_image=True),
+    "bwd_data kernels .* no merged groups": replace(BWD_DATA, num_groups_to_merge=2),
+    "bwd_data kernels .* no explicit GEMM": replace(BWD_DATA, **EXPLICIT),
+    "explicit GEMMs .* no merged groups": replace(BWD_WEIGHT, num_groups_to_merge=2, **EXPLICIT),
+    "explicit GEMMs .* no split images": replace(FORWARD, split_image=True, **EXPLICIT),
+    "forward kernels .* no second stage": replace(FORWARD, two_stage=True),
+    "forward kernels .* cannot split K": replace(FORWARD, split_k=2),
+    "no epilogue default": replace(FORWARD, epilogue="default"),
+    "no layout ngchw": replace(FORWARD, layout="ngchw"),
+    "stream-K kernels are not emitted": replace(BWD_WEIGHT, streamk="tree"),
+}
+
+
+@pytest.mark.parametrize("reason", IMPOSSIBLE)
+def test_what_the_interface_lacks_is_said(reason: str, headers: Headers) -> None:
+    """A kernel that the interface cannot build is refused for the one reason that it has."""
+    assert len(missing(IMPOSSIBLE[reason], headers)) == 1
+    with pytest.raises(UnsupportedKernelError, match=reason):
+        emit(IMPOSSIBLE[reason], headers)
+
+
+def test_split_images_need_kernels_that_set_their_first_piece(headers: Headers) -> None:
+    """Where a kernel leaves the pieces of an image unset, it would compute with garbage."""
+    older = replace(headers, split_images=False)
+    assert missing(FORWARD, older) == []
+    assert "no split images" in missing(replace(FORWARD, split_image=True), older)[0]

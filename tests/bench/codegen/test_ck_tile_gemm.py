@@ -1,0 +1,341 @@
+"""Emitted CK Tile GEMM kernels: their text against golden files, what headers lack, and real ones compiled."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.binary import code_hash
+from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.ck_tile import Headers, Interface
+from ckh.bench.codegen.ck_tile_gemm import ELEMENTS, GemmHeaders, detect_gemm, emit, missing
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import Job, Op
+from ckh.data.schema import Status
+from ckh.kernels.config import Scheduler
+from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.validity import arch_reasons
+from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
+from tests.bench.fake_hipcc import write_headers
+
+GOLDEN = Path(__file__).parent / "golden_gemm"
+UPDATE = "CKH_UPDATE_GOLDEN"
+COMPILE_TIMEOUT_S = 1800.0
+COMPILERS = 2
+LOAD_TIMEOUT_S = 120.0
+WHICH = "the CK Tile headers (mid2025)"
+
+MID_2025 = GemmHeaders(
+    common=Headers(
+        include=Path("/ck"),
+        interface=Interface.MID_2025,
+        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
+        double_buffered=frozenset({"compv4"}),
+        directions=frozenset(),
+    ),
+    has_kernel=True,
+    epilogues=frozenset({"cshuffle", "default"}),
+    interwave=frozenset({"mem"}),
+    persistent=frozenset({"mem", "compv3"}),
+    warp_gemms=frozenset(
+        {
+            *(
+                (ELEMENTS[dtype], tile)
+                for dtype in ("fp16", "bf16")
+                for tile in ((32, 32, 8), (32, 32, 16), (4, 64, 16))
+            ),
+            *((ELEMENTS[dtype], (16, 16, 16)) for dtype in ("fp16", "bf16")),
+            *((ELEMENTS[dtype], tile) for dtype in ("fp8", "bf8") for tile in ((32, 32, 16), (16, 16, 32))),
+            (ELEMENTS["int8"], (32, 32, 16)),
+        }
+    ),
+)
+# File -> the kernel's name without its common head.
+EMITTED = {
+    "basic_v1": "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+    "mem_interwave_default": "fp16_ccr_mem_default_interwave_True_False_True_False_128x128x64_2x2x1_32x32x16",
+    "compv3_persistent": "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16",
+    "compv4_crr": "fp32_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+    "compv5_fp8": "fp8_rcr_compv5_cshuffle_intrawave_False_False_False_False_64x64x64_1x1x2_32x32x16_vec16_8_4",
+    "int8": "int8_rcr_compv3_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+}
+
+
+def kernel_of(name: str) -> GemmKernel:
+    """The kernel of a name without its head."""
+    return parse_kernel_name(f"gemm_universal_{name}")
+
+
+PLAIN = kernel_of("fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16")
+
+
+@pytest.mark.parametrize("name", EMITTED)
+def test_emitted_text_does_not_drift(name: str) -> None:
+    """A kernel's source is byte for byte what was looked at when its golden file was written."""
+    path, text = GOLDEN / f"{name}.cpp", emit(kernel_of(EMITTED[name]), MID_2025)
+    if os.environ.get(UPDATE) == "1":
+        path.write_text(text, encoding="utf-8")
+    golden = path.read_text(encoding="utf-8") if path.exists() else ""
+    assert text == golden, f"{path.name} says otherwise; if that is meant, run this test with {UPDATE}=1"
+
+
+def test_golden_files_are_those_of_the_table() -> None:
+    """None is left over."""
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in EMITTED}
+
+
+def test_the_name_is_in_the_label() -> None:
+    """The label is the common prefix and the whole name, in a field of a fixed size that has room for any name."""
+    longest = replace(
+        PLAIN, persistent=False, pad_m=False, pad_n=False, pad_k=False, vector_a=8, vector_b=8, vector_c=8
+    )
+    label = f'label[512] = "{ck_tile.LABEL}{kernel_name(longest)}";'
+    assert label in emit(longest, MID_2025)
+    assert len(label) < 512
+
+
+def text_of(kernel: GemmKernel) -> str:
+    """The source without the line of the label."""
+    return "\n".join(line for line in emit(kernel, MID_2025).splitlines() if "label" not in line)
+
+
+def test_every_choice_is_in_the_source() -> None:
+    """Kernels that differ in one field alone have different sources, and that not only by their label."""
+    plain = replace(PLAIN, pipeline="mem")
+    changes: dict[str, Any] = {
+        **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n"), 8),
+        **dict.fromkeys(("vector_a", "vector_b", "vector_c"), 4),
+        **dict.fromkeys(("pad_m", "pad_n", "pad_k"), False),
+        "warp_tile_k": 8,
+        "dtype": "bf16",
+        "layout": "rrr",
+        "pipeline": "compv3",
+        "scheduler": Scheduler.INTERWAVE,
+        "epilogue": "default",
+        "persistent": True,
+    }
+    texts = [text_of(plain), *(text_of(replace(plain, **{name: value})) for name, value in changes.items())]
+    assert len(set(texts)) == len(texts) == 19
+
+
+@pytest.mark.parametrize(
+    ("dtype", "warp_tile", "types"),
+    [
+        ("fp16", (32, 32, 16), ("ck_tile::half_t", "float", "ck_tile::half_t")),
+        ("bf16", (32, 32, 16), ("ck_tile::bf16_t", "float", "ck_tile::bf16_t")),
+        ("fp32", (32, 32, 8), ("float", "float", "float")),
+        ("fp8", (32, 32, 16), ("ck_tile::fp8_t", "float", "ck_tile::half_t")),
+        ("bf8", (32, 32, 16), ("ck_tile::bf8_t", "float", "ck_tile::half_t")),
+        ("int8", (32, 32, 16), ("ck_tile::int8_t", "ck_tile::int32_t", "ck_tile::int32_t")),
+    ],
+)
+def test_types_of_operands_sums_and_results(
+    dtype: str, warp_tile: tuple[int, int, int], types: tuple[str, str, str]
+) -> None:
+    """Results have the dtype that problems of a dtype have them in, and integers are summed as integers."""
+    m, n, k = warp_tile
+    text = emit(replace(PLAIN, dtype=dtype, warp_tile_m=m, warp_tile_n=n, warp_tile_k=k), MID_2025)
+    for name, spelled in zip(("Element", "Accumulator", "Output"), types, strict=True):
+        assert f"using {name} = {spelled};" in text
+
+
+@pytest.mark.parametrize("layout", ["rcr", "rrr", "crr", "ccr"])
+def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
+    """The first letter is A's, the second B's: r lies by rows, c by columns."""
+    words = {"r": "RowMajor", "c": "ColumnMajor"}
+    text = emit(replace(PLAIN, layout=layout), MID_2025)
+    assert f"using ALayout = {words[layout[0]]};\nusing BLayout = {words[layout[1]]};" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"vector_a": None}, "the kernel leaves parameters out: only complete kernels can be built"),
+        ({"suffix": "_odd"}, "the suffix _odd of the name has no known meaning"),
+        ({"layout": "rcc"}, "layout rcc is not one of rcr, rrr, crr, ccr"),
+        ({"dtype": "fp64"}, "dtype fp64 is not one of fp16, bf16, fp32, fp8, bf8, int8"),
+        ({"pipeline": "compv6"}, f"{WHICH} have no pipeline compv6"),
+        ({"pipeline": "preshufflev2"}, f"{WHICH} have no pipeline preshufflev2"),
+        ({"epilogue": "tdm"}, f"{WHICH} have no epilogue tdm"),
+        ({"warp_tile_k": 32}, f"{WHICH} have no 32x32x32 matrix instruction for fp16"),
+        ({"dtype": "fp32", "warp_tile_k": 3}, f"{WHICH} have no 32x32x3 matrix instruction for fp32"),
+        ({"dtype": "fp32", "warp_tile_m": 16}, f"{WHICH} have no 16x32x16 matrix instruction for fp32"),
+        ({"scheduler": Scheduler.INTERWAVE}, f"compv3 of {WHICH} is not interwave"),
+        ({"pipeline": "compv4", "persistent": True}, f"compv4 of {WHICH} has no persistent kernels"),
+        ({"pipeline": "basic_v1", "persistent": True}, f"basic_v1 of {WHICH} has no persistent kernels"),
+        (
+            {"pipeline": "basic_v1", "layout": "rrr"},
+            f"basic_v1 of {WHICH} reads wrong tiles of operands in which K is not contiguous",
+        ),
+        (
+            {"pipeline": "compv5", "wave_m": 1, "wave_n": 1, "wave_k": 2, "layout": "ccr"},
+            f"compv5 of {WHICH} reads wrong tiles of operands in which K is not contiguous",
+        ),
+        ({"pipeline": "compv5"}, f"compv5 of {WHICH} is correct with 1x1x2 waves only"),
+        ({"wave_k": 2}, f"compv3 of {WHICH} has no waves along K"),
+        ({"vector_a": 1, "tile_k": 128}, f"a wave of {WHICH} cannot load 128 elements of A in vectors of 1"),
+        ({"layout": "crr", "tile_m": 192}, f"{WHICH} cannot transpose tiles of A whose tile_m is no power of 2"),
+        ({"layout": "rrr", "tile_n": 192}, f"{WHICH} cannot transpose tiles of B whose tile_n is no power of 2"),
+        ({"layout": "ccr", "vector_a": 4}, f"{WHICH} transpose A with its native vector width only"),
+        ({"layout": "rrr", "vector_b": 4}, f"{WHICH} transpose B with its native vector width only"),
+        ({"epilogue": "default", "vector_c": 8}, f"the default epilogue of {WHICH} stores single elements"),
+    ],
+)
+def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
+    """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
+    kernel = replace(PLAIN, **changes)
+    assert missing(PLAIN, MID_2025) == []
+    assert missing(kernel, MID_2025) == [reason]
+    with pytest.raises(UnsupportedKernelError) as caught:
+        emit(kernel, MID_2025)
+    assert str(caught.value) == reason
+
+
+def test_all_reasons_are_said_at_once() -> None:
+    """A kernel that lacks much says all of it."""
+    kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, vector_a=4)
+    with pytest.raises(UnsupportedKernelError) as caught:
+        emit(kernel, MID_2025)
+    assert str(caught.value).count("; ") == 3
+
+
+def test_current_headers_are_refused() -> None:
+    """Their interface has no templates for GEMM kernels, which is said and nothing else."""
+    current = replace(MID_2025, common=replace(MID_2025.common, interface=Interface.CURRENT))
+    assert missing(replace(PLAIN, dtype="fp64"), current) == [
+        "GEMM kernels are emitted for headers of mid2025 only, not for the CK Tile headers (current)"
+    ]
+
+
+def test_headers_without_the_kernel_are_refused() -> None:
+    """Older headers have another GEMM kernel."""
+    assert missing(PLAIN, replace(MID_2025, has_kernel=False)) == [f"{WHICH} have no universal GEMM kernel"]
+
+
+@pytest.mark.parametrize("pipeline", ["basic_v1", "mem", "compv3", "compv4"])
+def test_a_pipeline_that_is_not_there_is_refused(pipeline: str) -> None:
+    """Though our templates know it."""
+    bare = replace(MID_2025, common=replace(MID_2025.common, pipelines=frozenset()))
+    assert missing(replace(PLAIN, pipeline=pipeline), bare) == [f"{WHICH} have no pipeline {pipeline}"]
+
+
+def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
+    """Files that are not there, or no text, have nothing; matrix instructions are those of the dispatcher."""
+    common = ck_tile.detect_interface(write_headers(tmp_path))
+    empty: frozenset[Any] = frozenset()
+    nothing = GemmHeaders(
+        common, has_kernel=False, epilogues=empty, interwave=empty, persistent=empty, warp_gemms=empty
+    )
+    assert detect_gemm(common) == nothing
+    contents = {
+        "ops/gemm/kernel/universal_gemm_kernel.hpp": b"struct UniversalGemmKernel;",
+        "ops/epilogue/cshuffle_epilogue.hpp": b"struct CShuffleEpilogue;",
+        "ops/epilogue/default_2d_epilogue.hpp": b"\xff\xfe",
+        "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_mem.hpp": b"struct PipelineImpl<GemmPipelineScheduler::Interwave>",
+        "ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp": b"static constexpr bool UsePersistentKernel = true;",
+        "ops/gemm/warp/warp_gemm_dispatcher.hpp": (
+            b"WarpGemmMfmaDispatcher<ck_tile::half_t, ck_tile::half_t, float, 32, 32,  8, false>\n"
+            b"WarpGemmMfmaDispatcher<ck_tile::half_t, ck_tile::half_t, float, 16, 16, 16, true>\n"
+            b"WarpGemmMfmaDispatcher<ck_tile::fp8_t, ck_tile::bf8_t, float, 32, 32, 16, false>\n"
+            b"WarpGemmMfmaDispatcher<ck_tile::int8_t, ck_tile::int8_t, ck_tile::int32_t, 32, 32,  16, false>\n"
+        ),
+    }
+    for name, content in contents.items():
+        path = tmp_path / "ck_tile" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    assert detect_gemm(common) == GemmHeaders(
+        common=common,
+        has_kernel=True,
+        epilogues=frozenset({"cshuffle"}),
+        interwave=frozenset({"mem"}),
+        persistent=frozenset({"compv3"}),
+        warp_gemms=frozenset({("ck_tile::half_t", (32, 32, 8)), ("ck_tile::int8_t", (32, 32, 16))}),
+    )
+
+
+def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`HipDevice.emit` passes them on with what its headers have, here nothing."""
+    monkeypatch.setenv("HIPCC", "true")
+    device = HipDevice(DeviceOptions("gfx942", ck_include=str(write_headers(tmp_path))))
+    with pytest.raises(UnsupportedKernelError, match="have no universal GEMM kernel"):
+        device.emit(PLAIN)
+
+
+ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS.items() for kernel in kernels]
+Real = dict[tuple[str, GemmKernel], BuildReport]
+slow = pytest.mark.slow
+
+
+def test_the_real_kernels_are_of_every_kind() -> None:
+    """Architectures, pipelines, layouts, dtypes, options; none twice, and all but the waves of compv5 can be built."""
+    kernels = [kernel for _, kernel in ALL_REAL]
+    assert len(set(kernels)) == len(kernels) >= 10
+    kinds: dict[str, set[Any]] = {
+        "pipeline": {"basic_v1", "mem", "compv3", "compv4", "compv5"},
+        "scheduler": set(Scheduler),
+        "layout": {"rcr", "rrr", "crr", "ccr"},
+        "dtype": set(ELEMENTS),
+        "epilogue": {"cshuffle", "default"},
+        "persistent": {True, False},
+        "pad_k": {True, False},
+        "vector_a": {0, 8},
+    }
+    assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
+    for arch, kernel in ALL_REAL:
+        reasons = arch_reasons(kernel, load_arch(arch))
+        assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
+
+
+@pytest.fixture(scope="session")
+def real() -> Real:
+    """All real kernels, compiled into the user's own cache, where they stay, and loaded."""
+    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
+        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
+    reports: Real = {}
+    for arch, kernels in REAL_GEMM_KERNELS.items():
+        device = HipDevice(DeviceOptions(arch))
+        built = build_and_load(device, kernels, jobs=COMPILERS, timeout_s=COMPILE_TIMEOUT_S, should_stop=lambda: False)
+        reports |= {(arch, kernel): report for kernel, report in built.items()}
+    return reports
+
+
+@slow
+@pytest.mark.parametrize(
+    ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
+)
+def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: GemmKernel) -> None:
+    """It becomes a library that a process without a GPU can load, and the compiler tells what it takes."""
+    report = real[arch, kernel]
+    assert (report.status, report.message) == (Status.OK, "")
+    taken = report.resources
+    assert taken is not None
+    assert 0 < taken.vgprs <= 512
+    assert 0 < taken.lds_bytes <= load_arch(arch).lds_capacity
+    assert 1 <= taken.occupancy <= 8
+
+
+@slow
+def test_real_kernels_say_their_own_names(real: Real) -> None:
+    """The name in a library is that of the kernel it was emitted for, and no two have the same code."""
+    device = HipDevice(DeviceOptions("gfx942"))
+    worker = WorkerProcess(device, replace(device.worker_configs()[0], load_only=True))
+    try:
+        for (_, kernel), report in real.items():
+            worker.send(Job(Op.LOAD, 1, library=report.library))
+            reply = worker.receive(time.monotonic() + LOAD_TIMEOUT_S)
+            assert (reply.status, reply.message) == (Status.OK, kernel_name(kernel))
+    finally:
+        worker.kill()
+    assert len({code_hash(Path(report.library), ck_tile.LABEL) for report in real.values()}) == len(real)

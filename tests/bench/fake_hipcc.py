@@ -1,0 +1,97 @@
+"""A HIP compiler and CK Tile headers that only look like them: enough for all of `hip` but real kernels and GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_GROUPED = "ck_tile/ops/grouped_convolution"
+_PIPELINES = "ck_tile/ops/gemm/pipeline"
+_REMARK = "[-Rpass-analysis=kernel-resource-usage]"
+
+# As clang 19 says it of a kernel.
+_FUNCTION = "_ZN7ck_tile6kentryILi256ELi1ENS_33GroupedConvolutionForwardKernelIiEEEEvT1_"
+REMARKS = f"""\
+a.cpp:7:0: remark: Function Name: {_FUNCTION} {_REMARK}
+a.cpp:7:0: remark:     TotalSGPRs: 40 {_REMARK}
+a.cpp:7:0: remark:     VGPRs: 96 {_REMARK}
+a.cpp:7:0: remark:     AGPRs: 16 {_REMARK}
+a.cpp:7:0: remark:     ScratchSize [bytes/lane]: @scratch@ {_REMARK}
+a.cpp:7:0: remark:     Dynamic Stack: False {_REMARK}
+a.cpp:7:0: remark:     Occupancy [waves/SIMD]: 4 {_REMARK}
+a.cpp:7:0: remark:     SGPRs Spill: 0 {_REMARK}
+a.cpp:7:0: remark:     VGPRs Spill: 2 {_REMARK}
+a.cpp:7:0: remark:     LDS Size [bytes/block]: 16384 {_REMARK}
+"""
+
+# Of sh. It finds the kernel's name in the source, and compiles C with our ABI. Kernels whose names hold
+# certain texts do not compile, or crash when they are loaded; all others are alike but for their names.
+_SCRIPT = r"""#!/bin/sh
+if [ "$1" = --version ]; then
+    echo '@version@'
+    echo 'AMD clang version 19.0.0git'
+    exit 0
+fi
+for word; do
+    [ "$before" = -o ] && library=$word
+    before=$word
+done
+name=$(sed -n 's/^.*"ckh-kernel:\(.*\)";$/\1/p' "$word")
+case $name in
+*@fails@*)
+    echo "$word:3:1: error: no such thing" >&2
+    exit 1 ;;
+*@crashes@*) start='__attribute__((constructor)) static void start(void) { abort(); }' ;;
+esac
+cat "$0.remarks" >&2
+exec gcc -shared -fPIC -s -Wl,--build-id=none -x c -o "$library" - <<END
+#include <stdlib.h>
+static const char label[512] = "ckh-kernel:$name";
+$start
+int ckh_abi_version(void) { return 1; }
+const char* ckh_name(void) { return label + 11; }
+const char* ckh_unsupported(const void* p) { return 0; }
+long ckh_workspace_bytes(const void* p) { return 0; }
+int ckh_run(const void* p, void* a, void* b, void* out, void* workspace) { return 1; }
+int ckh_time(const void* p, void* a, void* b, void* out, void* w, int loops, int samples, double* ns) { return 1; }
+END
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeHipcc:
+    """What the compiler says and does; `fails` and `crashes` are parts of the names of kernels that do."""
+
+    version: str = "HIP version: 6.4.1"
+    scratch: int = 0
+    fails: str = "no kernel"
+    crashes: str = "no other"
+
+    def write(self, path: Path) -> Path:
+        """Make the program."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        script = _SCRIPT.replace("@version@", self.version)
+        for name in ("fails", "crashes"):
+            script = script.replace(f"*@{name}@*", f'*"{getattr(self, name)}"*')
+        path.write_text(script, encoding="utf-8")
+        path.chmod(0o755)
+        Path(f"{path}.remarks").write_text(REMARKS.replace("@scratch@", str(self.scratch)), encoding="utf-8")
+        return path
+
+
+def write_headers(include: Path, utils: str = "struct GroupedConvTraits {};", version: str = "") -> Path:
+    """An include folder that looks like CK Tile's of mid-2025, unless `utils` says something else."""
+    files = {
+        f"{_GROUPED}/utils/grouped_convolution_utils.hpp": utils,
+        f"{_GROUPED}/kernel/grouped_convolution_forward_kernel.hpp": version,
+        f"{_GROUPED}/kernel/grouped_convolution_backward_weight_kernel.hpp": "",
+        f"{_PIPELINES}/gemm_pipeline_agmem_bgmem_creg_v1.hpp": "void* p_smem",
+        f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_mem.hpp": "void* p_smem",
+        f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_comp_v3.hpp": "void* p_smem",
+        f"{_PIPELINES}/gemm_pipeline_ag_bg_cr_comp_v4.hpp": "void* p_smem_0, void* p_smem_1",
+    }
+    for name, text in files.items():
+        path = include / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+    return include

@@ -1,0 +1,183 @@
+"""Compiling for `hip` and loading without a GPU: what becomes of each kernel, and what is kept beside its library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.binary import Binary
+from ckh.bench.building import build_and_load
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.data.resources import Resources
+from ckh.data.schema import Status
+from ckh.errors import DataError, DeviceError
+from ckh.kernels.pool import conv_pool
+from ckh.problems import Direction
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ckh.bench.building import BuildReport
+    from ckh.kernels.config import ConvKernel
+
+# Five that the fake headers have, and one whose pipeline they lack.
+POOL = [k for k in conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp16") if not k.split_image]
+KERNELS = [k for k in POOL if (k.pipeline, k.double_smem_buffer) == ("compv3", False)][:5]
+LACKING = next(k for k in POOL if k.pipeline == "compv6")
+RESOURCES = Resources(96, 16, 40, 16384, 8, 2, 0, 4)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def device_of(tmp_path: Path) -> Callable[[FakeHipcc], HipDevice]:
+    """The device with a fake compiler."""
+
+    def make(hipcc: FakeHipcc) -> HipDevice:
+        path = hipcc.write(tmp_path / "bin/hipcc")
+        return HipDevice(DeviceOptions("gfx942", str(path), str(write_headers(tmp_path / "include"))))
+
+    return make
+
+
+def build(device: HipDevice, kernels: Sequence[ConvKernel]) -> dict[ConvKernel, BuildReport]:
+    """Compile and load all."""
+    return build_and_load(device, kernels, jobs=2, timeout_s=300, should_stop=lambda: False)
+
+
+def tokens(kernel: ConvKernel) -> str:
+    """A part of the kernel's name that no other kernel has."""
+    return f"_{kernel.tile_m}x{kernel.tile_n}x{kernel.tile_k}_"
+
+
+def ignore(_count: int, _text: str) -> None:
+    pass
+
+
+def test_good_kernels_are_built_and_loaded(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """Each has a library of its own and what the compiler said that it takes, from the cache too."""
+    device = device_of(FakeHipcc(scratch=8))
+    reports = build(device, KERNELS)
+    assert list(reports) == KERNELS
+    assert {report.status for report in reports.values()} == {Status.OK}
+    assert {report.message for report in reports.values()} == {""}
+    assert {report.resources for report in reports.values()} == {RESOURCES}
+    assert len({report.library for report in reports.values()}) == len(KERNELS)
+    assert all(Path(report.library).is_file() for report in reports.values())
+    assert build(device, KERNELS) == reports
+
+
+def test_what_becomes_of_bad_kernels(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """One that does not compile, one that crashes when loaded and one that is lacking do not harm the others."""
+    device = device_of(FakeHipcc(fails=tokens(KERNELS[1]), crashes=tokens(KERNELS[2])))
+    reports = build(device, [*KERNELS, LACKING])
+    statuses = [reports[kernel].status for kernel in (*KERNELS, LACKING)]
+    ok, crash = Status.OK, Status.CRASH
+    assert statuses == [ok, Status.COMPILE_ERROR, crash, ok, ok, Status.UNSUPPORTED]
+    assert reports[KERNELS[1]].message == "3:1: error: no such thing"
+    assert reports[KERNELS[2]].message == "when it was loaded: killed by SIGABRT"
+    assert reports[LACKING].message == "the CK Tile headers (mid2025) have no pipeline compv6"
+    assert [reports[kernel].library for kernel in (KERNELS[1], LACKING)] == ["", ""]
+    assert [reports[kernel].resources is None for kernel in (KERNELS[1], LACKING)] == [True, True]
+
+
+def test_a_library_that_is_none_does_not_load(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """A file in the cache that was damaged is a failure of that kernel, with the reason."""
+    device = device_of(FakeHipcc())
+    first = build(device, KERNELS[:2])
+    Path(first[KERNELS[0]].library).write_bytes(b"no library")
+    second = build(device, KERNELS[:2])
+    assert [report.status for report in second.values()] == [Status.LAUNCH_ERROR, Status.OK]
+    assert "invalid ELF header" in second[KERNELS[0]].message or "file too short" in second[KERNELS[0]].message
+
+
+def test_what_was_not_reached_when_stopped_is_left_out(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """Stopped at once nothing is reported but what needs no compiler; stopped while loading, what was loaded."""
+    device = device_of(FakeHipcc())
+    reports = build_and_load(device, [*KERNELS, LACKING], jobs=1, timeout_s=300, should_stop=lambda: True)
+    assert list(reports) == [LACKING]
+    build(device, KERNELS)
+    # One question for each library in the cache, then one before each is loaded.
+    answers = iter([False] * (len(KERNELS) + 2) + [True] * 10)
+    reports = build_and_load(device, KERNELS, jobs=1, timeout_s=300, should_stop=lambda: next(answers))
+    assert list(reports) == KERNELS[:2]
+
+
+def test_without_a_compiler_nothing_is_built() -> None:
+    """The error says which compiler was tried, before any kernel is."""
+    device = HipDevice(DeviceOptions("gfx942", hipcc="/nonexistent"))
+    with pytest.raises(DeviceError, match="/nonexistent cannot be run"):
+        build(device, KERNELS)
+
+
+def test_a_compiler_that_makes_no_file_is_said(tmp_path: Path) -> None:
+    """A wrapper that claims success does not leave a kernel behind, nor a part of one."""
+    (tmp_path / "liar").write_text("#!/bin/sh\necho version 1\n", encoding="utf-8")
+    (tmp_path / "liar").chmod(0o755)
+    include = write_headers(tmp_path / "include")
+    with pytest.raises(DataError, match="No such file"):
+        build(HipDevice(DeviceOptions("gfx942", str(tmp_path / "liar"), str(include))), KERNELS[:1])
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_a_lacking_kernel_is_unsupported_and_costs_nothing(
+    device_of: Callable[[FakeHipcc], HipDevice], cache: Path
+) -> None:
+    """It is counted as progress, not as missing from the cache, and no file is made."""
+    builder, advanced = KernelBuilder(device_of(FakeHipcc())), []
+    built = builder.build([LACKING], 1, lambda count, _text: advanced.append(count))
+    assert built[LACKING].status is Status.UNSUPPORTED
+    assert (built[LACKING].library, built[LACKING].source_hash, built[LACKING].binary) == ("", "", None)
+    assert builder.missing([LACKING, *KERNELS]) == len(KERNELS)
+    assert advanced == [1]
+    assert not cache.exists() or not list(cache.rglob("*.so"))
+
+
+def test_a_library_has_its_file_beside_it(device_of: Callable[[FakeHipcc], HipDevice], cache: Path) -> None:
+    """Code hash and resources are written with it, and read when it comes from the cache."""
+    device = device_of(FakeHipcc(scratch=8))
+    first = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert first.binary is not None
+    assert first.binary.resources == RESOURCES
+    assert sorted(path.name for path in cache.rglob("*") if path.is_file()) == [
+        f"{first.source_hash}.json",
+        f"{first.source_hash}.so",
+    ]
+    beside = Path(first.library).with_suffix(".json")
+    document = json.loads(beside.read_text(encoding="utf-8"))
+    beside.write_text(json.dumps(document | {"code_hash": "of the file"}), encoding="utf-8")
+    again = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert again.binary == Binary("of the file", RESOURCES)
+    assert again.code_hash == "of the file"
+    beside.unlink()
+    older = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    assert (older.binary, older.code_hash) == (None, older.source_hash)
+
+
+def test_a_damaged_file_beside_a_library_is_an_error(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """It is named, and not taken for resources of zero."""
+    device = device_of(FakeHipcc())
+    built = KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]]
+    beside = Path(built.library).with_suffix(".json")
+    beside.write_bytes(beside.read_bytes()[:30])
+    with pytest.raises(DataError, match=rf"{built.source_hash}\.json is damaged"):
+        KernelBuilder(device).build(KERNELS[:1], 1, ignore)
+
+
+def test_kernels_that_differ_in_name_alone_have_one_code_hash(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """The fake's kernels do all the same; their sources are different."""
+    built = KernelBuilder(device_of(FakeHipcc())).build(KERNELS, 2, ignore)
+    assert len({one.source_hash for one in built.values()}) == len(KERNELS)
+    assert len({one.code_hash for one in built.values()}) == 1

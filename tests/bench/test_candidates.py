@@ -1,0 +1,153 @@
+"""Candidates: the kernels of a rule set or a registry, filtered, with each split of K, and those that are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.candidates import Candidates, make_candidates
+from ckh.errors import DataError, UsageError
+from ckh.kernels.pool import conv_pool, refused_pool
+from ckh.kernels.registry import write_registry
+from ckh.kernels.rules import refused_of_rule_set, rule_set
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.kernels.config import ConvKernel
+
+GFX942 = load_arch("gfx942")
+FORWARD = (Direction.FORWARD, 2, "fp16")
+WEIGHT = (Direction.BWD_WEIGHT, 2, "fp16")
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    """A few kernels of two directions for gfx942, one of them for fp32, one that gfx942 refuses, and one split."""
+    forward = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")[:3]
+    weight = conv_pool(Direction.BWD_WEIGHT, GFX942, dtype="fp16")[:2]
+    kernels = [
+        *forward,
+        replace(forward[0], wave_m=3),
+        *conv_pool(Direction.FORWARD, GFX942, dtype="fp32")[:1],
+        *weight,
+        replace(weight[0], split_k=4),
+    ]
+    write_registry(tmp_path / "registry.json", kernels, arch="gfx942")
+    return tmp_path / "registry.json"
+
+
+def splits(kernels: tuple[ConvKernel, ...]) -> list[int]:
+    """Of each kernel."""
+    return [kernel.split_k for kernel in kernels]
+
+
+@pytest.mark.parametrize("name", ["default", "tiny", "tests"])
+def test_the_kernels_of_a_rule_set(name: str) -> None:
+    """They are the rule set's, and the refused are those that it would have with another architecture."""
+    kernels, refused = Candidates(name).of(*FORWARD, GFX942)
+    assert kernels == rule_set(name, *FORWARD, GFX942) != ()
+    assert refused == refused_of_rule_set(name, *FORWARD, GFX942)
+    assert all(one.reasons for one in refused)
+
+
+def test_the_default_candidates_are_those_that_models_rank() -> None:
+    """Without settings they are the pool, and what it refuses."""
+    kernels, refused = make_candidates("default", None, None, (1,)).of(*FORWARD, GFX942)
+    assert kernels == conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
+    assert refused == refused_pool(Direction.FORWARD, GFX942, dtype="fp16")
+    assert len(kernels) + len(refused) == 300
+
+
+def test_a_filter_is_for_the_refused_too() -> None:
+    """What is not wanted is neither measured nor counted as refused."""
+    candidates = make_candidates("default", None, 'pipeline == "compv4" and tile_m >= 64', (1,))
+    kernels, refused = candidates.of(*FORWARD, GFX942)
+    everything = [*kernels, *(one.kernel for one in refused)]
+    assert {kernel.pipeline for kernel in everything} == {"compv4"}
+    assert min(kernel.tile_m for kernel in everything) == 64
+    pool = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
+    assert kernels == tuple(k for k in pool if k.pipeline == "compv4" and k.tile_m >= 64)
+    assert refused
+
+
+def test_only_backward_weight_is_split() -> None:
+    """Each of its kernels is there with each split, forward and backward data as they are."""
+    candidates = Candidates("tiny", split_k=(1, 2, 8))
+    plain, _ = Candidates("tiny").of(*WEIGHT, GFX942)
+    split, _ = candidates.of(*WEIGHT, GFX942)
+    whole = [kernel for kernel in split if kernel.split_k == 1]
+    assert tuple(whole) == plain
+    assert {replace(kernel, split_k=1) for kernel in split} == set(plain)
+    assert set(splits(split)) == {1, 2, 8}
+    for direction in (Direction.FORWARD, Direction.BWD_DATA):
+        kernels, refused = candidates.of(direction, 2, "fp16", GFX942)
+        assert kernels == rule_set("tiny", direction, 2, "fp16", GFX942)
+        assert refused == refused_of_rule_set("tiny", direction, 2, "fp16", GFX942)
+
+
+def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
+    """0 parts, more parts than halves can be added from, and atomics of odd vectors are refused with the reason."""
+    count = len(rule_set("default", *WEIGHT, GFX942))
+    unbuilt = len(refused_of_rule_set("default", *WEIGHT, GFX942))
+    kernels, refused = Candidates(split_k=(0, 2, 1000)).of(*WEIGHT, GFX942)
+    assert set(splits(kernels)) == {2}
+    assert len(kernels) + len(refused) == 3 * count + unbuilt
+    by_split = {split: {one.reasons[0] for one in refused if one.kernel.split_k == split} for split in (0, 1000)}
+    assert by_split == {
+        0: {"split_k must be 1 or more, not 0"},
+        1000: {"fp16 results can be added from 128 parts at most, not 1000"},
+    }
+
+
+def test_a_filter_can_ask_for_a_split() -> None:
+    """It sees kernels with their split."""
+    kernels, refused = make_candidates("tiny", None, "split_k > 1 or tile_m > 16", (1, 4)).of(*WEIGHT, GFX942)
+    assert all(kernel.split_k > 1 or kernel.tile_m > 16 for kernel in kernels)
+    assert 4 in splits(kernels)
+    assert all(one.kernel.split_k > 1 or one.kernel.tile_m > 16 for one in refused)
+
+
+def test_the_kernels_of_a_registry(registry: Path) -> None:
+    """Those of the problem's kind are taken as they are; the architecture's rules are for them too."""
+    candidates = make_candidates("default", registry, None, (1,))
+    kernels, refused = candidates.of(*FORWARD, GFX942)
+    pool = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
+    assert kernels == pool[:3]
+    assert [one.kernel for one in refused] == [replace(pool[0], wave_m=3)]
+    assert refused[0].reasons[0].startswith("gfx942 does not have the waves 3x")
+    assert len(candidates.of(Direction.FORWARD, 2, "fp32", GFX942)[0]) == 1
+    assert candidates.of(Direction.BWD_DATA, 2, "fp16", GFX942) == ((), ())
+    assert candidates.of(Direction.FORWARD, 3, "fp16", GFX942) == ((), ())
+
+
+def test_the_splits_of_a_registry_stay_unless_others_are_asked_for(registry: Path) -> None:
+    """Asked for splits, a kernel that a registry has with two of them is there once with each."""
+    kernels, _ = make_candidates("default", registry, None, (1,)).of(*WEIGHT, GFX942)
+    assert splits(kernels) == [1, 1, 4]
+    kernels, _ = make_candidates("default", registry, None, (1, 4)).of(*WEIGHT, GFX942)
+    assert sorted(splits(kernels)) == [1, 1, 4, 4]
+    assert len(set(kernels)) == 4
+
+
+def test_a_registry_of_another_architecture_is_refused(registry: Path) -> None:
+    """It says whose it is and whose is wanted."""
+    candidates = make_candidates("default", registry, None, (1,))
+    with pytest.raises(UsageError, match="the registry holds kernels of gfx942, not of gfx90a"):
+        candidates.of(*FORWARD, load_arch("gfx90a"))
+
+
+def test_settings_that_cannot_be(registry: Path, tmp_path: Path) -> None:
+    """A rule set beside a registry, an unknown rule set, a missing registry and a bad filter are said at once."""
+    with pytest.raises(UsageError, match="--registry and --rule-set exclude each other"):
+        make_candidates("tiny", registry, None, (1,))
+    with pytest.raises(UsageError, match="huge"):
+        make_candidates("huge", None, None, (1,)).of(*FORWARD, GFX942)
+    with pytest.raises(DataError, match=r"cannot read .*none\.json"):
+        make_candidates("default", tmp_path / "none.json", None, (1,))
+    with pytest.raises(UsageError, match="tile_q"):
+        make_candidates("default", None, "tile_q > 4", (1,))

@@ -1,0 +1,272 @@
+"""The device `hip` where there is no GPU, or one that is only in the kernel driver's files."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench import hip_device as module
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.device import DeviceOptions, open_device
+from ckh.bench.hip_device import HipDevice
+from ckh.bench.protocol import WorkerConfig
+from ckh.data.schema import HARDWARE
+from ckh.errors import DeviceError, UsageError
+from ckh.gpus import Gpu
+from ckh.kernels.pool import conv_pool
+from ckh.problems import Direction
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KB = 1024
+GFX942 = load_arch("gfx942")
+MIXED = (
+    Gpu(0, "gfx942", 304, 2100),
+    Gpu(1, "gfx90a", 104, 1700),
+    Gpu(2, "gfx942", 304, 2100),
+    Gpu(3, "gfx942", 304, 2100),
+)
+NAMES = {field.name for field in fields(DeviceOptions)}
+
+
+@pytest.fixture(autouse=True)
+def _no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "visible_gpus", tuple)
+
+
+@pytest.fixture
+def mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with three GPUs of one architecture, and one of another between them."""
+    monkeypatch.setattr(module, "visible_gpus", lambda: MIXED)
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> DeviceOptions:
+    """A compiler and headers, for gfx942."""
+    hipcc = FakeHipcc().write(tmp_path / "bin/hipcc")
+    return DeviceOptions("gfx942", str(hipcc), str(write_headers(tmp_path / "include")))
+
+
+def test_without_a_gpu_an_architecture_must_be_named() -> None:
+    """The error is one line, and the hint how to go on; with --arch the device opens, without any compiler."""
+    with pytest.raises(DeviceError) as caught:
+        open_device("hip")
+    assert caught.value.message == "no usable device: no AMD GPU is found"
+    assert "--arch" in caught.value.hint
+    device = open_device("hip", DeviceOptions("gfx942", hipcc="/nonexistent"))
+    assert device.arch is GFX942
+    with pytest.raises(DeviceError, match="/nonexistent cannot be run"):
+        device.identity()
+    with pytest.raises(DeviceError, match="/nonexistent cannot be run"):
+        device.cache_salt()
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [
+        *("", "gfx9", "gfx9999", "GFX942", "host", "common", "../gfx942", "gfx942;rm", "gfx942 -o x", "gfx942\n"),
+        *("gfx942:", "gfx942:foo+", "gfx942:xnack", "gfx942:xnack*", "gfx942:xnack+;rm", "gfx942:xnack+\n"),
+        *("gfx942:xnack+:xnack+", "gfx942:xnack+:xnack-", "gfx942:sramecc+:xnack+:foo+", "gfx942,gfx90a"),
+    ],
+)
+def test_a_strange_architecture_is_refused(arch: str) -> None:
+    """Unknown names, and what is no target of the compiler, never reach its command line."""
+    with pytest.raises(UsageError):
+        HipDevice(DeviceOptions(arch))
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx942:xnack-", "gfx942:sramecc+:xnack-", "gfx90a:xnack+:sramecc-"])
+def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
+    """They are the compiler's; rules and hardware are the architecture's."""
+    device = HipDevice(replace(tools, arch=arch))
+    assert device.arch is load_arch(arch.partition(":")[0])
+    assert f"--offload-arch={arch}" in device.compile_command(tools_path("a.cpp"), tools_path("a.so"))
+    assert device.identity().name.startswith(f"{arch}, ")
+
+
+def tools_path(name: str) -> Path:
+    """A path that nothing is done with."""
+    return Path("/work") / name
+
+
+def test_the_compiler_is_called_with_our_headers_in_front_of_ck_tiles(tools: DeviceOptions) -> None:
+    """One command makes the library: flags, target, both folders, output and source."""
+    command = HipDevice(tools).compile_command(tools_path("a.cpp"), tools_path("a.so"))
+    assert command[0] == tools.hipcc
+    assert command[-3:] == ["-o", "/work/a.so", "/work/a.cpp"]
+    assert [word for word in command if word.startswith("-I")] == [
+        f"-I{ck_tile.template_dir()}",
+        f"-I{tools.ck_include}",
+    ]
+    assert {"-std=c++20", "-O3", "-shared", "-fPIC", "--offload-arch=gfx942"} <= set(command)
+
+
+def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: DeviceOptions) -> None:
+    """It has the architecture's profile, the compiler, the headers and the flags."""
+    identity = HipDevice(tools).identity()
+    assert (identity.kind, identity.arch, identity.clock_mhz) == ("hip", "gfx942", GFX942.hardware.max_clock_mhz)
+    assert identity.name == "gfx942, 228 CUs at 2100 MHz"
+    assert identity.hardware == GFX942.hardware.to_dict()
+    assert set(identity.hardware) == set(HARDWARE)
+    assert identity.compiler.startswith("HIP version: 6.4.1; CK Tile mid2025 ")
+    assert identity.flags[-1] == "--offload-arch=gfx942"
+    assert not any(flag.startswith("-I") for flag in identity.flags)
+
+
+def test_the_identity_of_a_gpu_has_its_own_units_and_clock(mixed: None, tools: DeviceOptions) -> None:
+    """What the driver says of the GPU replaces the profile's numbers."""
+    identity = HipDevice(replace(tools, arch=None)).identity()
+    assert (identity.name, identity.clock_mhz) == ("gfx942, 304 CUs at 2100 MHz", 2100)
+    assert identity.hardware == {**GFX942.hardware.to_dict(), "num_cus": 304, "max_clock_mhz": 2100}
+
+
+def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
+    monkeypatch: pytest.MonkeyPatch, tools: DeviceOptions
+) -> None:
+    """No compute units or no clock are not taken for numbers."""
+    for gpu in (Gpu(0, "gfx942", 0, 2100), Gpu(0, "gfx942", 304, 0)):
+        monkeypatch.setattr(module, "visible_gpus", lambda gpu=gpu: (gpu,))
+        assert HipDevice(tools).identity().hardware == GFX942.hardware.to_dict()
+
+
+def gpus_of(device: HipDevice) -> list[int]:
+    """The GPU of each worker."""
+    configs = device.worker_configs()
+    assert all(config == WorkerConfig(0, None, "hip", config.gpu) for config in configs)
+    return [config.gpu for config in configs]
+
+
+def test_one_worker_for_each_gpu(mixed: None) -> None:
+    """All GPUs of the architecture are used under their own numbers, or those that are asked for, in that order."""
+    assert gpus_of(HipDevice(DeviceOptions())) == [0, 2, 3]
+    assert gpus_of(HipDevice(DeviceOptions("gfx90a"))) == [1]
+    assert gpus_of(HipDevice(DeviceOptions("gfx90a:xnack-"))) == [1]
+    assert gpus_of(HipDevice(DeviceOptions(gpus=(3, 0)))) == [3, 0]
+    # To compile for an architecture that is not here, and have a worker say so if kernels are run.
+    assert gpus_of(HipDevice(DeviceOptions("gfx950"))) == [0]
+
+
+@pytest.mark.parametrize(("arch", "number"), [(None, 1), (None, 4), ("gfx90a", 0), ("gfx950", 0)])
+def test_a_gpu_that_is_not_there_is_refused(mixed: None, arch: str | None, number: int) -> None:
+    """Nor is one of another architecture taken."""
+    with pytest.raises(UsageError, match=rf"there is no {arch or 'gfx942'} GPU {number} here"):
+        HipDevice(DeviceOptions(arch, gpus=(number,)))
+
+
+def test_each_worker_has_its_part_of_the_cores(mixed: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """References are computed by BLAS on the cores of the machine, which the workers share."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
+    threads = {
+        options: HipDevice(options).worker_environment()["OPENBLAS_NUM_THREADS"]
+        for options in (DeviceOptions(), DeviceOptions(gpus=(2,)), DeviceOptions("gfx950"))
+    }
+    assert list(threads.values()) == ["5", "16", "16"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "expected"),
+    [("gfx942", 2 * (262_144 + 8 * 4096) * KB), ("gfx90a", 2 * (131_072 + 8192) * KB)],
+)
+def test_a_cold_run_flushes_twice_the_caches(arch: str, expected: int) -> None:
+    """The last-level cache and the L2 of each die; a warm one flushes nothing."""
+    (config,) = HipDevice(DeviceOptions(arch, cold=True)).worker_configs()
+    assert config.flush_bytes == expected
+    (config,) = HipDevice(DeviceOptions(arch)).worker_configs()
+    assert config.flush_bytes == 0
+
+
+def test_the_salt_of_the_cache_is_all_that_a_library_depends_on(
+    tools: DeviceOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiler, its arguments, flags, target, CK Tile's headers and ours change it; where they lie does not."""
+
+    def salt(**changes: Any) -> bytes:
+        return HipDevice(replace(tools, **changes)).cache_salt()
+
+    other_hipcc = FakeHipcc(version="HIP version: 6.4.2").write(tmp_path / "other/hipcc")
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    (ours / "abi.hpp").write_text("// ours\n", encoding="utf-8")
+    salts = [
+        salt(),
+        salt(hipcc=str(other_hipcc)),
+        salt(arch="gfx90a"),
+        salt(arch="gfx942:xnack+"),
+        salt(ck_include=str(write_headers(tmp_path / "newer", version="// two"))),
+    ]
+    (tmp_path / "newer/ck_tile/core.hpp").write_text("", encoding="utf-8")
+    salts.append(salt(ck_include=str(tmp_path / "newer")))
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_FLAGS", (*module._FLAGS, "-g"))
+        salts.append(salt())
+    with monkeypatch.context() as patch:
+        patch.setattr(ck_tile, "template_dir", lambda: ours)
+        salts.append(salt())
+    (tmp_path / "wrapper").write_text(f'#!/bin/sh\nexec {tools.hipcc} "$2"\n', encoding="utf-8")
+    (tmp_path / "wrapper").chmod(0o755)
+    salts.append(salt(hipcc=f"{tmp_path}/wrapper --fast"))
+    assert len(set(salts)) == len(salts)
+    elsewhere = FakeHipcc().write(tmp_path / "elsewhere/bin/hipcc")
+    moved = write_headers(tmp_path / "elsewhere/include")
+    assert salt(hipcc=str(elsewhere), ck_include=str(moved)) == salts[0]
+
+
+def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
+    """Kernels are emitted for the headers that were found."""
+    device = HipDevice(tools)
+    kernels = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")
+    plain = next(kernel for kernel in kernels if kernel.pipeline == "mem" and not kernel.split_image)
+    plain = replace(plain, double_smem_buffer=False)
+    assert 'label[512] = "ckh-kernel:grouped_conv_fwd_fp16' in device.emit(plain)
+    with pytest.raises(UnsupportedKernelError, match="have no pipeline compv5"):
+        device.emit(next(kernel for kernel in kernels if kernel.pipeline == "compv5"))
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (DeviceOptions(arch="gfx942"), "arch"),
+        (DeviceOptions(hipcc="hipcc"), "hipcc"),
+        (DeviceOptions(ck_include="/usr/include"), "ck_include"),
+        (DeviceOptions(gpus=(0,)), "gpus"),
+        (DeviceOptions(cold=True), "cold"),
+    ],
+)
+def test_options_of_a_gpu_are_refused_on_the_host(options: DeviceOptions, name: str) -> None:
+    """Whoever asks the host for an architecture or a GPU is mistaken."""
+    assert name in NAMES
+    with pytest.raises(UsageError, match=f"the host device has no {name}$") as caught:
+        open_device("host", options)
+    assert "--device hip" in caught.value.hint
+
+
+def test_an_unknown_kind_of_device_is_refused() -> None:
+    """The kinds are said."""
+    with pytest.raises(UsageError, match="unknown device 'cuda'") as caught:
+        open_device("cuda")
+    assert caught.value.hint == "one of host, hip"
+
+
+def test_opening_the_device_asks_the_driver_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No compiler, header or GPU is touched before it is needed."""
+    asked: list[int] = []
+
+    def gpus() -> tuple[Gpu, ...]:
+        asked.append(1)
+        return MIXED
+
+    def never(*_: object) -> Callable[[], None]:
+        raise AssertionError("not needed yet")
+
+    monkeypatch.setattr(module, "visible_gpus", gpus)
+    monkeypatch.setattr(module, "find_hipcc", never)
+    monkeypatch.setattr(module, "find_ck_tile", never)
+    device = HipDevice(DeviceOptions())
+    assert (device.arch.name, len(device.worker_configs()), asked) == ("gfx942", 3, [1])

@@ -1,0 +1,133 @@
+"""Finding hipcc and the headers of CK Tile: who is asked first, and what is said when there are none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import hip_toolchain
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.compiler import Compiler
+from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+from ckh.errors import DeviceError
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACES = ("flag", "HIPCC", "ROCM_PATH", "PATH", "opt")
+
+
+@pytest.fixture
+def opt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is looked at in the place of /opt/rocm."""
+    monkeypatch.setattr(hip_toolchain, "_DEFAULT_ROCM", str(tmp_path / "opt"))
+    return tmp_path / "opt"
+
+
+def test_the_first_place_that_has_a_compiler_wins(tmp_path: Path, opt: Path) -> None:
+    """The flag is before HIPCC, then ROCM_PATH, PATH and /opt/rocm; where ROCM_PATH has none, the next is taken."""
+    found = {place: FakeHipcc(version=place).write(tmp_path / place / "bin/hipcc") for place in PLACES}
+    environ = {
+        "HIPCC": str(found["HIPCC"]),
+        "ROCM_PATH": str(tmp_path / "ROCM_PATH"),
+        "PATH": f"/usr/bin:/bin:{tmp_path}/PATH/bin",
+    }
+    flag: str | None = str(found["flag"])
+    for place in PLACES:
+        assert find_hipcc(flag, environ) == Compiler((str(found[place]),), place)
+        flag = None
+        match place:
+            case "HIPCC":
+                environ["HIPCC"] = ""
+            case "ROCM_PATH":
+                found["ROCM_PATH"].unlink()
+            case "PATH":
+                environ["PATH"] = "/usr/bin:/bin"
+    found["opt"].unlink()
+    with pytest.raises(DeviceError) as caught:
+        find_hipcc(None, environ)
+    assert caught.value.message == f"no HIP compiler: there is no hipcc in ROCM_PATH, PATH or {opt}"
+    assert "--hipcc" in caught.value.hint
+
+
+def test_a_compiler_may_have_arguments(tmp_path: Path) -> None:
+    """What follows the program is passed on, and a program in PATH need not say where it is."""
+    FakeHipcc().write(tmp_path / "bin/my-hipcc")
+    environ = {"HIPCC": "my-hipcc --verbose '-DNAME=a b'", "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    # The fake tells its version only if it is asked for that alone.
+    (tmp_path / "bin/my-hipcc").write_text("#!/bin/sh\necho $# arguments\n", encoding="utf-8")
+    expected = (str(tmp_path / "bin/my-hipcc"), "--verbose", "-DNAME=a b")
+    assert find_hipcc(None, environ) == Compiler(expected, "3 arguments")
+
+
+def test_rocm_may_be_in_a_folder_with_a_space(tmp_path: Path, opt: Path) -> None:
+    """ROCM_PATH is a path and no command line."""
+    path = FakeHipcc().write(tmp_path / "my rocm/bin/hipcc")
+    environ = {"ROCM_PATH": str(tmp_path / "my rocm"), "PATH": "/usr/bin:/bin"}
+    assert find_hipcc(None, environ).command == (str(path),)
+
+
+@pytest.mark.parametrize("text", ["/nonexistent/hipcc", "missing-hipcc", "'", "false", "''", "  "])
+def test_a_wrong_compiler_is_one_clear_line(text: str) -> None:
+    """One that was asked for and does not run is refused by name; no other is taken instead."""
+    for wanted, environ in ((text, {"HIPCC": "true"}), (None, {"HIPCC": text})):
+        with pytest.raises(DeviceError) as caught:
+            find_hipcc(wanted, {"PATH": "/usr/bin:/bin", **environ})
+        assert caught.value.message == f"the HIP compiler {text} cannot be run"
+        assert "HIPCC" in caught.value.hint
+
+
+def test_a_broken_compiler_of_rocm_is_not_passed_over(tmp_path: Path, opt: Path) -> None:
+    """That ROCM_PATH has a hipcc that fails is said, though PATH has another."""
+    broken = tmp_path / "rocm/bin/hipcc"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    broken.chmod(0o755)
+    FakeHipcc().write(tmp_path / "bin/hipcc")
+    environ = {"ROCM_PATH": str(tmp_path / "rocm"), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    with pytest.raises(DeviceError, match=r"rocm/bin/hipcc cannot be run"):
+        find_hipcc(None, environ)
+
+
+def test_the_first_place_that_has_headers_wins(tmp_path: Path, opt: Path) -> None:
+    """The flag is before CK_TILE_INCLUDE, then ROCM_PATH, the ROCm of the compiler and /opt/rocm."""
+    places = ("flag", "CK_TILE_INCLUDE", "ROCM_PATH", "compiler", "opt")
+    for place in places:
+        write_headers(tmp_path / place / "include")
+    # Links to the compiler, such as /usr/bin/hipcc, are followed.
+    real = FakeHipcc().write(tmp_path / "compiler/bin/hipcc")
+    (tmp_path / "link").symlink_to(real)
+    hipcc = Compiler((str(tmp_path / "link"),), "1")
+    environ = {"CK_TILE_INCLUDE": f"{tmp_path}/CK_TILE_INCLUDE/include", "ROCM_PATH": f"{tmp_path}/ROCM_PATH"}
+    flag: str | None = f"{tmp_path}/flag/include"
+    for place in places:
+        headers = find_ck_tile(flag, hipcc, environ)
+        assert (headers.include, headers.interface) == (tmp_path / place / "include", Interface.MID_2025)
+        flag = None
+        if place == "CK_TILE_INCLUDE":
+            environ["CK_TILE_INCLUDE"] = ""
+        elif place in ("ROCM_PATH", "compiler"):
+            (tmp_path / place / "include/ck_tile").rename(tmp_path / place / "gone")
+
+
+def test_missing_headers_are_said_with_where_they_were_looked_for(tmp_path: Path, opt: Path) -> None:
+    """All folders that were tried are named; a compiler at the root of the file system has none of its own."""
+    hipcc = Compiler((str(tmp_path / "bin/hipcc"),), "1")
+    with pytest.raises(DeviceError) as caught:
+        find_ck_tile(None, hipcc, {"ROCM_PATH": f"{tmp_path}/rocm"})
+    folders = [tmp_path / "rocm/include", tmp_path / "include", opt / "include"]
+    assert caught.value.message == "no CK Tile headers in " + " or ".join(map(str, folders))
+    assert "--ck-include" in caught.value.hint
+    with pytest.raises(DeviceError, match="no CK Tile headers in"):
+        find_ck_tile(None, Compiler(("/hipcc",), "1"), {})
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_wrong_folder_of_headers_is_refused(tmp_path: Path, opt: Path, variable: bool) -> None:
+    """One that was asked for is not replaced by ROCm's, which is complete."""
+    write_headers(opt / "include")
+    wanted, environ = (None, {"CK_TILE_INCLUDE": str(tmp_path)}) if variable else (str(tmp_path), {})
+    with pytest.raises(DeviceError, match="has no CK Tile headers with grouped convolutions"):
+        find_ck_tile(wanted, Compiler(("/usr/bin/hipcc",), "1"), environ)

@@ -1,0 +1,357 @@
+"""A run with several workers, kernels whose code is the same, and kernels that take too much scratch memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import campaign as campaign_module
+from ckh.bench import hip_device as hip_device_module
+from ckh.bench.binary import Binary
+from ckh.bench.campaign import Campaign, Given, Limits, Outcome
+from ckh.bench.device import DeviceOptions
+from ckh.bench.protocol import WorkerConfig
+from ckh.data.journal import KernelRecord, ResultRow, read_journal
+from ckh.data.resources import Resources
+from ckh.data.schema import Status
+from ckh.errors import DeviceError
+from ckh.gpus import Gpu
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
+from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, SEGFAULT, Fault, FaultyDevice
+from tests.bench.hip_stub import build as hip_stub
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIMITS = Limits(timeout_s=120.0, jobs=2)
+PROBLEMS = tuple(replace(PROBLEM, hi=size) for size in range(5, 11))
+CANONICAL = {problem.hi: problem.canonical() for problem in PROBLEMS}
+TAKES = Resources(32, 0, 16, 1024, 0, 0, 0, 8)
+
+
+def meeting(folder: Path, workers: int) -> str:
+    """Statements of a kernel that note process and problem in a folder, and wait until so many processes have.
+
+    Were it not to wait, one worker could be done with all before another has started.
+    """
+    note = f'snprintf(path, sizeof path, "{folder}/%d %d", int(getpid()), int(p->hi)); fclose(fopen(path, "w"));'
+    count = f"system(\"test $(ls '{folder}' | cut -d' ' -f1 | sort -u | wc -l) -ge {workers}\")"
+    wait = f"for (int i = 0; i < 600 && {count}; ++i) usleep(100000);"
+    return f"char path[500]; {note} {wait}"
+
+
+def meets(folder: Path, workers: int) -> Fault:
+    """A right kernel that waits for other workers."""
+    return Fault(run=f"{meeting(folder, workers)} {GOOD.run}")
+
+
+class ManyWorkers(FaultyDevice):
+    """Several workers; as many of them start as are allowed, and some kernels have the same code or take scratch."""
+
+    def __init__(self, *faults: Fault, workers: int = 2) -> None:
+        super().__init__(*faults)
+        self.workers = workers
+        self.starts_left = 1000
+        self.refusal: Path | None = None  # a file that is there once a worker was not started
+        self.codes: dict[str, str] = {}
+        self.scratch: dict[str, int] = {}
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        return tuple(WorkerConfig(1 << 30, None) for _ in range(self.workers))
+
+    def worker_command(self) -> list[str]:
+        self.starts_left -= 1
+        if self.starts_left >= 0:
+            return super().worker_command()
+        if self.refusal is not None:
+            self.refusal.touch()
+        return ["false"]
+
+    def inspect(self, messages: str, library: Path) -> Binary | None:
+        """By the kernel's name, which is in the source's first line."""
+        source = library.with_suffix(".cpp").read_text(encoding="utf-8")
+        name = source.partition("\n")[0].removeprefix("// ")
+        resources = replace(TAKES, scratch_bytes=self.scratch[name]) if name in self.scratch else None
+        return Binary(self.codes.get(name, name), resources)
+
+
+class Runs:
+    """Runs of a device on six problems, into one folder."""
+
+    def __init__(self, folder: Path, device: ManyWorkers) -> None:
+        self.device, self.out = device, folder / "run"
+        self._problems, self._kernels = folder / "problems.txt", folder / "kernels"
+        self._problems.write_text("\n".join(CANONICAL.values()), encoding="utf-8")
+        self._kernels.write_text("\n".join(device.names), encoding="utf-8")
+
+    def run(self, *, resume: bool = False, max_scratch: int | None = None) -> Outcome:
+        given = Given(problems=str(self._problems), kernels=str(self._kernels), max_scratch=max_scratch)
+        return Campaign("host", given, self.out, resume=resume).run(LIMITS)
+
+    @property
+    def rows(self) -> tuple[ResultRow, ...]:
+        return read_journal(self.out).rows
+
+    @property
+    def first_pass(self) -> Counter[tuple[str, str]]:
+        return Counter((row.problem, row.kernel) for row in self.rows if not row.remeasured)
+
+    @property
+    def all_pairs(self) -> Counter[tuple[str, str]]:
+        return Counter((problem, kernel) for problem in CANONICAL.values() for kernel in self.device.names)
+
+    def of_kernel(self, number: int) -> list[ResultRow]:
+        """First rows of a kernel."""
+        return [row for row in self.rows if row.kernel == self.device.names[number] and not row.remeasured]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What is beside a library is made by the device of one test.
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def make_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, faults: Sequence[Fault], workers: int = 2
+) -> tuple[Runs, ManyWorkers]:
+    """Have `Campaign` open such a device."""
+    device = ManyWorkers(*faults, workers=workers)
+    monkeypatch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
+    return Runs(folder, device), device
+
+
+def test_every_pair_is_measured_once_by_one_of_two_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both work, a problem is wholly measured by one of them, and failures of kernels are rows as ever."""
+    met = tmp_path / "met"
+    met.mkdir()
+    faults = [meets(met, 2), meets(met, 2), FAULTS["zeros"][0], GOOD]
+    runs, _ = make_runs(tmp_path, monkeypatch, faults)
+    outcome = runs.run()
+    assert outcome.pairs_left == 0
+    assert outcome.totals.workers == 2
+    assert outcome.totals.restarts == 0
+    assert runs.first_pass == runs.all_pairs
+    assert outcome.totals.statuses == {"ok": 18, "wrong_result": 6}
+    assert 0 <= outcome.orchestration <= 1
+    workers = defaultdict(set)
+    for path in met.iterdir():
+        pid, _, size = path.name.partition(" ")
+        workers[int(size)].add(pid)
+    assert set(workers) == set(CANONICAL)
+    assert all(len(pids) == 1 for pids in workers.values())
+    assert len(set().union(*workers.values())) == 2
+
+
+def test_leaders_of_each_problem_are_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With three workers each problem's leaders are in one piece in the journal."""
+    runs, _ = make_runs(tmp_path, monkeypatch, [GOOD] * 3, workers=3)
+    outcome = runs.run()
+    assert outcome.totals.remeasured == 18
+    again = [row.problem for row in runs.rows if row.remeasured]
+    assert Counter(again) == dict.fromkeys(CANONICAL.values(), 3)
+    assert all(len(set(again[start : start + 3])) == 1 for start in range(0, 18, 3))
+
+
+def test_a_worker_without_a_device_ends_the_run_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When one worker cannot be started again, the other stops too; all that was measured is there to go on from."""
+    met = tmp_path / "met"
+    met.mkdir()
+    # Both workers run the first kernel of a problem; the segfault of one then needs a third process.
+    runs, device = make_runs(tmp_path, monkeypatch, [meets(met, 2), SEGFAULT, GOOD])
+    device.starts_left = 2
+    with pytest.raises(DeviceError, match="the worker does not start: exited with code 1"):
+        runs.run()
+    kept = runs.first_pass
+    assert 0 < kept.total() < runs.all_pairs.total()
+    assert max(kept.values()) == 1
+    assert {str(row.status) for row in runs.rows} <= {"ok", "crash"}
+    assert read_journal(runs.out).ends == ()
+    device.starts_left = 1000
+    outcome = runs.run(resume=True)
+    assert outcome.totals.statuses.total() == runs.all_pairs.total() - kept.total()
+    assert outcome.pairs_left == 0
+    assert runs.first_pass == runs.all_pairs
+    assert {row.status for row in runs.of_kernel(1)} == {Status.CRASH}
+    assert [end.reason for end in read_journal(runs.out).ends] == ["complete"]
+
+
+def test_the_failure_of_one_worker_ends_the_work_of_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good worker gives up after the problem that it has, rather than to go on alone."""
+    met, marks = tmp_path / "met", tmp_path / "marks"
+    met.mkdir()
+    marks.mkdir()
+    # Of two workers that have met the first aborts; the other waits for its failure, and gives it time to be heard of.
+    kernel = (
+        f'{meeting(met, 2)} if (symlink("x", "{marks}/aborted") == 0) abort();'
+        f'for (int i = 0; i < 600 && access("{marks}/refusal", F_OK); ++i) usleep(100000);'
+        f'if (symlink("x", "{marks}/waited") == 0) usleep(3000000); {GOOD.run}'
+    )
+    runs, device = make_runs(tmp_path, monkeypatch, [Fault(run=kernel), GOOD])
+    device.starts_left, device.refusal = 2, marks / "refusal"
+    with pytest.raises(DeviceError, match="the worker does not start"):
+        runs.run()
+    assert len({row.problem for row in runs.rows}) <= 2
+    assert sum(runs.first_pass.values()) >= 1
+
+
+def test_without_any_worker_the_run_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is the first worker's; the journal has no rows, and can be resumed."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD])
+    device.starts_left = 0
+    with pytest.raises(DeviceError, match="the worker does not start"):
+        runs.run()
+    assert runs.rows == ()
+    device.starts_left = 1000
+    assert runs.run(resume=True).pairs_left == 0
+    assert runs.first_pass == runs.all_pairs
+
+
+def test_the_same_code_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel of three with the same code runs on a problem; the others have its numbers, and say whose they are."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 4, workers=1)
+    device.codes = dict.fromkeys(device.names[:3], "one code")
+    outcome = runs.run()
+    assert outcome.totals.statuses == {"ok": 24}
+    assert runs.first_pass == runs.all_pairs
+    for canonical in CANONICAL.values():
+        rows = {row.kernel: row for row in runs.rows if row.problem == canonical and not row.remeasured}
+        same = [rows[name] for name in device.names[:3]]
+        (measured,) = (row for row in same if not row.message)
+        twins = [row for row in same if row is not measured]
+        assert {row.message for row in twins} == {f"the same code as {measured.kernel}, measured once"}
+        assert all(
+            replace(row, kernel="", message="", source_hash="")
+            == replace(measured, kernel="", message="", source_hash="")
+            for row in twins
+        )
+        assert len({row.source_hash for row in same}) == 3
+        assert rows[device.names[3]].message == ""
+    journal = read_journal(runs.out)
+    assert {record.code_hash for record in journal.kernels} == {"one code", device.names[3]}
+    assert len(journal.kernels) == 4
+
+
+def test_a_failure_is_shared_by_kernels_of_the_same_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong result of the one that ran is the other's too, with the reason."""
+    runs, device = make_runs(tmp_path, monkeypatch, [FAULTS["zeros"][0]] * 2, workers=1)
+    device.codes = dict.fromkeys(device.names, "one code")
+    assert runs.run().totals.statuses == {"wrong_result": 12}
+    twins = [row for row in runs.rows if row.message.startswith("the same code as ")]
+    assert len(twins) == 6
+    assert all(", measured once: " in row.message and "outputs wrong" in row.message for row in twins)
+
+
+def test_what_is_left_of_the_same_code_is_measured_when_resuming(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run that was cut between two kernels of one code, the second has a row of its own afterwards."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
+    device.codes = dict.fromkeys(device.names, "one code")
+    runs.run()
+    path = runs.out / "journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if b'"kind": "result"' in line)
+    path.write_bytes(b"".join(lines[: first + 1]))
+    assert runs.run(resume=True).totals.statuses == {"ok": 11}
+    assert runs.first_pass == runs.all_pairs
+
+
+def test_kernels_with_too_much_scratch_memory_are_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than is allowed is an invalid row with the number; as much, less and unknown are measured."""
+    met = tmp_path / "met"
+    met.mkdir()
+    runs, device = make_runs(tmp_path, monkeypatch, [meets(met, 1), GOOD, GOOD, GOOD], workers=1)
+    device.scratch = dict(zip(device.names, (65, 64, 0), strict=False))
+    assert runs.run(max_scratch=64).totals.statuses == {"invalid": 6, "ok": 18}
+    refused = runs.of_kernel(0)
+    assert {row.status for row in refused} == {Status.INVALID}
+    assert {row.message for row in refused} == {"it takes 65 bytes of scratch memory a lane, 64 are allowed"}
+    assert {row.latency_ms for row in refused} == {None}
+    assert list(met.iterdir()) == []
+    assert all({row.status for row in runs.of_kernel(number)} == {Status.OK} for number in (1, 2, 3))
+    journal = read_journal(runs.out)
+    assert journal.runs[0].max_scratch == 64
+
+
+def test_a_kernel_without_scratch_memory_is_measured_if_none_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 is a limit, and not that there is none."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
+    device.scratch = dict(zip(device.names, (4, 0), strict=True))
+    assert runs.run(max_scratch=0).totals.statuses == {"invalid": 6, "ok": 6}
+
+
+def test_a_resumed_run_keeps_the_limit_of_scratch_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a setting of the run."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
+    device.scratch = dict.fromkeys(device.names, 8)
+    device.starts_left = 0
+    assert runs.run(max_scratch=4).totals.statuses == {"invalid": 12}
+    shutil.move(runs.out / "journal.jsonl", tmp_path / "all")
+    lines = (tmp_path / "all").read_bytes().splitlines(keepends=True)
+    (runs.out / "journal.jsonl").write_bytes(b"".join(lines[:3]))
+    runs.run(resume=True)
+    assert {row.status for row in runs.rows} == {Status.INVALID}
+    assert runs.first_pass == runs.all_pairs
+
+
+def test_the_journal_says_what_each_kernel_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a kernel, before its first row, under the hash that rows refer to."""
+    runs, device = make_runs(tmp_path, monkeypatch, [GOOD] * 2, workers=1)
+    device.scratch = {device.names[0]: 8}
+    runs.run()
+    journal = read_journal(runs.out)
+    hashes = {number: runs.of_kernel(number)[0].source_hash for number in (0, 1)}
+    run_id = journal.runs[0].run_id
+    expected = [
+        KernelRecord(run_id, hashes[0], device.names[0], replace(TAKES, scratch_bytes=8)),
+        KernelRecord(run_id, hashes[1], device.names[1], None),
+    ]
+    assert sorted(journal.kernels, key=expected.index) == expected
+    kinds = [line.partition(b",")[0] for line in (runs.out / "journal.jsonl").read_bytes().splitlines()]
+    assert kinds[:4] == [b'{"kind": "run"', b'{"kind": "kernel"', b'{"kind": "kernel"', b'{"kind": "result"']
+    assert {row.latency_ms for row in runs.rows} == {CLAIMED_MS}
+
+
+def test_a_run_on_two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hip_library: Path) -> None:
+    """All of the device `hip` but the GPUs and the compiler: kernels compiled, resources kept, each pair once."""
+    monkeypatch.setattr(hip_device_module, "visible_gpus", lambda: tuple(Gpu(i, "gfx942", 304, 2100) for i in (0, 1)))
+    monkeypatch.setenv("CKH_HIP_LIBRARY", str(hip_library))
+    monkeypatch.setenv("CKH_STUB_GPUS", "2")
+    source = Path(hip_stub.__file__).with_name("kernel.cpp")
+    flags = " ".join(f"'{flag}'" for flag in hip_stub.StubKernel().flags)
+    # The stub's kernel in the place of what the fake compiles, with a number of its own, so that no two are the same.
+    gcc = f"exec g++ -std=c++17 -shared -fPIC -s {flags} '{source}' '{hip_library}' -o \"$library\" -x c++ - <<END"
+    code = "extern \"C\" int ckh_number(void) { return $(echo $name | cksum | cut -c1-8 | tr -d ' '); }\nEND\n"
+    hipcc = FakeHipcc(scratch=8).write(tmp_path / "bin/hipcc")
+    script = hipcc.read_text(encoding="utf-8")
+    hipcc.write_text(script[: script.index("exec gcc")] + f"{gcc}\n{code}", encoding="utf-8")
+    problems = [replace(PROBLEM, hi=size, wi=size, c=16, k=16, g=2, dtype="fp16").canonical() for size in (4, 5, 6, 7)]
+    (tmp_path / "problems.txt").write_text("\n".join(problems), encoding="utf-8")
+    given = Given(
+        problems=str(tmp_path / "problems.txt"),
+        dtype="fp16",
+        filter="pipeline == 'compv3' and tile_m == 16 and not split_image",
+    )
+    options = DeviceOptions(hipcc=str(hipcc), ck_include=str(write_headers(tmp_path / "include")))
+    campaign = Campaign("hip", given, tmp_path / "run", resume=False, options=options)
+    outcome = campaign.run(LIMITS)
+    assert (outcome.pairs_left, outcome.totals.workers) == (0, 2)
+    journal = read_journal(tmp_path / "run")
+    names = {row.kernel for row in journal.rows}
+    pairs = Counter((row.problem, row.kernel) for row in journal.rows if not row.remeasured)
+    assert pairs == Counter((problem, name) for problem in problems for name in names)
+    unsupported = {name for name in names if "_dsb" in name}
+    assert len(journal.kernels) == len(names - unsupported) == 2
+    assert {row.kernel for row in journal.rows if row.status is Status.UNSUPPORTED} == unsupported
+    assert {row.latency_ms for row in journal.rows if row.status is Status.OK} == {30.0}
+    assert {one.resources.scratch_bytes for one in journal.kernels if one.resources} == {8}
+    assert (journal.runs[0].device, journal.runs[0].device_kind) == ("gfx942, 304 CUs at 2100 MHz", "hip")
