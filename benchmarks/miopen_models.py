@@ -22,7 +22,7 @@ from ckh.assess.metrics import summarize
 from ckh.ops.miopen_conv.candidates import candidates, make_table
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.learn import efficiency_of, held_out, predict, times_of, train_order
-from ckh.ops.miopen_conv.model_text import join_trees
+from ckh.learn.model_text import join_trees
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, read_parquet
 
@@ -152,7 +152,7 @@ def mi200(folder: Path, models: Models) -> str:
 
 def among_candidates(known: SolverTable, asked: SolverTable, model: str) -> None:
     """What predicting does: choosing among all candidates, not among the four finalists that the database lists."""
-    table = make_table(known)
+    table = make_table(known.frame)
     problems = asked.problems()
     found = [candidates(problem, table).solvers for problem in problems]
     ids, names = asked.problem_ids(), asked.frame["kernel_name"].to_numpy()

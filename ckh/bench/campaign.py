@@ -274,9 +274,9 @@ class Campaign:
     def _measuring_s(self, left: Plan) -> float:
         """Seconds that pairs take: at the rate of the runs before, if there were any."""
         if self._journal is not None and (rate := _seconds_per_row(self._journal)):
-            return left.pairs * rate
+            return float(left.pairs * rate)
         gflops = sum(len(task.kernels) * task.problem.flops for task in left.tasks) / _FLOPS_PER_GFLOP
-        return left.pairs * _PAIR_S + gflops * _PAIR_S_PER_GFLOP
+        return float(left.pairs * _PAIR_S + gflops * _PAIR_S_PER_GFLOP)
 
     def _record(self) -> RunRecord:
         identity, settings = self.device.identity(), self.settings

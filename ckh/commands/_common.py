@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OP_HELP = "Operation: grouped_conv or gemm_universal."
+OP_HELP = "Operation: grouped_conv, gemm_universal or miopen_conv."
 JSON_HELP = "Print one JSON document instead of tables."
 
 _SIZE = re.compile(r" = \d+")

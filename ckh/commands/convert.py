@@ -20,6 +20,7 @@ class InputFormat(StrEnum):
 
     JOURNAL = "journal"
     AMD_CSV = "amd-csv"
+    MIOPEN_FDB = "miopen-fdb"
 
 
 _HELP = """Merge journals of ckh bench and CSV files of AMD's benchmark into one dataset.
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
             "ckh convert runs/*/journal.jsonl --out data.parquet --json",
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
+            "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert runs/today --to csv --out for_amd.csv",
         ),
     )(convert)
@@ -49,6 +51,7 @@ def convert(
     inputs: list[Path] = typer.Argument(..., metavar="INPUT...", help="Journals, folders of runs, or CSV files."),
     out: Path = typer.Option(..., "--out", "-o", help="File to write."),
     arch: str | None = typer.Option(None, "--arch", help="What a CSV file was measured on, e.g. gfx942."),
+    num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
     from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
     to: OutputFormat = typer.Option(OutputFormat.PARQUET, "--to", help="Format to write; csv is AMD's 24 columns."),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
@@ -58,7 +61,7 @@ def convert(
     summary = conversion.convert(
         inputs,
         out,
-        ReadOptions(arch=arch, skip_bad=skip_bad),
+        ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus),
         format_name=None if from_format is None else str(from_format),
         to=to,
     )

@@ -9,7 +9,7 @@ import typer
 
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import NoKernelError, UsageError
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV
+from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --m 128 --n 1536 --k 7168 --layout rcr",
             "ckh predict --problems layers.csv --json",
             "ckh predict --op gemm_universal --problems host-llm --top 1",
+            "ckh predict --op miopen_conv --arch gfx90a --n 16 --c 256",
             "ckh predict --c 256 --model models/mine",
         ),
     )(predict)
@@ -73,7 +74,9 @@ def predict(
     di: int | None = typer.Option(None, "--di", help="Input depth, 3D.  [8]"),
     z: int | None = typer.Option(None, "--z", help="Filter depth, 3D.  [Y]"),
     m: int | None = typer.Option(None, "--m", help="GEMM: rows of the result."),
-    layout: str | None = typer.Option(None, "--layout", help="GEMM: of A, B and C, rcr, rrr, crr or ccr.  [rcr]"),
+    layout: str | None = typer.Option(
+        None, "--layout", help="GEMM: of A, B and C, e.g. rrr.  [rcr]  miopen_conv: e.g. nhwc.  [nchw]"
+    ),
     split_k: int | None = typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]"),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction.  [forward]"),
     dtype: str | None = typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's."),
@@ -111,20 +114,38 @@ def _resolve(chooser: _Chooser, given: dict[str, Any], variant: Variant | None) 
         UsageError: it is impossible, or an option does not go with the operation.
     """
     is_gemm = chooser.op.name == GEMM_UNIVERSAL
-    strange = sorted(given.keys() - _GEMM_OPTIONS) if is_gemm else sorted(given.keys() & _GEMM_ONLY)
+    strange = (
+        sorted(given.keys() - _GEMM_OPTIONS)
+        if is_gemm
+        else sorted(given.keys() & _not_of_convolutions(chooser.op.name))
+    )
     if is_gemm and variant is not None:
         strange.append("variant")
     if strange:
         raise UsageError(f"{chooser.op.name} has no {_option(strange[0])}", "see ckh predict --help")
     if not is_gemm:
-        from ckh.commands._conv_sizes import resolve
-
-        return resolve(given, "forward" if variant is None else str(variant), chooser.dtype)
+        return _resolve_convolution(chooser, given, "forward" if variant is None else str(variant))
     from ckh.ops.gemm_universal.problem import GemmProblem
 
     if missing := [name for name in ("m", "n", "k") if name not in given]:
         raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing")
     return GemmProblem(**given, dtype=chooser.dtype)
+
+
+def _not_of_convolutions(op: str) -> frozenset[str]:
+    return _GEMM_ONLY - {"layout"} if op == MIOPEN_CONV else _GEMM_ONLY
+
+
+def _resolve_convolution(chooser: _Chooser, given: dict[str, Any], variant: str) -> Problem:
+    from ckh.commands._conv_sizes import resolve
+
+    layout = given.pop("layout", "")
+    problem = resolve(given, variant, chooser.dtype)
+    if chooser.op.name != MIOPEN_CONV:
+        return problem
+    from ckh.ops.miopen_conv.operation import from_convolution
+
+    return from_convolution(problem, layout)
 
 
 class _Chooser:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
+    from ckh.learn.options import TrainOptions
     from ckh.learn.train import Trained
 
 
@@ -35,11 +36,14 @@ class Rank(StrEnum):
     TFLOPS = "tflops"
 
 
+_NO_FOLDS = (1, 2)
+
 _HELP = """Train LightGBM models of TFLOPS, latency and bandwidth, and one that orders the kernels of a problem.
 
 Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
-with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json.
+with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
+out have the operation's own values: those in brackets, or for miopen_conv the recipe of its folder.
 """
 
 
@@ -64,47 +68,64 @@ def train(
     out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
     op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [the data's]"),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
-    targets: str = typer.Option("tflops,latency,bandwidth", "--targets", help="What to model, beside the order."),
-    rank: Rank = typer.Option(Rank.RELATIVE, "--rank", help="What the model that orders is trained for."),
-    trees: int = typer.Option(2000, "--trees", min=1, help="Most boosting rounds."),
-    leaves: int = typer.Option(255, "--leaves", min=2, max=4096, help="Leaves of a tree."),
-    learning_rate: float = typer.Option(0.02, "--learning-rate", min=1e-4, max=1.0, help="Shrinkage of a tree."),
-    features: float = typer.Option(0.85, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use."),
-    folds: int = typer.Option(5, "--folds", min=3, max=50, help="Folds of the cross-validation."),
-    seed: int = typer.Option(42, "--seed", min=0, help="What all random choices follow from."),
+    targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
+    rank: Rank | None = typer.Option(None, "--rank", help="What the model that orders is trained for.  [relative]"),
+    trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [2000]"),
+    leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [255]"),
+    learning_rate: float | None = typer.Option(
+        None, "--learning-rate", min=1e-4, max=1.0, help="Shrinkage of a tree.  [0.02]"
+    ),
+    features: float | None = typer.Option(
+        None, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use.  [0.85]"
+    ),
+    folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
+    seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
     jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Threads; one a core by default."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.data.dataset import read_dataset
-    from ckh.learn.options import RankObjective, TrainOptions, TreeParams
+    from ckh.learn.options import RankObjective
     from ckh.learn.save import check_target, save
     from ckh.learn.train import rounds, too_few_to_validate
     from ckh.learn.train import train as fit
     from ckh.progress import progress
 
     check_target(out, force=force)
-    options = TrainOptions(
-        targets=_targets(targets),
-        rank=RankObjective(str(rank)),
-        folds=folds,
-        seed=seed,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        params=TreeParams(
-            n_estimators=trees, num_leaves=leaves, learning_rate=learning_rate, colsample_bytree=features
-        ),
-    )
     paths = [*(inputs or []), *data]
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
     dataset = _select(read_dataset(*paths), op, variant)
-    if too_few_to_validate(dataset.valid()):
+    options = _options(
+        dataset.op.train_defaults(len(dataset.valid())),
+        targets=None if targets is None else _targets(targets),
+        rank=None if rank is None else RankObjective(str(rank)),
+        folds=folds,
+        seed=seed,
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        params={
+            "n_estimators": trees,
+            "num_leaves": leaves,
+            "learning_rate": learning_rate,
+            "colsample_bytree": features,
+        },
+    )
+    if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
     with progress("training", rounds(options)) as advance:
         trained = fit(dataset, options, advance)
     save(trained, out)
     _report(trained, out, as_json=as_json)
+
+
+def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> TrainOptions:
+    """The operation's own options, with those that were given."""
+    if given["folds"] in _NO_FOLDS:
+        raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
+    known = {name: value for name, value in given.items() if value is not None}
+    changed = {name: value for name, value in params.items() if value is not None}
+    return replace(defaults, **known, params=replace(defaults.params, **changed))
 
 
 def _targets(text: str) -> tuple[str, ...]:

@@ -69,6 +69,11 @@ class Dataset:
         return numbering.group_numbers(self.frame, (*self.op.identity, "arch"))
 
     @cached_property
+    def split_ids(self) -> NDArray[np.int64]:
+        """Number of each row's group for cross-validation, by the operation's `split_by` and the architecture."""
+        return numbering.group_numbers(self.frame, (*self.op.split_by, "arch"))
+
+    @cached_property
     def first_rows(self) -> NDArray[np.int64]:
         """Row number of the first row of each problem; `first_rows[problem_ids]` is a row's representative."""
         import numpy as np

@@ -48,7 +48,12 @@ class TreeParams:
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """How to train. `jobs` threads change how long it takes and nothing else."""
+    """How to train.
+
+    `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
+    trained as often, with seeds that follow on `seed`, and has the trees of all: only LambdaRank's, whose scores have
+    no scale. With 0 folds there is no cross-validation, and models have all of their trees.
+    """
 
     targets: tuple[str, ...] = TARGETS
     rank: RankObjective = RankObjective.RELATIVE
@@ -56,4 +61,5 @@ class TrainOptions:
     early_stopping: int = 50
     seed: int = 42
     jobs: int = 1
+    ensemble: int = 1
     params: TreeParams = field(default_factory=TreeParams)

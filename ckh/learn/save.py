@@ -79,6 +79,7 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
         yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
         yield f"feature_importances_{target}.json", _json(made.importances)
+    yield from trained.dataset.op.model_files(trained.dataset).items()
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
 

@@ -16,13 +16,14 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError
+from ckh.learn.model_text import join_trees
 from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
 from ckh.learn.targets import Fit, make_fit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -92,7 +93,8 @@ def target_names(options: TrainOptions) -> tuple[str, ...]:
 
 def rounds(options: TrainOptions) -> int:
     """How many boosting rounds training may take, for a progress bar."""
-    return len(target_names(options)) * (options.folds + 1) * options.params.n_estimators
+    further = options.ensemble - 1 if options.rank is RankObjective.LAMBDARANK else 0
+    return (len(target_names(options)) * (options.folds + 1) + further) * options.params.n_estimators
 
 
 def train(dataset: Dataset, options: TrainOptions, advance: Callable[[int, str], None]) -> Trained:
@@ -133,6 +135,7 @@ class _Trainer:
         self._options = options
         self._advance = advance
         self._groups = dataset.problem_ids
+        self._split_groups = dataset.split_ids
         self._efficiency = times_of(dataset).efficiency()
 
     def train(self, fit: Fit) -> TrainedTarget:
@@ -140,7 +143,7 @@ class _Trainer:
         ranks = fit.target in (TFLOPS, RANK)
         oof = np.full(len(fit.label), np.nan)
         folds = []
-        for number, split in enumerate(grouped_splits(self._groups, self._options.folds)):
+        for number, split in enumerate(grouped_splits(self._split_groups, self._options.folds)):
             model = self._fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
             oof[split.score] = model.booster_.predict(self._matrix[split.score])
             folds.append(self._metrics(number, fit, split, oof, int(model.best_iteration_)))
@@ -148,6 +151,8 @@ class _Trainer:
         final = self._fit(fit, np.arange(len(fit.label)), None, f"{fit.target}, final", trees)
         chosen = self._chosen_efficiency(oof, np.arange(len(oof))) if folds and ranks else None
         text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
+        if fit.is_grouped and self._options.ensemble > 1:
+            text = join_trees([text, *self._further(fit, trees)])
         counts = zip(self._engine.names, final.feature_importances_, strict=True)
         return TrainedTarget(
             text=text,
@@ -158,8 +163,21 @@ class _Trainer:
             oof_p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
         )
 
+    def _further(self, fit: Fit, trees: int) -> Iterator[str]:
+        """The other models of an ensemble."""
+        rows = np.arange(len(fit.label))
+        for number in range(1, self._options.ensemble):
+            text = f"{fit.target}, model {number + 1}"
+            yield self._fit(fit, rows, None, text, trees, number).booster_.model_to_string(num_iteration=trees)
+
     def _fit(
-        self, fit: Fit, rows: NDArray[np.int64], stop: NDArray[np.int64] | None, text: str, trees: int | None = None
+        self,
+        fit: Fit,
+        rows: NDArray[np.int64],
+        stop: NDArray[np.int64] | None,
+        text: str,
+        trees: int | None = None,
+        number: int = 0,
     ) -> Any:
         import lightgbm
 
@@ -176,7 +194,7 @@ class _Trainer:
             **options.params.to_dict(),
             **fit.parameters,
             "n_estimators": budget if trees is None else trees,
-            "random_state": options.seed,
+            "random_state": options.seed + number,
             "n_jobs": options.jobs,
             "deterministic": True,
             "force_col_wise": True,

@@ -14,13 +14,14 @@ from ckh.errors import UsageError
 if TYPE_CHECKING:
     from ckh.ops.base import Operation
 
-GROUPED_CONV, GEMM_UNIVERSAL = "grouped_conv", "gemm_universal"
+GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 
 # Name -> (the module that holds its record as OPERATION, what its problems' canonical texts begin with, and the class
 # of its kernels).
 _OPERATIONS = {
     GROUPED_CONV: ("ckh.ops.grouped_conv", "conv_", "ConvKernel"),
     GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_", "GemmKernel"),
+    MIOPEN_CONV: ("ckh.ops.miopen_conv.operation", "miopen_", "Solver"),
 }
 
 

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
+    from ckh.data.dataset import Dataset
     from ckh.data.schema import Column
     from ckh.features.engine import FeatureEngine
+    from ckh.learn.options import TrainOptions
 
 Kernel = Any  # a frozen dataclass of the operation's; problems are equal and hash by all of their fields too
 
@@ -80,6 +82,10 @@ class Operation:
         slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
         kernel_slice: the dataset column by which efficiency is also told, among the kernels of one value.
         place: a problem as a point, for the nearest-problem baseline.
+        split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
+            that differ in the others would give each other's answers away.
+        train_defaults: how its models are trained unless it is said, for a number of rows.
+        model_files: further files of a model's directory, from its training data.
         load_problems: problems of a set or file, for a direction and dtype, either of which may be left open.
         set_names: names of the problem sets.
     """
@@ -109,6 +115,9 @@ class Operation:
     slices: dict[str, dict[str, Callable[[Any], bool]]]
     kernel_slice: str
     place: Callable[[Any], list[float]]
+    split_by: tuple[str, ...]
+    train_defaults: Callable[[int], TrainOptions]
+    model_files: Callable[[Dataset], dict[str, bytes]]
     load_problems: Callable[[str, str | None, str | None], tuple[Any, ...]]
     set_names: Callable[[], tuple[str, ...]]
 
@@ -120,3 +129,15 @@ class Operation:
     def column_names(self) -> tuple[str, ...]:
         """Names of the dataset's columns, in order."""
         return tuple(column.name for column in self.columns)
+
+
+def no_files(_dataset: Dataset) -> dict[str, bytes]:
+    """For operations whose models have no files of their own."""
+    return {}
+
+
+def amd_options(_rows: int) -> TrainOptions:
+    """AMD's parameters of LightGBM, whatever the size of the data."""
+    from ckh.learn.options import TrainOptions
+
+    return TrainOptions()

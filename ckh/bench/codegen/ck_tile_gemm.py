@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import LABEL, Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.kernels.config import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes, output_dtype
+from ckh.ops.gemm_universal.vectors import native_widths
+from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +63,9 @@ _OUTPUTS = {**ELEMENTS, "int32": "ck_tile::int32_t"}
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
 _FP32_SIDES = (16, 32)  # of the instructions of mid2025_fp32.hpp, whose K is a multiple of 64 / side
 _WAVEFRONT = 64
+# Bytes of an element -> the side of the squares that they are transposed in. (Squares of two 8-bit elements are there,
+# but come out wrong.)
+_TRANSPOSED_BYTES = {1: 4, 2: 2}
 # It has no scheduler: what its name says of one makes no difference.
 _UNSCHEDULED = "basic_v1"
 # These step along the rows of A and the columns of B whatever the layout.
@@ -195,20 +202,53 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
 
 
 def _missing_vectors(kernel: GemmKernel, _headers: GemmHeaders) -> Iterator[str]:
-    """Tiles that a wave cannot load, and vector widths that cannot be stated, or not without wrong results."""
-    axes = contiguous_axes(kernel.layout) if kernel.layout in GEMM_LAYOUTS else ()
-    for operand, width, axis in zip("ab", kernel.vectors, axes, strict=False):
-        extent = getattr(kernel, f"tile_{axis}")
-        if axis == "k":
-            if width != NATIVE_WIDTH and extent > width * _WAVEFRONT:
-                yield f"a wave of {{which}} cannot load {extent} elements of {operand.upper()} in vectors of {width}"
-            continue
-        if extent & (extent - 1):
-            yield f"{{which}} cannot transpose tiles of {operand.upper()} whose tile_{axis} is no power of 2"
-        if width != NATIVE_WIDTH:
-            yield f"{{which}} transpose {operand.upper()} with its native vector width only"
+    """Tiles that cannot be loaded, and vector widths that cannot be stated, or not without wrong results."""
+    if kernel.layout in GEMM_LAYOUTS and kernel.dtype in ELEMENTS:
+        a_axis, b_axis, _ = contiguous_axes(kernel.layout)
+        yield from _missing_loads(kernel, "A", ("m", a_axis), (kernel.vectors[0], _native(kernel)[0]))
+        yield from _missing_loads(kernel, "B", ("n", b_axis), (kernel.vectors[1], _native(kernel)[1]))
     if kernel.epilogue == "default" and kernel.vectors[2] not in {NATIVE_WIDTH, 1}:
         yield "the default epilogue of {which} stores single elements"
+
+
+def _missing_loads(kernel: GemmKernel, operand: str, axes: tuple[str, str], widths: tuple[int, int]) -> Iterator[str]:
+    """Of an operand with its axis beside K, the one that is contiguous, and the vector widths stated and native."""
+    outer, contiguous = axes
+    is_transposed = contiguous != "k"
+    extent = getattr(kernel, f"tile_{contiguous}")
+    lines = kernel.tile_k if is_transposed else getattr(kernel, f"tile_{outer}")
+    if is_transposed and widths[0] not in {NATIVE_WIDTH, widths[1]}:
+        yield f"{{which}} transpose {operand} with its native vector width {widths[1]} only, not {widths[0]}"
+        return
+    share = _share_of_thread(kernel, extent, lines, widths[0] or widths[1])
+    if share is None:
+        yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
+    elif is_transposed and 1 not in share:
+        step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[kernel.dtype]))
+        if step is None or any(number % step for number in share):
+            yield f"{{which}} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {kernel.dtype}"
+
+
+def _share_of_thread(kernel: GemmKernel, extent: int, lines: int, width: int) -> tuple[int, int] | None:
+    """Vectors that a thread loads of a tile, and their width; None if they cannot be spread evenly over the waves.
+
+    Source: CK Tile's `TileDistributionEncodingPattern2D`, thread-raked.
+    """
+    waves = prod(kernel.wave)
+    width = min(width, extent * lines // (waves * _WAVEFRONT))
+    if width == 0 or extent % width or _WAVEFRONT % (extent // width):
+        return None
+    lines_at_once = _WAVEFRONT // (extent // width) * (waves // _wave_groups(kernel))
+    return None if lines % lines_at_once else (lines // lines_at_once, width)
+
+
+def _native(kernel: GemmKernel) -> Triple:
+    """The widths that the tile gives; of an architecture only the size of its waves counts, which all of them share."""
+    return native_widths(kernel, load_arch("gfx942"))
+
+
+def _wave_groups(kernel: GemmKernel) -> int:
+    return 2 if kernel.pipeline == "compv5" else 1
 
 
 def _has_warp_gemm(kernel: GemmKernel, headers: GemmHeaders) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.data.readers import amd_csv, journal
+from ckh.data.readers import amd_csv, journal, miopen_fdb
 from ckh.data.readers._base import BadRow, Reader, Reading, ReadOptions
 from ckh.errors import DataError, UsageError
 
@@ -18,6 +18,7 @@ READERS: dict[str, Reader] = {
     for reader in (
         Reader(journal.NAME, journal.sniff, journal.read),
         Reader(amd_csv.NAME, amd_csv.sniff, amd_csv.read),
+        Reader(miopen_fdb.NAME, miopen_fdb.sniff, miopen_fdb.read),
     )
 }
 

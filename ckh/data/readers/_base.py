@@ -19,10 +19,14 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a file may not say itself: the architecture (`None` if not given), and whether bad rows are left out."""
+    """What a file may not say itself, `None` if not given, and whether bad rows are left out.
+
+    `arch` is the architecture that was measured, `num_cus` its number of compute units.
+    """
 
     arch: str | None = None
     skip_bad: bool = False
+    num_cus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

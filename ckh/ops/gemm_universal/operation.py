@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
-from ckh.ops.base import Candidates, Operation
+from ckh.ops.base import Candidates, Operation, amd_options, no_files
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -163,6 +163,9 @@ OPERATION = Operation(
     slices=SLICES,
     kernel_slice="pipeline",
     place=_place,
+    split_by=GEMM_IDENTITY,
+    train_defaults=amd_options,
+    model_files=no_files,
     load_problems=_load_problems,
     set_names=_set_names,
 )

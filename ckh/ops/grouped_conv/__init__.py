@@ -15,7 +15,7 @@ from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.validity import problem_reasons
-from ckh.ops.base import Candidates, Operation
+from ckh.ops.base import Candidates, Operation, amd_options, no_files
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
@@ -146,6 +146,9 @@ OPERATION = Operation(
     slices=SLICES,
     kernel_slice="pipeline",
     place=_place,
+    split_by=CONV_IDENTITY,
+    train_defaults=amd_options,
+    model_files=no_files,
     load_problems=_load_problems,
     set_names=_set_names,
 )

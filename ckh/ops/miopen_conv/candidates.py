@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ckh.ops.miopen_conv.problem import MiopenProblem
-    from ckh.ops.miopen_conv.table import SolverTable
 
 CANDIDATES_NAME = "candidates.json"
 # Fewer measured problems than this have nothing in common that could not be chance.
@@ -105,9 +105,8 @@ def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
     return Candidates(tuple(kept), refused)
 
 
-def make_table(times: SolverTable) -> CandidateTable:
-    """The table of all that was measured."""
-    frame = times.frame
+def make_table(frame: pd.DataFrame) -> CandidateTable:
+    """The table of all that was measured: a row for each problem and solver, with the columns of a dataset."""
     values = {name: frame[name].to_numpy() for name in _FIXED}
     divided = {f"{side}_per_group": frame[side.upper()].to_numpy() // frame["G"].to_numpy() for side in "ck"}
     keys = [*(frame[name].to_numpy() for name in _GROUP), frame["G"].to_numpy() > 1]

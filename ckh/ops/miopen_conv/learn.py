@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.assess.metrics import Times, choices
+from ckh.learn.model_text import join_trees, slim
 from ckh.learn.targets import _GRADE_SCALE, _GRADES, _TRUNCATION
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.model_text import join_trees, slim
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS
 
 if TYPE_CHECKING:

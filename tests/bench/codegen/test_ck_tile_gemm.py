@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from dataclasses import replace
@@ -19,15 +20,17 @@ from ckh.bench.codegen.ck_tile_gemm import ELEMENTS, GemmHeaders, detect_gemm, e
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.library import KernelLibrary, c_gemm_problem
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.data.schema import Status
 from ckh.kernels.config import Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import arch_reasons
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
-from tests.bench.fake_hipcc import write_headers
+from tests.bench.fake_hipcc import REMARKS, write_headers
 
 GOLDEN = Path(__file__).parent / "golden_gemm"
 UPDATE = "CKH_UPDATE_GOLDEN"
@@ -66,7 +69,7 @@ EMITTED = {
     "basic_v1": "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     "mem_interwave_default": "fp16_ccr_mem_default_interwave_True_False_True_False_128x128x64_2x2x1_32x32x16",
     "compv3_persistent": "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16",
-    "compv4_crr": "fp32_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+    "compv4_crr": "bf16_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     "compv5_fp8": "fp8_rcr_compv5_cshuffle_intrawave_False_False_False_False_64x64x64_1x1x2_32x32x16_vec16_8_4",
     "int8": "int8_rcr_compv3_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
 }
@@ -184,11 +187,22 @@ def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
         ),
         ({"pipeline": "compv5"}, f"compv5 of {WHICH} is correct with 1x1x2 waves only"),
         ({"wave_k": 2}, f"compv3 of {WHICH} has no waves along K"),
-        ({"vector_a": 1, "tile_k": 128}, f"a wave of {WHICH} cannot load 128 elements of A in vectors of 1"),
-        ({"layout": "crr", "tile_m": 192}, f"{WHICH} cannot transpose tiles of A whose tile_m is no power of 2"),
-        ({"layout": "rrr", "tile_n": 192}, f"{WHICH} cannot transpose tiles of B whose tile_n is no power of 2"),
-        ({"layout": "ccr", "vector_a": 4}, f"{WHICH} transpose A with its native vector width only"),
-        ({"layout": "rrr", "vector_b": 4}, f"{WHICH} transpose B with its native vector width only"),
+        (
+            {"vector_a": 1, "tile_k": 128},
+            f"{WHICH} cannot spread 64 lines of 128 elements of A over a block's threads",
+        ),
+        (
+            {"layout": "crr", "tile_m": 192},
+            f"{WHICH} cannot spread 64 lines of 192 elements of A over a block's threads",
+        ),
+        (
+            {"layout": "rrr", "tile_n": 192},
+            f"{WHICH} cannot spread 64 lines of 192 elements of B over a block's threads",
+        ),
+        ({"layout": "ccr", "vector_a": 4}, f"{WHICH} transpose A with its native vector width 8 only, not 4"),
+        ({"layout": "rrr", "vector_b": 4}, f"{WHICH} transpose B with its native vector width 8 only, not 4"),
+        ({"layout": "rrr", "dtype": "fp32"}, f"{WHICH} cannot transpose 4 x 4 elements of B in fp32"),
+        ({"layout": "rrr", "dtype": "fp8", "tile_k": 128}, f"{WHICH} cannot transpose 2 x 16 elements of B in fp8"),
         ({"epilogue": "default", "vector_c": 8}, f"the default epilogue of {WHICH} stores single elements"),
     ],
 )
@@ -204,7 +218,7 @@ def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None
 
 def test_all_reasons_are_said_at_once() -> None:
     """A kernel that lacks much says all of it."""
-    kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, vector_a=4)
+    kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, epilogue="tdm")
     with pytest.raises(UnsupportedKernelError) as caught:
         emit(kernel, MID_2025)
     assert str(caught.value).count("; ") == 3
@@ -273,6 +287,19 @@ def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.Monke
         device.emit(PLAIN)
 
 
+def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
+    """The compiler names their functions after CK Tile's class; what else is in the messages does not count."""
+    library = tmp_path / "kernel.so"
+    library.write_bytes(b"code")
+    messages = REMARKS.replace("@scratch@", "0")
+    gemm = messages.replace("33GroupedConvolutionForwardKernel", "19UniversalGemmKernel")
+    device = HipDevice(DeviceOptions("gfx942"))
+    binaries = [device.inspect(text, library) for text in (messages, gemm, gemm.replace("19Universal", "11Other"))]
+    convolution, product, other = (None if one is None else one.resources for one in binaries)
+    assert convolution == product is not None
+    assert other is None
+
+
 ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS.items() for kernel in kernels]
 Real = dict[tuple[str, GemmKernel], BuildReport]
 slow = pytest.mark.slow
@@ -339,3 +366,47 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
     finally:
         worker.kill()
     assert len({code_hash(Path(report.library), ck_tile.LABEL) for report in real.values()}) == len(real)
+
+
+BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
+PERSISTENT = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16"
+DIRECT = "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
+UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16"
+
+
+@slow
+@pytest.mark.parametrize(
+    ("name", "sizes", "reason"),
+    [
+        # M, N, K, parts of K; tile and warp tile along K are 32 and 8, 64 and 16, 32 and 8, 32 and 16.
+        (BASIC, (100, 72, 136, 1), None),
+        (BASIC, (100, 72, 136, 3), None),
+        (BASIC, (100, 72, 132, 1), "CK Tile's IsSupportedArgument refuses it"),
+        (BASIC, (1 << 15, 1 << 15, 64, 1), "a matrix is too large for 32-bit offsets"),
+        (BASIC, (64, 1 << 26, 32, 1), "a matrix is too large for 32-bit offsets"),
+        (PERSISTENT, (100, 72, 320, 2), None),
+        (
+            PERSISTENT,
+            (100, 72, 144, 2),
+            "split-K needs a last part whose main loop runs and ends as that of the others",
+        ),
+        (PERSISTENT, (100, 72, 16, 2), "split-K leaves nothing for the last part"),
+        (PERSISTENT, (100, 72, 1 << 21, 1 << 16), "K is split into more than 2^16 - 1 parts"),
+        (DIRECT, (99, 71, 128, 2), None),
+        (UNPADDED, (128, 64, 64, 1), None),
+        (UNPADDED, (128, 64, 160, 1), None),
+        (UNPADDED, (128, 64, 32, 1), "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"),
+        (UNPADDED, (128, 64, 96, 1), "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"),
+        (UNPADDED, (128, 60, 64, 1), "CK Tile's IsSupportedArgument refuses it"),
+        (UNPADDED, (128, 64, 128, 2), "parts of K cannot be added to 16-bit results that are stored one by one"),
+    ],
+)
+def test_real_kernels_refuse_what_they_would_get_wrong(
+    real: Real, name: str, sizes: tuple[int, int, int, int], reason: str | None
+) -> None:
+    """A problem whose result would be wrong is refused before it is launched, which takes no GPU to ask."""
+    report = next(report for (_, kernel), report in real.items() if kernel == kernel_of(name))
+    m, n, k, split_k = sizes
+    problem = c_gemm_problem(GemmProblem(m, n, k, split_k=split_k))
+    found = KernelLibrary(report.library).unsupported(ctypes.byref(problem))
+    assert (None if found is None else found.decode()) == reason

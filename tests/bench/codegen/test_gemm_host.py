@@ -22,7 +22,7 @@ from ckh.bench.codegen import host
 from ckh.bench.codegen.gemm_host import compile_flags, emit, source_hash_inputs, template_dir
 from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compiler import find_compiler
-from ckh.bench.library import CConvProblem, KernelLibrary
+from ckh.bench.library import CGemmProblem, KernelLibrary
 from ckh.bench.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.config import Scheduler
@@ -60,12 +60,6 @@ SIZES: dict[str, Triple] = {
     "whole tiles": (256, 256, 256),
     "long reduction": (7, 19, 1301),
 }
-
-
-class CGemmProblem(ctypes.Structure):
-    """`struct ckh_gemm_problem`."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
 
 
 def choose(layout: str) -> list[GemmKernel]:
@@ -147,7 +141,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> dict[GemmKernel, Path]:
 
 def as_argument(m: int, n: int, k: int, split_k: int = 1) -> Any:
     """The sizes as the functions of a library take them."""
-    return ctypes.cast(ctypes.pointer(CGemmProblem(m, n, k, split_k)), ctypes.POINTER(CConvProblem))
+    return ctypes.byref(CGemmProblem(m, n, k, split_k))
 
 
 def sizes_for(kernel: GemmKernel, sizes: Triple) -> Triple:

@@ -41,14 +41,14 @@ def many(frame: pd.DataFrame) -> pd.DataFrame:
 
 def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
     """A solver measured once is a candidate for its whole group, the most measured first."""
-    table = make_table(from_frame(frame, DEVICE))
+    table = make_table(from_frame(frame, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwd1x1_0_2", "GemmFwdRest")
     assert candidates(DENSE_3X3, table).refused == {}
 
 
 def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> None:
     """After 60 problems a solver of strided 1x1 filters and channels divisible by 16 is one for those alone."""
-    table = make_table(from_frame(many, DEVICE))
+    table = make_table(from_frame(many, DEVICE).frame)
     assert candidates(DENSE_3X3, table).solvers == ()
     assert candidates(DENSE_3X3, table).refused == {
         "ConvAsm1x1U was only measured with Y = 1": 1,
@@ -75,14 +75,14 @@ def test_an_unmeasured_group_has_no_candidates(frame: pd.DataFrame, changes: dic
     """Another direction, dtype, layout or grouping is another group; an unmeasured one says so."""
     problem = MiopenProblem(**{**DENSE_3X3.to_dict(), **changes})
     assert group_name(problem) == group
-    found = candidates(problem, make_table(from_frame(frame, DEVICE)))
+    found = candidates(problem, make_table(from_frame(frame, DEVICE).frame))
     assert found.solvers == ()
     assert found.refused == {f"nothing was measured for {group}": 1}
 
 
 def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
     """The table that a model's directory holds equals the one that was made."""
-    table = make_table(from_frame(many, DEVICE))
+    table = make_table(from_frame(many, DEVICE).frame)
     (tmp_path / CANDIDATES_NAME).write_text(table.to_json())
     assert read_candidates(tmp_path) == table
     weight = table.groups["bwd_weight fp32 nchw 2D dense"][0]
@@ -104,7 +104,7 @@ def test_no_measured_solver_is_refused(mi200: Path) -> None:
     times = read_parquet(mi200, DEVICE, skip_bad=True)
     sizes = times.size_ids()
     order = np.random.default_rng(0).permutation(sizes.max() + 1)
-    table = make_table(times.select(order[sizes] >= 600))
+    table = make_table(times.select(order[sizes] >= 600).frame)
     assert json.loads(table.to_json())["groups"]
     held = times.select(order[sizes] < 600)
     of = [set(candidates(problem, table).solvers) for problem in held.problems()]

@@ -20,7 +20,7 @@ from ckh.ops.miopen_conv.learn import (
     train_order,
     train_orders,
 )
-from ckh.ops.miopen_conv.model_text import join_trees, slim
+from ckh.learn.model_text import join_trees, slim
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.rank.lightgbm_text import parse_forest

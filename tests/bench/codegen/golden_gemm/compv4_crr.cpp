@@ -2,10 +2,10 @@
 
 namespace ckh::kernel {
 
-inline constexpr char label[512] = "ckh-kernel:gemm_universal_fp32_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8";
-using Element = float;
+inline constexpr char label[512] = "ckh-kernel:gemm_universal_bf16_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8";
+using Element = ck_tile::bf16_t;
 using Accumulator = float;
-using Output = float;
+using Output = ck_tile::bf16_t;
 using ALayout = ColumnMajor;
 using BLayout = RowMajor;
 inline constexpr ck_tile::index_t tile_m = 64;

@@ -104,11 +104,13 @@ struct EpilogueOf<Epilogue::cshuffle, StoreOrAdd> {
         kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, StoreOrAdd,
         num_wave_groups, kernel::vector_c != 0, kernel::vector_c>>;
 };
+// Raw instructions are the epilogue's choice for stores; for additions it has them, but they do not compile.
 template <Operation StoreOrAdd>
 struct EpilogueOf<Epilogue::direct, StoreOrAdd> {
+    static constexpr bool is_raw = StoreOrAdd == Operation::set;
     using Class = ck_tile::DefaultGemm2DEpilogue<ck_tile::DefaultGemm2DEpilogueProblem<
         Element, Element, Accumulator, Output, RowMajor, kernel::pad_m, kernel::pad_n, kernel::warp_tile_m,
-        kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, true, StoreOrAdd>>;
+        kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, is_raw, StoreOrAdd>>;
 };
 
 template <bool HasHotLoop, ck_tile::TailNumber Tail, Operation StoreOrAdd>

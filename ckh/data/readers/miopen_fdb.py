@@ -1,0 +1,70 @@
+"""Reader of MIOpen's find databases: times of the solvers of its convolutions, as AMD measured them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.data.readers._base import Reading, ReadOptions
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.schema import Status
+from ckh.ops import MIOPEN_CONV, operation
+from ckh.ops.miopen_conv.fdb import NAME, sniff
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ckh.ops.miopen_conv.table import SolverTable
+
+__all__ = ["NAME", "read", "sniff", "to_arrow"]
+
+_CHUNK_BYTES = 1 << 20
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a find database, plain or bz2; its name tells architecture and compute units unless the options do.
+
+    Raises:
+        UsageError: neither the name nor the options say what was measured.
+        DataError: the file is unusable, or lines are bad and not to be skipped.
+    """
+    from ckh.ops.miopen_conv.table import read_fdb
+
+    table = read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad)
+    source = {"name": path.name, "format": NAME, "sha256": _sha256(path)}
+    left_out = [f"solvers without a time left out: {table.without_time}"] if table.without_time else []
+    return Reading(to_arrow(table, path.name), (source,), bad=table.bad, warnings=tuple(left_out))
+
+
+def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
+    """The rows of a table as those of a dataset."""
+    problem_of_row = table.problem_ids()
+    solver_of_row, names = table.frame["kernel_name"].factorize()
+    latency_ms = table.frame["latency_ms"].to_numpy(dtype=np.float64)
+    device = table.device
+    hardware = load_arch(device.arch).hardware.to_dict() | {"num_cus": device.num_cus}
+    return build_table(
+        Pairs(
+            table.problems(),
+            problem_of_row,
+            [operation(MIOPEN_CONV).parse_kernel(str(name)) for name in names],
+            [str(name) for name in names],
+            solver_of_row,
+            MIOPEN_CONV,
+        ),
+        Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
+        Origin(device.arch, f"{device.arch}, {device.num_cus} CUs", hardware, run_id),
+    )
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,137 @@
+"""`miopen_conv` as the rest of ckh sees it: a kernel is one of MIOpen's solvers, and nothing is emitted."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.data.schema import Column, dataset_columns
+from ckh.errors import UsageError
+from ckh.ops.base import Candidates, Operation
+from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
+from ckh.ops.miopen_conv.candidates import CANDIDATES_NAME, candidates, make_table, read_candidates
+from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
+from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
+from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
+from ckh.problems import CONV_COLUMNS, DTYPE_BYTES, ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.data.dataset import Dataset
+    from ckh.learn.options import TrainOptions
+
+_IDENTITY = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)
+_MANY_ROWS = 100_000
+
+
+def _columns() -> tuple[Column, ...]:
+    identity = (
+        Column("variant", "string", "", "forward, bwd_data or bwd_weight"),
+        Column("dtype", "string", "", "element type of the tensors"),
+        Column("layout", "string", "", "layout of the tensors, as MIOpen calls it"),
+        Column("ndim_spatial", "int64", "", "2 or 3"),
+    )
+    sizes = tuple(Column(name, "int64", "", f"problem size {name}, of the forward pass") for name in CONV_COLUMNS)
+    return dataset_columns(identity, sizes, (Column("algorithm", "string", "", "the solver's class of algorithm"),))
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
+    return MiopenProblem(
+        variant=Direction(row["variant"]),
+        dtype=row["dtype"],
+        layout=row["layout"],
+        ndim=row["ndim_spatial"],
+        **{name: row[column] for column, name in CONV_COLUMNS.items()},
+    )
+
+
+def _problem_features(problem: MiopenProblem) -> dict[str, Any]:
+    return CONVOLUTION.problem_features(problem) | {
+        "layout": np.array([problem.layout]),
+        "ndim_spatial": np.array([float(problem.ndim)]),
+    }
+
+
+def _kernel_columns(solvers: Sequence[Solver]) -> dict[str, list[Any]]:
+    return {"algorithm": [str(solver.algorithm) for solver in solvers]}
+
+
+def _kernel_features(solvers: Sequence[Solver], _legacy: bool) -> dict[str, Any]:  # noqa: FBT001
+    return {"kernel_name": np.array([solver.name for solver in solvers], dtype=np.str_)}
+
+
+def _mismatch(solver: Solver, problem: MiopenProblem) -> str:
+    is_for = solver.serves in (Serves.ANY, str(problem.variant))
+    return "" if is_for else f"{solver.name} on {problem.canonical()}"
+
+
+def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candidates:
+    found = candidates(problem, read_candidates(model))
+    return Candidates(tuple(map(parse_solver, found.solvers)), found.refused)
+
+
+def _model_files(dataset: Dataset) -> dict[str, bytes]:
+    return {CANDIDATES_NAME: make_table(dataset.frame).to_json().encode()}
+
+
+def _train_defaults(rows: int) -> TrainOptions:
+    from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
+
+    return RECIPE if rows > _MANY_ROWS else SMALL_RECIPE
+
+
+def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[MiopenProblem, ...]:
+    found = CONVOLUTION.load_problems(source, variant, dtype)
+    return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
+
+
+def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
+    """A convolution with one of MIOpen's layouts, by default NCHW or NCDHW.
+
+    Raises:
+        UsageError: MIOpen has no such layout or dtype.
+    """
+    if problem.dtype not in DTYPE_BYTES:
+        raise UsageError(f"unknown dtype {problem.dtype!r}")
+    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    return MiopenProblem(**{**values, "layout": layout})
+
+
+OPERATION = Operation(
+    name=MIOPEN_CONV.op_type,
+    summary="MIOpen's convolution solvers, from AMD's find databases",
+    prefix="miopen_",
+    columns=_columns(),
+    identity=_IDENTITY,
+    sizes=tuple(CONV_COLUMNS),
+    model_per=(),
+    engine=MIOPEN_CONV,
+    input_columns=INPUT_COLUMNS,
+    parse_problem=parse_miopen_problem,
+    problem_of_row=_problem_of_row,
+    problem_columns=CONVOLUTION.problem_columns,
+    problem_features=_problem_features,
+    parse_kernel=parse_solver,
+    kernel_name=lambda solver: solver.name,
+    short_name=lambda solver: solver.name,
+    other_names=lambda _: (),
+    kernel_columns=_kernel_columns,
+    kernel_features=_kernel_features,
+    legacy_columns=dict,
+    mismatch=_mismatch,
+    candidates=_candidates,
+    slices=CONVOLUTION.slices,
+    kernel_slice="algorithm",
+    place=CONVOLUTION.place,
+    # Another dtype, direction or layout of the same layer would give its answer away.
+    split_by=tuple(CONV_COLUMNS),
+    train_defaults=_train_defaults,
+    model_files=_model_files,
+    load_problems=_load_problems,
+    set_names=CONVOLUTION.set_names,
+)
