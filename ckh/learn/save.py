@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MANIFEST_NAME = "train_manifest.json"
 _ID_LENGTH = 12
+_MOST_IDS = 20_000
 
 
 def problem_id(problem: Problem) -> str:
@@ -135,9 +136,14 @@ def _manifest(trained: Trained) -> dict[str, Any]:
                 for target, made in trained.targets.items()
                 if made.oof_mean_efficiency is not None
             },
-            "problems": sorted(problem_id(problem) for problem in problems),
+            "problems": _problem_ids(problems),
         },
     }
+
+
+def _problem_ids(problems: list[Any]) -> list[str] | None:
+    """The ids of the problems, for those who judge the model; None where they would be larger than it."""
+    return sorted(problem_id(problem) for problem in problems) if len(problems) <= _MOST_IDS else None
 
 
 def trained_problems(folder: Path) -> frozenset[str]:

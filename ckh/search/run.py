@@ -38,6 +38,10 @@ class SearchResult:
         return sum(step.time_ms is None for step in self.trace)
 
 
+class StoppedError(Exception):
+    """Raised by `evaluate`: the measurement was stopped before there was a result, and so is the search."""
+
+
 def _never() -> bool:
     return False
 
@@ -52,7 +56,8 @@ def run(
 
     Args:
         strategy: a new one, or one to go on with.
-        evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much.
+        evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much;
+            or raises `StoppedError`.
         budget: how many measurements; fewer are made only where the space has no more.
         should_stop: asked before each measurement.
     """
@@ -60,7 +65,10 @@ def run(
     best: float | None = None
     while len(trace) < budget and not strategy.is_exhausted and not should_stop():
         index = strategy.ask()
-        time_ms = evaluate(index)
+        try:
+            time_ms = evaluate(index)
+        except StoppedError:
+            break
         strategy.tell(index, time_ms)
         if time_ms is not None and (best is None or time_ms < best):
             best = time_ms

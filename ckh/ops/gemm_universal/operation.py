@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +123,9 @@ def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple
     if variant is not None:
         raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
     if source in _set_names():
-        # A set is of one layout by itself; measured and ranked are all of them.
-        return tuple(problem for layout in GEMM_LAYOUTS for problem in problem_set(source, dtype or "fp32", layout))
+        # A set has no layout of its own: its problems take turns, so that all layouts are measured and judged alike.
+        found = problem_set(source, dtype or "fp32")
+        return tuple(replace(p, layout=GEMM_LAYOUTS[i % len(GEMM_LAYOUTS)]) for i, p in enumerate(found))
     if is_problem_file(source):
         return read_problems(source, dtype)
     raise UsageError(

@@ -12,6 +12,8 @@ from ckh.search.strategies.random_order import RandomOrder
 from ckh.search.strategies.surrogate import Surrogate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -26,7 +28,9 @@ STRATEGIES: dict[str, type[Strategy]] = {
 DEFAULT_STRATEGY = "surrogate"
 
 
-def make_strategy(name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None) -> Strategy:
+def make_strategy(
+    name: str, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
+) -> Strategy:
     """A strategy by its name; the arguments are those of `Strategy`.
 
     Raises:
@@ -35,7 +39,7 @@ def make_strategy(name: str, space: Space, seed: int = 0, prior: NDArray[np.floa
     """
     if name not in STRATEGIES:
         raise UsageError(f"there is no search strategy {name!r}", f"choose one of {', '.join(STRATEGIES)}")
-    return STRATEGIES[name](space, seed, prior)
+    return STRATEGIES[name](space, seed, prior, starts)
 
 
 __all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Strategy", "make_strategy"]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.errors import DataError
+from ckh.search.design import balanced_design
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,17 +26,21 @@ class Strategy(ABC):
         seed: of all randomness.
         prior: a score for every configuration, higher where a model expects it to be faster, shape
             (configurations,); None without a model.
+        starts: distinct configurations to measure before all others.
 
     Raises:
         DataError: the prior has another shape or is not finite.
     """
 
-    def __init__(self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, space: Space, seed: int = 0, prior: NDArray[np.float64] | None = None, starts: Sequence[int] = ()
+    ) -> None:
         if prior is not None and (np.shape(prior) != (len(space),) or not np.isfinite(prior).all()):
             raise DataError(f"a prior needs one finite score for each of the {len(space)} configurations")
         self._space = space
         self._rng = np.random.default_rng(seed)
         self._prior = prior
+        self._starts = tuple(starts)
         self._is_asked = np.zeros(len(space), dtype=bool)
         # Infinite where it failed; not a number where it was not measured.
         self._time_ms = np.full(len(space), np.nan)
@@ -87,6 +92,19 @@ class Strategy(ABC):
     @abstractmethod
     def _propose(self) -> Iterator[int]:
         """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
+
+    def _opening(self, count: int, by_prior: int) -> list[int]:
+        """What to measure first: the starts, the prior's best, and a balanced design to make it `count`, as far as it can.
+
+        Args:
+            count: how many; more only if there are more starts.
+            by_prior: how many of them the prior chooses, if there is one.
+        """
+        top = [] if self._prior is None else self._by_prior()[:by_prior].tolist()
+        chosen = dict.fromkeys([*self._starts, *top])
+        if len(chosen) < count:
+            chosen |= dict.fromkeys(balanced_design(self._space, count, self._rng))
+        return list(chosen)[: max(count, len(self._starts))]
 
     def _random_left(self) -> int:
         return int(self._rng.choice(np.flatnonzero(~self._is_asked)))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.design import balanced_design
 from ckh.search.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class DifferentialEvolution(Strategy):
 
     def _propose(self) -> Iterator[int]:
         population = []
-        for index in self._first():
+        for index in self._opening(_POPULATION, _POPULATION):
             yield index
             population.append(index)
         for _ in range(max(_POPULATION - len(population), 0)):
@@ -40,11 +39,6 @@ class DifferentialEvolution(Strategy):
                 yield trial
                 if self._time_ms[trial] <= self._time_ms[population[position]]:
                     population[position] = trial
-
-    def _first(self) -> list[int]:
-        if self._prior is None:
-            return balanced_design(self._space, _POPULATION, self._rng)
-        return [int(index) for index in self._by_prior()[:_POPULATION]]
 
     def _trial(self, population: list[int], position: int) -> NDArray[np.int32]:
         codes = self._space.codes

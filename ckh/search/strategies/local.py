@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.design import balanced_design
 from ckh.search.strategies.base import Strategy
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ class LocalSearch(Strategy):
     """First improvement among the configurations that differ in one parameter, nearest values first."""
 
     def _propose(self) -> Iterator[int]:
-        prior = None if self._prior is None else [int(index) for index in self._by_prior()[:_STARTS]]
-        starts = balanced_design(self._space, _STARTS, self._rng) if prior is None else prior
+        starts = self._opening(_STARTS, _STARTS)
         yield from starts
         best = min(starts, key=self._time_ms.__getitem__)
         while not self.is_exhausted:

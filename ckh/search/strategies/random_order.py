@@ -1,4 +1,4 @@
-"""Random order; with a prior, first the top of the model in random order."""
+"""Random order, after the starts; with a prior, first the top of the model in random order."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ class RandomOrder(Strategy):
         if self._prior is not None:
             top = max(_TOP_MIN, int(np.ceil(_TOP_SHARE * len(order))))
             order = np.concatenate([self._rng.permutation(order[:top]), self._rng.permutation(order[top:])])
-        yield from order.tolist()
+        yield from dict.fromkeys([*self._starts, *order.tolist()])

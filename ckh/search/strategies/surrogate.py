@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.search.design import balanced_design
 from ckh.search.features import features_of
 from ckh.search.gp import GaussianProcess
 from ckh.search.strategies.base import Strategy
@@ -28,7 +27,7 @@ _REFIT_EVERY = 4
 _REFIT_GROWTH = 1.1
 _FIRST_ITERATIONS, _ITERATIONS = 40, 20
 _MAX_OBSERVED = 600
-_MAX_POOL = 30_000
+_MAX_POOL, _PRIOR_POOL = 30_000, 3_000
 _RIDGE = 1.0
 
 
@@ -40,7 +39,7 @@ class Surrogate(Strategy):
     """
 
     def _propose(self) -> Iterator[int]:
-        yield from self._first()
+        yield from self._opening(_DESIGN, (_DESIGN + 1) // 2)
         process = GaussianProcess(features_of(self._space))
         prior = None if self._prior is None else _standardised(self._prior)
         next_fit = 0
@@ -78,12 +77,6 @@ class Surrogate(Strategy):
             bound += (slope * prior[pool]).astype(np.float32)
         return np.asarray(bound)
 
-    def _first(self) -> list[int]:
-        count = min(_DESIGN, len(self._space))
-        top = [] if self._prior is None else [int(index) for index in self._by_prior()[: (count + 1) // 2]]
-        design = balanced_design(self._space, count, self._rng)
-        return [*top, *(index for index in design if index not in top)][:count]
-
     def _modelled(self) -> list[int]:
         """What the process learns from: everything, or its fastest and a random part, in the order told."""
         if len(self._told) <= _MAX_OBSERVED:
@@ -95,13 +88,14 @@ class Surrogate(Strategy):
         return [int(index) for index in told[np.sort(np.concatenate([order[:half], others]))]]
 
     def _pool(self) -> NDArray[np.int64]:
-        """The configurations that compete: all that are left, or a random part and what is next to the fastest."""
+        """The configurations that compete: all that are left, or a random part, the prior's best and the fastest's next."""
         left = np.flatnonzero(~self._is_asked)
         if len(left) <= _MAX_POOL:
             return left
         fastest = sorted(self._told, key=self._time_ms.__getitem__)[:_DESIGN]
         near = np.concatenate([self._space.neighbours(index) for index in fastest])
-        part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near])
+        best = left[:0] if self._prior is None else left[np.argsort(-self._prior[left], kind="stable")[:_PRIOR_POOL]]
+        part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near, best])
         return np.unique(part[~self._is_asked[part]])
 
     def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:

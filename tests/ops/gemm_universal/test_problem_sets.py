@@ -174,12 +174,12 @@ def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
     assert "\n" not in describe(name)
 
 
-@pytest.mark.parametrize("name", ["host-llm", "host-gemm-train"])
-def test_host_sets_suit_one_thread(name: str) -> None:
-    """Every problem has 1 MFLOP to 2 GFLOP and at most 128 MB, and K is not split."""
+@pytest.mark.parametrize(("name", "most", "total"), [("host-llm", 5e8, 15.5e9), ("host-gemm-train", 2e9, 49.5e9)])
+def test_host_sets_suit_one_thread(name: str, most: float, total: float) -> None:
+    """Every problem has at least 1 MFLOP and at most 128 MB, and K is not split; the hold-out's are smaller."""
     problems = problem_set(name)
-    assert all(1e6 <= p.flops <= 2e9 and p.bytes <= 128e6 and p.split_k == 1 for p in problems)
-    assert 30e9 <= sum(p.flops for p in problems) <= 70e9
+    assert all(1e6 <= p.flops <= most and p.bytes <= 128e6 and p.split_k == 1 for p in problems)
+    assert sum(p.flops for p in problems) == pytest.approx(total, rel=0.01)
     assert 1.5e7 <= median(p.flops for p in problems) <= 1.5e8
     assert {p.m for p in problems} >= {1, 4, 12}
     assert max(p.m for p in problems) >= 2048
@@ -189,7 +189,7 @@ def test_host_llm_has_layers_of_every_model() -> None:
     """Each model gives some share, at several numbers of tokens."""
     problems = set(problem_set("host-llm"))
     for model in MODELS.values():
-        assert len(problems & set(layers(model.shard(HOST_RANKS), TOKENS))) >= 10
+        assert len(problems & set(layers(model.shard(HOST_RANKS), TOKENS))) >= 8
 
 
 @pytest.mark.parametrize(("name", "least"), [("gemm-train", 800), ("host-gemm-train", 300)])
@@ -222,7 +222,7 @@ def test_training_of_gpus_splits_k() -> None:
         ("gemm-train", "8cdbd315e16f0217"),
         ("host-gemm-train", "b15366d25c0c45d5"),
         ("llm", "0fc2ae090de78095"),
-        ("host-llm", "1ffed44e2bb20ae1"),
+        ("host-llm", "f7033ffb8dfe1c08"),
     ],
 )
 def test_sets_never_change(name: str, digest: str) -> None:
