@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.metrics import summarize
+from ckh.learn.model_text import join_trees
 from ckh.ops.miopen_conv.candidates import candidates, make_table
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.learn import efficiency_of, held_out, predict, times_of, train_order
-from ckh.learn.model_text import join_trees
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, read_parquet
 

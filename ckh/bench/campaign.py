@@ -298,6 +298,8 @@ class Campaign:
 
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
     op = operation(given.op or GROUPED_CONV).name
+    if (op, device_kind) not in DEFAULT_PROBLEMS:
+        raise UsageError(f"ckh builds no kernels of {op}", "its times are converted: see ckh convert --help")
     problems = DEFAULT_PROBLEMS[op, device_kind]
     variant = Direction.FORWARD.value if operation(op).has_directions else ""
     settings = Settings(variant, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op)

@@ -13,6 +13,7 @@ from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.data.schema import Status
 from ckh.log import warn
+from ckh.ops import GROUPED_CONV
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,8 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         ("pairs measured already", outlook.pairs_done),
         *((f"pairs refused: {reason}", count) for reason, count in reasons_by_kind(outlook.refused).items()),
     ]
-    where = campaign.settings.registry or f"rule set {campaign.settings.rule_set}"
+    settings = campaign.settings
+    where = settings.registry or (f"rule set {settings.rule_set}" if settings.op == GROUPED_CONV else "the pool")
     columns = ("problems", "arch", "kernels", "refused")
     rows = [[group.kind, group.arch, str(group.kernels), str(group.refused)] for group in outlook.groups]
     print_table(f"{where}:", columns, rows)

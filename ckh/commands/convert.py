@@ -1,4 +1,4 @@
-"""`ckh convert`: journals and AMD's CSV files become one Parquet dataset."""
+"""`ckh convert`: journals and files of AMD's benchmarks become one Parquet dataset."""
 
 from __future__ import annotations
 
@@ -21,9 +21,12 @@ class InputFormat(StrEnum):
     JOURNAL = "journal"
     AMD_CSV = "amd-csv"
     MIOPEN_FDB = "miopen-fdb"
+    TILE_ENGINE_JSON = "tile-engine-json"
+    BENCH_LOG = "bench-log"
+    AITER_CSV = "aiter-csv"
 
 
-_HELP = """Merge journals of ckh bench and CSV files of AMD's benchmark into one dataset.
+_HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
 Formats are told from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
 row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples.
@@ -42,15 +45,18 @@ def register(app: typer.Typer) -> None:
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
+            "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert runs/today --to csv --out for_amd.csv",
         ),
     )(convert)
 
 
 def convert(
-    inputs: list[Path] = typer.Argument(..., metavar="INPUT...", help="Journals, folders of runs, or CSV files."),
+    inputs: list[Path] = typer.Argument(
+        ..., metavar="INPUT...", help="Journals, folders of runs, CSV or JSON files, logs."
+    ),
     out: Path = typer.Option(..., "--out", "-o", help="File to write."),
-    arch: str | None = typer.Option(None, "--arch", help="What a CSV file was measured on, e.g. gfx942."),
+    arch: str | None = typer.Option(None, "--arch", help="What a file of AMD's was measured on, e.g. gfx942."),
     num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
     from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
     to: OutputFormat = typer.Option(OutputFormat.PARQUET, "--to", help="Format to write; csv is AMD's 24 columns."),

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from ckh.errors import ModelError
+from ckh.learn.model_text import join_trees, slim
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.learn import (
     efficiency_of,
@@ -20,7 +21,6 @@ from ckh.ops.miopen_conv.learn import (
     train_order,
     train_orders,
 )
-from ckh.learn.model_text import join_trees, slim
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.rank.lightgbm_text import parse_forest

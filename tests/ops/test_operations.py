@@ -1,0 +1,163 @@
+"""Every operation's record: complete, consistent, and enough for the whole loop."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import ExitCode, UsageError
+from ckh.ops import operation, operation_names, operation_of, operation_of_kernel
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.miopen_conv.operation import from_convolution
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONV = ConvProblem(Direction.BWD_DATA, n=2, c=16, k=32, g=4, hi=9, wi=7, y=3, x=1, stride_h=2, pad_h=1)
+PROBLEMS: dict[str, Any] = {
+    "grouped_conv": CONV,
+    "gemm_universal": GemmProblem(16, 48, 33, "fp16", "crr", 2),
+    "miopen_conv": from_convolution(CONV, "nhwc"),
+}
+# One problem a line, in the form of MIOpen's find databases: solver, time in ms, workspace, algorithm.
+FDB = """\
+64-28-28-3x3-64-28-28-{n}-1x1-1x1-1x1-0-NCHW-FP32-F=GemmFwdRest:{slow},1605632,miopenConvolutionFwdAlgoGEMM;\
+ConvBinWinogradRxSf2x3g1:{fast},0,miopenConvolutionFwdAlgoWinograd
+"""
+
+
+def test_every_operation_has_a_problem_here() -> None:
+    """A new operation is added to these tests."""
+    assert set(PROBLEMS) == set(operation_names())
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_records_are_consistent(name: str) -> None:
+    """Columns are distinct and hold identity, sizes and what features read; problems are recognised and come back."""
+    op, problem = operation(name), PROBLEMS[name]
+    names = op.column_names()
+    assert len(set(names)) == len(names)
+    assert {*op.identity, *op.sizes, *op.model_per, *op.split_by, *op.input_columns, op.kernel_slice} <= set(names)
+    assert operation_of(problem.canonical()) is op
+    assert op.parse_problem(problem.canonical()) == problem
+    row = {column: values[0] for column, values in op.problem_columns([problem]).items()}
+    assert op.problem_of_row(row) == problem
+    assert set(op.identity) <= set(row)
+    assert all(np.isfinite(op.place(problem)))
+    for tests in op.slices.values():
+        assert sum(bool(test(problem)) for test in tests.values()) == 1
+
+
+@pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
+def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
+    """A candidate's complete name parses, tells the operation, and its columns are those of the dataset."""
+    op = operation(name)
+    problem = op.load_problems("host-train" if name == "grouped_conv" else "host-llm", None, "fp32")[0]
+    found = op.candidates(problem, load_arch("host"), tmp_path)
+    for kernel in found.kernels[:40]:
+        assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+        assert operation_of_kernel(kernel) is op
+        assert op.mismatch(kernel, problem) == ""
+    columns = op.kernel_columns(found.kernels[:3])
+    assert set(columns) < set(op.column_names())
+    assert {len(values) for values in columns.values()} == {3}
+
+
+def test_what_is_no_operation_is_refused() -> None:
+    """By name, by a problem's text, by a kernel."""
+    with pytest.raises(UsageError, match="unknown operation 'pooling'"):
+        operation("pooling")
+    with pytest.raises(UsageError, match="no problem of any operation"):
+        operation_of("pool_max_3x3")
+    with pytest.raises(KeyError):
+        operation_of_kernel("compv3")
+
+
+def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Measured on the host, converted, learned, evaluated and predicted; times are of right results."""
+    problems = tmp_path / "problems.csv"
+    sizes = [(17, 40, 33), (64, 64, 64), (1, 96, 50), (30, 30, 80)]
+    lines = [f"{m},{n},{k},{layout}" for m, n, k in sizes for layout in ("rcr", "ccr")]
+    problems.write_text("\n".join(["m,n,k,layout", *lines]), encoding="utf-8")
+    out, data, model = tmp_path / "run", tmp_path / "data.parquet", tmp_path / "model"
+    bench = ["bench", "--op", "gemm_universal", "--device", "host", "--problems", str(problems), "--samples", "1"]
+    kernels = "pipeline == 'compv3' and tile_m == 64 and tile_n == 64 and pad_m and pad_n and pad_k"
+    assert run([*bench, "--filter", kernels, "--out", str(out), "--json"]) == ExitCode.OK
+    statuses = json.loads(capsys.readouterr().out)["statuses"]
+    assert set(statuses) <= {"ok", "unstable"}
+    assert run(["convert", str(out), "--out", str(data)]) == ExitCode.OK
+    dataset = read_dataset(data)
+    assert dataset.op.name == "gemm_universal"
+    assert len(dataset) == sum(statuses.values())
+    assert set(dataset.problems()) == {
+        GemmProblem(m, n, k, layout=layout) for m, n, k in sizes for layout in ("rcr", "ccr")
+    }
+    train = ["train", "--data", str(data), "--out", str(model), "--trees", "5", "--leaves", "4", "--folds", "3"]
+    assert run(train) == ExitCode.OK
+    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    capsys.readouterr()
+    predict = ["predict", "--m", "100", "--n", "50", "--k", "70", "--layout", "ccr", "--model", str(model), "--json"]
+    assert run(predict) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["problem"] == "gemm_fp32_ccr_m100_n50_k70_splitk1"
+    assert len(document["kernels"]) == 5
+    assert all(kernel["kernel"].startswith("gemm_universal_fp32_ccr_") for kernel in document["kernels"])
+
+
+def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What AMD measured is converted, learned and predicted, with the device that the file's name tells."""
+    fdb, data, model = tmp_path / "gfx90a68.fdb.txt", tmp_path / "data.parquet", tmp_path / "model"
+    # With a batch below 8 the GEMM is faster, above Winograd.
+    text = "".join(FDB.format(n=n, slow=0.01 * n, fast=0.04 + 0.005 * n) for n in range(1, 65))
+    fdb.write_text(text, encoding="utf-8")
+    assert run(["convert", str(fdb), "--out", str(data)]) == ExitCode.OK
+    dataset = read_dataset(data)
+    assert len(dataset) == 2 * 64
+    assert dataset.hardware()["num_cus"] == 104
+    assert sorted(dataset.frame["kernel_name"].unique()) == ["ConvBinWinogradRxSf2x3g1", "GemmFwdRest"]
+    train = ["train", "--op", "miopen_conv", "--data", str(data), "--out", str(model), "--trees", "20", "--leaves", "4"]
+    assert run(train) == ExitCode.OK
+    capsys.readouterr()
+    first = []
+    for n in ("2", "60"):
+        args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--n", n, "--c", "64"]
+        assert run([*args, "--json"]) == ExitCode.OK
+        document = json.loads(capsys.readouterr().out)
+        assert [kernel["predicted_tflops"] for kernel in document["kernels"]] == [None, None]
+        first.append(document["kernels"][0]["kernel"])
+    assert first == ["GemmFwdRest", "ConvBinWinogradRxSf2x3g1"]
+    # Another group was never measured: there is nothing to choose from.
+    args = ["predict", "--op", "miopen_conv", "--model", str(model), "--dtype", "fp32", "--variant", "bwd_data"]
+    assert run(args) == ExitCode.NO_KERNEL
+    assert "nothing was measured for bwd_data fp32 nchw 2D dense" in capsys.readouterr().err
+
+
+def test_solvers_are_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """MIOpen's solvers are not emitted, which is said."""
+    assert run(["bench", "--op", "miopen_conv", "--device", "host", "--dry-run"]) == ExitCode.USAGE
+    assert "miopen_conv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--m", "4"], "a GEMM needs --m, --n and --k: --n is missing"),
+        (["--m", "4", "--n", "4", "--k", "4", "--hi", "3"], "gemm_universal has no --hi"),
+        (["--m", "4", "--n", "4", "--k", "4", "--variant", "forward"], "gemm_universal has no --variant"),
+        (["--c", "4", "--layout", "rcr"], "grouped_conv has no --layout"),
+        (["--m", "4", "--n", "0", "--k", "4"], "n must be 1 or more"),
+        (["--m", "4", "--n", "4", "--k", "4", "--layout", "abc"], "unknown layout 'abc'"),
+        (["--op", "pooling"], "unknown operation 'pooling'"),
+    ],
+)
+def test_options_must_go_with_the_operation(args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One clear line, exit code 2."""
+    assert run(["predict", *args]) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
