@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.data.readers import amd_csv, journal, miopen_fdb
+from ckh.data.readers import aiter_csv, amd_csv, bench_log, journal, miopen_fdb, tile_engine_json
 from ckh.data.readers._base import BadRow, Reader, Reading, ReadOptions
 from ckh.errors import DataError, UsageError
 
@@ -19,6 +19,9 @@ READERS: dict[str, Reader] = {
         Reader(journal.NAME, journal.sniff, journal.read),
         Reader(amd_csv.NAME, amd_csv.sniff, amd_csv.read),
         Reader(miopen_fdb.NAME, miopen_fdb.sniff, miopen_fdb.read),
+        Reader(tile_engine_json.NAME, tile_engine_json.sniff, tile_engine_json.read),
+        Reader(bench_log.NAME, bench_log.sniff, bench_log.read),
+        Reader(aiter_csv.NAME, aiter_csv.sniff, aiter_csv.read),
     )
 }
 

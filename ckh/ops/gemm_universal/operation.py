@@ -123,14 +123,23 @@ def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple
     if variant is not None:
         raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
     if source in _set_names():
-        # A set has no layout of its own: its problems take turns, so that all layouts are measured and judged alike.
-        found = problem_set(source, dtype or "fp32")
-        return tuple(replace(p, layout=GEMM_LAYOUTS[i % len(GEMM_LAYOUTS)]) for i, p in enumerate(found))
+        # A set has no layout of its own: its problems take turns, so that layouts are measured and judged alike.
+        found, layouts = problem_set(source, dtype or "fp32"), _layouts_of(source)
+        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
     if is_problem_file(source):
         return read_problems(source, dtype)
     raise UsageError(
         f"{source!r} is neither a problem set nor a .txt, .csv or .json file", "the sets are " + ", ".join(_set_names())
     )
+
+
+def _layouts_of(name: str) -> tuple[str, ...]:
+    """The layouts that the problems of a set take in turns.
+
+    On a host, where kernels of each layout are compiled to be measured once, those of a linear layer (its weight is
+    N x K) and of a plain product.
+    """
+    return ("rcr", "rrr") if name.startswith("host-") else GEMM_LAYOUTS
 
 
 def _set_names() -> tuple[str, ...]:
