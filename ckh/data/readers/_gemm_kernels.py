@@ -1,0 +1,102 @@
+"""Kernels of the tile engine's files: read from their names and completed from a configuration that stands beside."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.readers._gemm_rows import Unusable
+from ckh.errors import DataError
+from ckh.kernels.config import Scheduler
+from ckh.kernels.name_grammar import EPILOGUES
+from ckh.ops.gemm_universal.columns import AMD_WAVES
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+from ckh.ops.gemm_universal.names import parse_kernel_name
+from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.archs import ArchSpec
+
+BAD_KERNEL = "with a kernel name that does not parse"
+INCOMPLETE = "with a kernel name that leaves out what nothing else says"
+CONTRADICTION = "with a kernel_config that contradicts the kernel's name"
+
+_FLAGS = frozenset({"pad_m", "pad_n", "pad_k", "persistent"})
+_TEXTS = frozenset({"dtype", "layout", "pipeline", "scheduler", "epilogue"})
+_WORDS: dict[str, tuple[str, ...]] = {"scheduler": tuple(map(str, Scheduler)), "epilogue": EPILOGUES}
+_VECTORS = ("vector_a", "vector_b", "vector_c")
+
+
+def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKernel:
+    """The kernel of a name; what a short name leaves out is taken from a configuration with AMD's fields.
+
+    A configuration does not say vector widths, which are then native, as in a full name without them.
+
+    Raises:
+        Unusable: the name is none, the configuration contradicts it, or something is left out by both.
+    """
+    kernel = _parsed(name, arch)
+    told = _told(config)
+    for field, value in told.items():
+        own = getattr(kernel, field)
+        # AMD's converter writes padding into configurations of these pipelines, see tile_engine_json.
+        is_free = field.startswith("pad_") and kernel.pipeline in ALWAYS_PADDED_PIPELINES
+        if own is not None and own != value and not is_free:
+            raise Unusable(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
+    if not kernel.is_complete:
+        widths = dict.fromkeys(_VECTORS, NATIVE_WIDTH) if told else {}
+        given = {field: value for field, value in {**told, **widths}.items() if field in kernel.missing}
+        kernel = replace(kernel, **given)
+    if missing := kernel.missing:
+        raise Unusable(INCOMPLETE, f"{name!r} has no " + ", ".join(missing))
+    return kernel
+
+
+def padded(kernel: GemmKernel) -> GemmKernel:
+    """The kernel as padded along every axis if its pipeline runs every size whatever its name says."""
+    if kernel.pipeline not in ALWAYS_PADDED_PIPELINES:
+        return kernel
+    return replace(kernel, pad_m=True, pad_n=True, pad_k=True)
+
+
+def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
+    if not isinstance(name, str):
+        raise Unusable(BAD_KERNEL, f"the kernel's name is {'missing' if name is None else name}")
+    try:
+        kernel = parse_kernel_name(name.strip())
+    except DataError as error:
+        raise Unusable(BAD_KERNEL, error.message) from error
+    if kernel.pipeline not in arch.common.pipeline_lds:
+        raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {name!r}")
+    sizes = (*kernel.tile, kernel.wave_m, kernel.wave_n, kernel.wave_k)
+    if 0 in sizes or 0 in {kernel.warp_tile_m, kernel.warp_tile_n, kernel.warp_tile_k}:
+        raise Unusable(BAD_KERNEL, f"a size of zero in {name!r}")
+    return kernel
+
+
+def _told(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a kernel that a configuration tells."""
+    known = {field.name for field in fields(GemmKernel)} - {"suffix", *_VECTORS}
+    told: dict[str, Any] = {}
+    for key, value in config.items():
+        field = AMD_WAVES.get(key, key)
+        if field in known and value is not None:
+            told[field] = _value(field, value)
+    return told
+
+
+def _value(field: str, value: Any) -> Any:
+    """A value of the type that the field has."""
+    if field in _TEXTS:
+        is_right = isinstance(value, str) and (field not in _WORDS or value in _WORDS[field])
+    elif field in _FLAGS:
+        is_right = isinstance(value, bool) or value in (0, 1)
+    else:
+        is_right = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    if not is_right:
+        raise Unusable(CONTRADICTION, f"kernel_config has {field} {value!r}")
+    if field == "scheduler":
+        return Scheduler(value)
+    return bool(value) if field in _FLAGS else value

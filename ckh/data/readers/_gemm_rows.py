@@ -1,0 +1,263 @@
+"""GEMM measurements of AMD's tile engine: judging what a file says of one, and the table of those that are good.
+
+The tile engine prints times with two decimals of a millisecond, TFLOPS with two decimals too, so that most times have
+one or two digits and TFLOPS five. See `precise_time` for what is made of that.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.data.rows import Origin, Pairs, Results, build_table
+from ckh.data.schema import Status
+from ckh.data.tables import concat
+from ckh.errors import DataError, UsageError
+from ckh.ops.gemm_universal.names import kernel_name
+from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ckh.data.readers._base import ReadOptions
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+BAD_PROBLEM = "with an impossible problem"
+BAD_TIME = "with a time that is missing, not a number, or not positive"
+MISMATCH = "with a kernel that is not for the problem"
+
+_NAMED = 3
+_MS_FLOPS_PER_TFLOPS = 1e9
+_PRINTED = 0.005  # half a unit of the second decimal, with which the tile engine prints
+_FINE = 1e-3  # a time that is known better than this is left alone
+_SINGLE = 1e-5  # the tile engine computes TFLOPS in single precision
+_TFLOPS_TOLERANCE = 0.01
+
+
+class Unusable(Exception):  # noqa: N818 # it is no error of the program: the reader counts it
+    """A measurement cannot be used: the reason, and what is wrong with it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """A time in ms, 0 if there is none; whether it follows from TFLOPS, and whether these contradict it."""
+
+    latency_ms: float
+    is_refined: bool = False
+    is_doubtful: bool = False
+
+
+def problem_of(sizes: Mapping[str, Any], dtype: str, layout: str) -> GemmProblem:
+    """The problem of m, n, k and, if not 1, split_k.
+
+    Raises:
+        Unusable: one is missing, or impossible.
+    """
+    for name in "mnk":
+        if name not in sizes:
+            raise Unusable(BAD_PROBLEM, f"{name} is missing")
+    try:
+        return GemmProblem(
+            sizes["m"], sizes["n"], sizes["k"], dtype=dtype, layout=layout, split_k=sizes.get("split_k", 1)
+        )
+    except UsageError as error:
+        raise Unusable(BAD_PROBLEM, error.message) from error
+
+
+def number(values: Mapping[str, Any], name: str) -> Decimal:
+    """A finite number, with the digits that the file has.
+
+    Raises:
+        Unusable: it is missing or not one.
+    """
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or not math.isfinite(_float(value)):
+        raise Unusable(BAD_TIME, f"{name} is {'missing' if value is None else value}")
+    return Decimal(value)
+
+
+def _float(value: int | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def precise_time(latency_ms: Decimal, tflops: Decimal, flops: int) -> Time:
+    """The time of a run from the two numbers that the tile engine prints of it.
+
+    A printed time of 0.01 ms says no more than that it is between 0.005 and 0.015. Where TFLOPS are known better and
+    agree with the printed time, flops / TFLOPS is the time; it rounds to what was printed. Where they do not agree, the
+    printed time counts.
+    """
+    printed, rate = float(latency_ms), float(tflops)
+    if rate <= 0:
+        return Time(printed)
+    half, implied = _half_unit(latency_ms), flops / rate / _MS_FLOPS_PER_TFLOPS
+    blur = _half_unit(tflops) / rate
+    agrees = abs(implied - printed) <= half + implied * (blur + _SINGLE)
+    if agrees and half > _FINE * printed and blur * implied < half:
+        return Time(implied, is_refined=True)
+    return Time(printed, is_doubtful=not agrees and abs(implied - printed) > _TFLOPS_TOLERANCE * printed)
+
+
+def _half_unit(value: Decimal) -> float:
+    """How far the number may be from the one that was printed; final zeros may have been lost."""
+    exponent = value.as_tuple().exponent
+    return min(_PRINTED, 0.5 * 10.0 ** min(exponent, 0)) if isinstance(exponent, int) else math.inf
+
+
+class GemmRows:
+    """The good measurements of one file, a few bytes each, and the count of the others.
+
+    Of a pair that a file has several times, the n-th measurement is taken as one of run n: merging then decides as it
+    does between runs, so that a failed repetition does not lose a time.
+    """
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        if options.arch is None:
+            raise UsageError(f"{path} does not say what it was measured on", "give it with --arch, e.g. --arch gfx942")
+        self.arch = load_arch(options.arch)
+        self.refined = 0
+        self._path = path
+        self._options = options
+        self._problems: dict[GemmProblem, int] = {}
+        self._kernels: dict[tuple[str, GemmKernel], int] = {}
+        self._statuses: dict[str, int] = {}
+        self._messages: dict[int, str] = {}
+        self._problem_of_row, self._kernel_of_row, self._status_of_row = array("q"), array("q"), array("b")
+        self._latency_ms = array("d")
+        self._bad: Counter[str] = Counter()
+        self._first_bad: list[str] = []
+        self._doubtful: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._latency_ms)
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """Number of measurements left out, by reason."""
+        return dict(self._bad)
+
+    def drop(self, where: str, why: Unusable) -> None:
+        """Count a measurement that cannot be used."""
+        self._bad[why.reason] += 1
+        if len(self._first_bad) < _NAMED:
+            self._first_bad.append(f"{where}: {why.detail}")
+
+    def check(self, kernel: GemmKernel, problem: GemmProblem) -> None:
+        """See that the kernel is one for the problem.
+
+        Raises:
+            Unusable: it is not.
+        """
+        if (kernel.dtype, kernel.layout) != (problem.dtype, problem.layout):
+            what = f"a kernel of {kernel.dtype} {kernel.layout} on {problem.canonical()}"
+            raise Unusable(MISMATCH, what)
+
+    def add(self, where: str, problem: GemmProblem, named: tuple[str, GemmKernel], time: Time) -> None:
+        """Add a measured time; the name says what the kernel is called, the kernel what its columns say."""
+        self._append(problem, named, Status.OK, time.latency_ms)
+        self.refined += time.is_refined
+        if time.is_doubtful:
+            self._doubtful[where] += 1
+
+    def add_failed(self, problem: GemmProblem, named: tuple[str, GemmKernel], status: Status, message: str) -> None:
+        """Add a failure."""
+        self._messages[len(self)] = message
+        self._append(problem, named, status, math.nan)
+
+    def _append(self, problem: GemmProblem, named: tuple[str, GemmKernel], status: Status, latency_ms: float) -> None:
+        self._problem_of_row.append(self._problems.setdefault(problem, len(self._problems)))
+        self._kernel_of_row.append(self._kernels.setdefault(named, len(self._kernels)))
+        self._status_of_row.append(self._statuses.setdefault(str(status), len(self._statuses)))
+        self._latency_ms.append(latency_ms)
+
+    def set_wrong(self, row: int, message: str) -> None:
+        """Note that the result of a row was found wrong."""
+        self._messages[row] = message
+        self._status_of_row[row] = self._statuses.setdefault(str(Status.WRONG_RESULT), len(self._statuses))
+
+    def refuse_bad(self) -> None:
+        """Refuse the file for what cannot be used, unless that is to be left out.
+
+        Raises:
+            DataError: there is such, or nothing else.
+        """
+        count = sum(self._bad.values())
+        if count and not self._options.skip_bad:
+            by_reason = ", ".join(f"{number} {reason}" for reason, number in self._bad.items())
+            rows = "row" if count == 1 else "rows"
+            raise DataError(
+                f"{self._path}: {count} bad {rows} ({by_reason}): " + "; ".join(self._first_bad),
+                "mend them, or leave them out with --skip-bad",
+            )
+        if not len(self):
+            raise DataError(f"{self._path}: " + ("not one good row" if count else "there is no benchmark result in it"))
+
+    def warnings(self) -> list[str]:
+        """What a user should know of the rows."""
+        found = []
+        if self.refined:
+            found.append(f"{self._path}: {self.refined} times printed with two decimals are taken from their TFLOPS")
+        if self._doubtful:
+            count = f"differ by more than 1 % from flops / time in {sum(self._doubtful.values())} rows"
+            found.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
+        return found
+
+    def table(self, sha256: str) -> pa.Table:
+        """The dataset's rows, in the order of the file, the repetitions of pairs after all others."""
+        import numpy as np
+        import pandas as pd
+
+        problem, kernel = np.array(self._problem_of_row), np.array(self._kernel_of_row)
+        pair = problem * len(self._kernels) + kernel
+        run_of_row = pd.Series(pair).groupby(pair).cumcount().to_numpy()
+        origin = f"{self._path.name}:{sha256[:12]}"
+        return concat(
+            [
+                self._part(np.flatnonzero(run_of_row == index), f"{origin}#{index + 1}" if index else origin)
+                for index in range(int(run_of_row.max()) + 1)
+            ]
+        )
+
+    def _part(self, rows: Any, run_id: str) -> pa.Table:
+        import numpy as np
+
+        hardware = self.arch.hardware.to_dict()
+        if self._options.num_cus is not None:
+            hardware |= {"num_cus": self._options.num_cus}
+        return build_table(
+            Pairs(
+                list(self._problems),
+                np.array(self._problem_of_row)[rows],
+                [kernel for _, kernel in self._kernels],
+                [name for name, _ in self._kernels],
+                np.array(self._kernel_of_row)[rows],
+                OP_TYPE,
+            ),
+            Results(
+                np.array(list(self._statuses))[np.array(self._status_of_row)[rows]],
+                np.array(self._latency_ms)[rows],
+                {"message": [self._messages.get(row) for row in rows.tolist()]},
+            ),
+            Origin(self.arch.name, None, hardware, run_id),
+        )
+
+
+def named(kernel: GemmKernel) -> tuple[str, GemmKernel]:
+    """A kernel under its complete name."""
+    return kernel_name(kernel), kernel

@@ -1,0 +1,88 @@
+"""`Winner`: the fastest kernel that somebody's tuning found for a GEMM, and files of them.
+
+A file of winners has the columns of a problem file, so that whatever takes problems takes it, and beside them what won.
+It is no dataset: of the kernels that lost nothing is known, so there is no ranking to learn.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError, UsageError
+from ckh.paths import write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+_US_FLOPS_PER_TFLOPS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What won.
+
+    `tuned_split` is what the tuning calls splitK, a choice of the winner and not a part of the problem; its meaning is
+    the library's (a power of two in Composable Kernel's, a count in others). `latency_us` is in microseconds.
+    """
+
+    problem: GemmProblem
+    arch: str
+    num_cus: int
+    library: str
+    kernel_name: str
+    tuned_split: int
+    latency_us: float
+    source: str
+
+    @property
+    def tflops(self) -> float:
+        """Operations / latency."""
+        return self.problem.flops / self.latency_us / _US_FLOPS_PER_TFLOPS
+
+    def columns(self) -> dict[str, Any]:
+        """One row of a file of winners."""
+        problem = self.problem
+        return {
+            "m": problem.m,
+            "n": problem.n,
+            "k": problem.k,
+            "dtype": problem.dtype,
+            "layout": problem.layout,
+            "arch": self.arch,
+            "num_cus": self.num_cus,
+            "library": self.library,
+            "kernel_name": self.kernel_name,
+            "tuned_split": self.tuned_split,
+            "latency_us": self.latency_us,
+            "tflops": self.tflops,
+            "source": self.source,
+        }
+
+
+def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
+    """Write a CSV file of winners that is a problem file too, whole or not at all.
+
+    Raises:
+        UsageError: the name does not end in .csv, by which problem files are told.
+        DataError: there are none, or the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".csv":
+        raise UsageError(f"{path} does not end in .csv", "problem files are told by their names")
+    if not winners:
+        raise DataError("there are no winners to write")
+    text = io.StringIO(newline="")
+    rows = [winner.columns() for winner in winners]
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    try:
+        write_atomic(path, text.getvalue().encode())
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}") from error

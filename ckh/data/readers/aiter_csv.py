@@ -1,0 +1,217 @@
+"""Reader of AITER's tuned GEMM tables (`a8w8_*_tuned_gemm.csv`): for each shape, the kernel that won.
+
+These are no measurements to learn from. Only the winner of a shape is there, its name does not tell what the columns of
+a kernel are (and half of the winners are no kernels of Composable Kernel), and what was computed is not quite
+`gemm_universal`: inputs are scaled, by row or by block, and results are bf16. So `read`, which makes datasets, refuses
+them; `read_winners` gives the shapes, with what won beside them, and `write_winners` makes a problem file of these.
+
+A is M x K and B is N x K, both row by row, which is layout rcr. The element type is that of `q_dtype_w`; block-scaled
+tables have none and are fp8. Of a shape that one device has twice, the faster row counts.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.readers._base import BadRow, Reading, ReadOptions, read_bytes, refuse_bad, source_of
+from ckh.data.readers._cells import WRONG_CELLS, read_header
+from ckh.data.readers._gemm_rows import Unusable, problem_of
+from ckh.data.readers._gemm_winners import Winner, write_winners
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME = "aiter-csv"
+BAD_TIME = "with a time that is not a positive number"
+BAD_NUMBER = "with a cell that is not an integer"
+NO_KERNEL = "without a kernel"
+BAD_DTYPE = "with an element type that is missing or unknown"
+BAD_ARCH = "with an architecture that is missing or unknown"
+OTHER_ARCH = "of another architecture than --arch"
+
+__all__ = ["NAME", "Winner", "Winners", "read", "read_winners", "sniff", "write_winners"]
+
+_REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
+_LAYOUT = "rcr"
+_DTYPES = {
+    "torch.int8": "int8",
+    "torch.float8_e4m3fn": "fp8",
+    "torch.float8_e4m3fnuz": "fp8",
+    "torch.bfloat16": "bf16",
+    "torch.float16": "fp16",
+}
+_BLOCK_SCALED = ("a8w8_blockscale", "fp8")
+# Tables from before the column gfx. 256 compute units are gfx950's and gfx1250's.
+_ARCH_OF_CUS = {80: "gfx942", 304: "gfx942"}
+_TFLOPS_TOLERANCE = 0.01
+_ROUNDING = 0.005
+_BATCHED = "B"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Winners:
+    """The winners of one table in its order; rows left out by reason, and those that gave way to a faster one."""
+
+    winners: tuple[Winner, ...]
+    source: dict[str, Any]
+    bad: dict[str, int] = field(default_factory=dict)
+    repeated: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+def sniff(head: bytes) -> bool:
+    """Whether the first line names AITER's columns."""
+    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
+    return names.issuperset(_REQUIRED)
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Refuse to make a dataset of a table of winners, which is said to be one only if it is whole.
+
+    Raises:
+        DataError: always.
+    """
+    found = read_winners(path, options)
+    shapes = f"the winners of {len(found.winners)} shapes and nothing of what lost"
+    raise DataError(
+        f"{path} is a tuned table of AITER: {shapes}, so no dataset to train on or to evaluate with",
+        "ckh.data.readers.aiter_csv.write_winners makes a problem file of it, for ckh predict and ckh bench",
+    )
+
+
+def read_winners(path: Path, options: ReadOptions) -> Winners:
+    """Read a tuned table.
+
+    Raises:
+        DataError: it is no such table, or rows are bad and not to be skipped.
+    """
+    content = read_bytes(path)
+    names = read_header(path, content)
+    for name in _REQUIRED:
+        if name not in names:
+            raise DataError(f"{path}: column {name} is missing", "expected " + ", ".join(_REQUIRED))
+    if _BATCHED in names:
+        raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
+    best: dict[tuple[Any, ...], Winner] = {}
+    bad: list[BadRow] = []
+    differing: list[int] = []
+    repeated = 0
+    for line, cells in _rows(path, content, len(names)):
+        try:
+            row = _cells_by_name(names, cells)
+            winner = _winner(row, options, path.name)
+        except Unusable as why:
+            bad.append(BadRow(why.reason, line, why.detail))
+            continue
+        if _differs(row, winner):
+            differing.append(line)
+        key = (winner.problem, winner.arch, winner.num_cus)
+        repeated += key in best
+        if key not in best or winner.latency_us < best[key].latency_us:
+            best[key] = winner
+    counts = dict(Counter(row.reason for row in bad))
+    if bad and not options.skip_bad:
+        refuse_bad(path, counts, bad)
+    if not best:
+        raise DataError(f"{path}: not one good row" if bad else f"{path} has a header but no rows")
+    return Winners(
+        tuple(best.values()), source_of(path, content, NAME), counts, repeated, tuple(_warnings(path, differing))
+    )
+
+
+def _rows(path: Path, content: bytes, count: int) -> Iterator[tuple[int, list[str]]]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text") from error
+    reader = csv.reader(io.StringIO(text, newline=""))
+    next(reader)
+    try:
+        for cells in reader:
+            if any(cell.strip() for cell in cells) or len(cells) == count:
+                yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _cells_by_name(names: list[str], cells: list[str]) -> dict[str, str]:
+    if len(cells) != len(names):
+        raise Unusable(WRONG_CELLS, f"{len(cells)} cells instead of {len(names)}")
+    return dict(zip(names, cells, strict=True))
+
+
+def _winner(row: dict[str, str], options: ReadOptions, source: str) -> Winner:
+    sizes = {name.lower(): _integer(row, name) for name in "MNK"}
+    num_cus = _integer(row, "cu_num")
+    if num_cus < 1:
+        raise Unusable(BAD_NUMBER, f"cu_num is {num_cus}")
+    if not row["kernelName"]:
+        raise Unusable(NO_KERNEL, "kernelName is empty")
+    latency_us = _float(row["us"])
+    if not (math.isfinite(latency_us) and latency_us > 0):
+        raise Unusable(BAD_TIME, f"us is {row['us']!r}")
+    return Winner(
+        problem=problem_of(sizes, _dtype(row), _LAYOUT),
+        arch=_arch(row, num_cus, options),
+        num_cus=num_cus,
+        library=row.get("libtype", ""),
+        kernel_name=row["kernelName"],
+        tuned_split=_integer(row, "splitK") if "splitK" in row else 0,
+        latency_us=latency_us,
+        source=source,
+    )
+
+
+def _dtype(row: dict[str, str]) -> str:
+    prefix, dtype = _BLOCK_SCALED
+    if "q_dtype_w" not in row and row["kernelName"].startswith(prefix):
+        return dtype
+    text = row.get("q_dtype_w", "")
+    if text not in _DTYPES:
+        raise Unusable(BAD_DTYPE, f"q_dtype_w is {text!r}" if "q_dtype_w" in row else "there is no column q_dtype_w")
+    return _DTYPES[text]
+
+
+def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
+    arch = row["gfx"].split(":", 1)[0] if "gfx" in row else options.arch or _ARCH_OF_CUS.get(num_cus, "")
+    if not (arch.startswith("gfx") and arch[3:].isalnum()):
+        detail = f"gfx is {row['gfx']!r}" if "gfx" in row else f"{num_cus} compute units do not tell it, --arch would"
+        raise Unusable(BAD_ARCH, detail)
+    if options.arch is not None and arch != options.arch.split(":", 1)[0]:
+        raise Unusable(OTHER_ARCH, f"gfx is {arch}")
+    return arch
+
+
+def _differs(row: dict[str, str], winner: Winner) -> bool:
+    """Whether the table's own TFLOPS are others than flops / time."""
+    if "tflops" not in row:
+        return False
+    return not abs(_float(row["tflops"]) - winner.tflops) <= _TFLOPS_TOLERANCE * winner.tflops + _ROUNDING
+
+
+def _warnings(path: Path, differing: list[int]) -> Iterator[str]:
+    if differing:
+        count = f"differ by more than 1 % from flops / time in {len(differing)} rows"
+        yield f"{path}: tflops {count}, e.g. line {differing[0]}; flops / time is kept"
+
+
+def _integer(row: dict[str, str], name: str) -> int:
+    value = _float(row[name])
+    if not value.is_integer():
+        raise Unusable(BAD_NUMBER, f"{name} is {row[name]!r}")
+    return int(value)
+
+
+def _float(text: str) -> float:
+    """The number that a cell holds, NaN if none."""
+    try:
+        return float(text.replace("_", "no number"))
+    except ValueError:
+        return math.nan

@@ -1,0 +1,153 @@
+"""Reader of raw logs of AMD's GEMM benchmarks: JSON objects between whatever else was printed.
+
+    Shape 3: M=16 N=4096 K=4096 dtype=fp8 layout=rcr
+    {"name": "gemm_universal_fp8_rcr_...", "problem": {"m": 16, ...}, "perf_result": {"latency(ms)": 0.02, ...}}
+
+Sizes, element type and layout are those of an object's `problem`, and what that leaves out, those of the last `Shape`
+line; neither may contradict the kernel's name. Kernels are as their names say, also the padding of `mem` kernels, which
+tile_engine_json corrects. Times with two decimals are made more precise, see `_gemm_rows.precise_time`. A run without a
+time or TFLOPS above zero is a failure, and one that "Verification failed" names later has a wrong result.
+
+The file is read once as a stream: memory grows with the number of results, a few bytes each, not with the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.readers._base import Reading, ReadOptions
+from ckh.data.readers._gemm_kernels import kernel_of
+from ckh.data.readers._gemm_rows import MISMATCH, GemmRows, Unusable, named, number, precise_time, problem_of
+from ckh.data.readers._gemm_scan import MALFORMED, Found, Kind, Scanner, read_lines
+from ckh.data.schema import Status
+from ckh.errors import DataError
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "bench-log"
+NO_RESULT = "with a JSON object that is no benchmark result"
+SPARSE = "with structured sparsity"
+
+_SHAPE = re.compile(
+    r"Shape \d+:\s+M=(?P<m>\d{1,18})\s+N=(?P<n>\d{1,18})\s+K=(?P<k>\d{1,18})"
+    r"\s+dtype=(?P<dtype>\w+)\s+layout=(?P<layout>\w+)"
+)
+_WRONG = re.compile(r"Verification failed, skip kernel:\s*(\S+)")
+_LATENCY, _TFLOPS = "latency(ms)", "tflops(TFlops)"
+
+
+def sniff(head: bytes) -> bool:
+    """Whether there is a result or a `Shape` line in the first bytes."""
+    return b'"perf_result"' in head or _SHAPE.search(head.decode("utf-8", "replace")) is not None
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a log.
+
+    Raises:
+        UsageError: no architecture, or an unknown one, was given.
+        DataError: it cannot be read, holds no results, or objects are bad and not to be skipped.
+    """
+    log = _Log(GemmRows(path, options))
+    digest = hashlib.sha256()
+    try:
+        with path.open("rb") as file:
+            for found in Scanner(read_lines(file, digest.update), _is_mark):
+                log.take(found)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    log.rows.refuse_bad()
+    source = {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}
+    table = log.rows.table(source["sha256"])
+    return Reading(table, (source,), bad=log.rows.bad, warnings=tuple(log.rows.warnings()))
+
+
+def _is_mark(text: str) -> bool:
+    return ("Shape " in text and _SHAPE.search(text) is not None) or "Verification failed" in text
+
+
+class _Log:
+    """What was read of a log so far: its rows, the last `Shape` line, and the last row of each kernel."""
+
+    def __init__(self, rows: GemmRows) -> None:
+        self.rows = rows
+        self._shape: dict[str, Any] = {}
+        self._row_of_kernel: dict[str, int] = {}
+
+    def take(self, found: Found) -> None:
+        """Read one more object or line."""
+        where = f"line {found.line}"
+        if found.kind is Kind.LINE:
+            self._take_line(found.text)
+        elif found.kind is Kind.DROPPED:
+            self.rows.drop(where, Unusable(found.text, "the object that begins here"))
+        else:
+            try:
+                self._take_object(where, found.text)
+            except Unusable as why:
+                self.rows.drop(where, why)
+
+    def _take_line(self, text: str) -> None:
+        if match := _SHAPE.search(text):
+            self._shape = {name: int(match[name]) for name in "mnk"} | {
+                name: match[name] for name in ("dtype", "layout")
+            }
+        elif (match := _WRONG.search(text)) and (row := self._row_of_kernel.get(match[1])) is not None:
+            self.rows.set_wrong(row, match[0])
+
+    def _take_object(self, where: str, text: str) -> None:
+        try:
+            values = json.loads(text, parse_float=Decimal)
+        except ValueError as error:
+            raise Unusable(MALFORMED, str(error).splitlines()[0]) from error
+        perf = values.get("perf_result")
+        if "name" not in values or not isinstance(perf, dict):
+            raise Unusable(NO_RESULT, "there is no name or no perf_result")
+        kernel = kernel_of(values["name"], {}, self.rows.arch)
+        stated = self._stated(values.get("problem"))
+        _check(stated, kernel.dtype, kernel.layout)
+        problem = problem_of(stated, kernel.dtype, kernel.layout)
+        latency, tflops = number(perf, _LATENCY), number(perf, _TFLOPS)
+        time = precise_time(latency, tflops, problem.flops)
+        self._row_of_kernel[str(values["name"]).strip()] = len(self.rows)
+        if tflops > 0 and time.latency_ms > 0:
+            self.rows.add(where, problem, named(kernel), time)
+        else:
+            message = f"the log says {latency} ms and {tflops} TFLOPS"
+            self.rows.add_failed(problem, named(kernel), Status.LAUNCH_ERROR, message)
+
+    def _stated(self, problem: Any) -> dict[str, Any]:
+        """What the object says of its problem, and the last `Shape` line of what it leaves out."""
+        told = problem if isinstance(problem, dict) else {}
+        if str(told.get("structured_sparsity")).lower() in {"true", "1"}:
+            raise Unusable(SPARSE, "the problem has structured_sparsity")
+        stated = self._shape | {name: told[name] for name in ("m", "n", "k", "split_k") if name in told}
+        if "dtype_a" in told:
+            stated["dtype"] = told["dtype_a"]
+        if "layout_a" in told:
+            stated["layout"] = "".join(_letter(told.get(f"layout_{operand}")) for operand in "abc")
+        return stated
+
+
+def _letter(layout: Any) -> str:
+    """Of RowMajor, row, ColumnMajor, col: the first letter."""
+    text = str(layout).lower()
+    return "r" if "row" in text else "c" if "col" in text else "?"
+
+
+def _check(stated: dict[str, Any], dtype: str, layout: str) -> None:
+    """See that the log does not say another type or layout than the kernel's name; other spellings tell nothing.
+
+    Raises:
+        Unusable: it does.
+    """
+    for what, own, known in (("dtype", dtype, DTYPE_BYTES), ("layout", layout, GEMM_LAYOUTS)):
+        if what in stated and stated[what] != own and str(stated[what]) in known:
+            raise Unusable(MISMATCH, f"the log says {what} {stated[what]}, the kernel's name {own}")

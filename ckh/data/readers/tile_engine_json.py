@@ -1,0 +1,172 @@
+"""Reader of AMD's GEMM benchmark JSON: `benchmark_results_*.json` and the bare lists of `*_partial.json`.
+
+A file holds, for each kernel, its configuration and one benchmark for each problem, as `generate_benchmark_data.py`
+writes them. Element type and layout are those of `metadata`; what that leaves out, those of the kernel's configuration;
+what neither says is fp16 and rcr, AMD's defaults. K is never split.
+
+Two things are corrected:
+
+- **Padding of `mem` kernels.** Every row of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1, as in what AMD's
+  `convert_json_to_parquet` writes and as AMD's fp16 models were trained: these kernels run every size although their
+  names say False. Only the three columns are corrected. `kernel_name` stays the name that was measured.
+- **Times with two decimals**, see `_gemm_rows.precise_time`.
+
+A benchmark that failed is a row with a status and AMD's error as its message. Bandwidth is computed from the problem;
+AMD's converter takes two bytes for every element type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.readers._base import Reading, ReadOptions, read_bytes, source_of
+from ckh.data.readers._gemm_kernels import CONTRADICTION, kernel_of, padded
+from ckh.data.readers._gemm_rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
+from ckh.data.schema import Status
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NAME = "tile-engine-json"
+BAD_ENTRY = "with fields that are missing or of another type"
+
+_DEFAULTS = {"dtype": "fp16", "layout": "rcr"}
+_DOCUMENT = re.compile(rb'\s*(?:\{(?=.*"(?:problem_sizes|kernel_config)")|\[\s*\{.*"kernel_config")', re.DOTALL)
+_BOM = b"\xef\xbb\xbf"
+_SHOWN = 3
+_ERROR_CHARACTERS = 200
+
+# What AMD's script writes as `error` of a failure, and CK's programs as it passes on; anything else is a failed launch.
+_STATUS_OF_ERROR: tuple[tuple[str, Status], ...] = (
+    ("executable not found", Status.COMPILE_ERROR),
+    ("timeout", Status.TIMEOUT),
+    ("timed out", Status.TIMEOUT),
+    ("not supported", Status.UNSUPPORTED),
+    ("unsupported", Status.UNSUPPORTED),
+    ("does not support", Status.UNSUPPORTED),
+)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether the first bytes are an object with problem sizes or kernels, or a list with kernels."""
+    return _DOCUMENT.match(head.removeprefix(_BOM)) is not None
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a benchmark file.
+
+    Raises:
+        UsageError: no architecture, or an unknown one, was given.
+        DataError: the file is no such JSON, or benchmarks are bad and not to be skipped.
+    """
+    rows = GemmRows(path, options)
+    content = read_bytes(path)
+    metadata, results = _document(path, content)
+    file = _File(rows, metadata)
+    for index, entry in enumerate(results):
+        for where, config, benchmark in _benchmarks(f"results[{index}]", entry):
+            file.take(where, config, benchmark)
+    rows.refuse_bad()
+    source = source_of(path, content, NAME)
+    warnings = [f"{path}: {text}" for text in file.warnings()]
+    return Reading(rows.table(source["sha256"]), (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
+
+
+def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
+    """The metadata and the entries of a file."""
+    try:
+        document = json.loads(content.removeprefix(_BOM).decode("utf-8"), parse_float=Decimal)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", "was it written to its end?") from error
+    if isinstance(document, list):
+        return {}, document
+    if not isinstance(document, dict) or not isinstance(document.get("results"), list):
+        raise DataError(f"{path} has no list of results", "is it the JSON of AMD's generate_benchmark_data.py?")
+    metadata = document.get("metadata", {})
+    if not isinstance(metadata, dict):
+        raise DataError(f"{path}: metadata is no object")
+    return metadata, document["results"]
+
+
+def _benchmarks(where: str, entry: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Each benchmark of an entry with its place and kernel; None for what is not there."""
+    benchmarks = entry.get("benchmarks") if isinstance(entry, dict) else None
+    if not isinstance(benchmarks, list):
+        yield where, None, None
+        return
+    for index, benchmark in enumerate(benchmarks):
+        yield f"{where}.benchmarks[{index}]", entry.get("kernel_config"), benchmark
+
+
+class _File:
+    """What was read of a file so far: its rows, the errors of failures, and the defaults that had to be used."""
+
+    def __init__(self, rows: GemmRows, metadata: dict[str, Any]) -> None:
+        self._rows = rows
+        self._metadata = metadata
+        self._failures: Counter[str] = Counter()
+        self._defaults: dict[str, None] = {}
+
+    def take(self, where: str, config: Any, benchmark: Any) -> None:
+        """Add the row of a benchmark, or count it as bad."""
+        try:
+            self._take(where, config, benchmark)
+        except Unusable as why:
+            self._rows.drop(where, why)
+
+    def warnings(self) -> list[str]:
+        """What a user should know of the file."""
+        found = [f"{key} is said nowhere, it is taken as {_DEFAULTS[key]}" for key in self._defaults]
+        if self._failures:
+            found.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")
+        return found
+
+    def _take(self, where: str, config: Any, benchmark: Any) -> None:
+        if not isinstance(config, dict) or not isinstance(benchmark, dict):
+            raise Unusable(BAD_ENTRY, "there is no kernel_config, or there are no benchmarks")
+        kernel = kernel_of(_kernel_name(config, benchmark), config, self._rows.arch)
+        kind = self._kind(config)
+        problem = problem_of({key: benchmark[key] for key in "mnk" if key in benchmark}, kind["dtype"], kind["layout"])
+        self._rows.check(kernel, problem)
+        name = named(kernel)[0], padded(kernel)
+        is_valid, error = benchmark.get("is_valid"), benchmark.get("error")
+        if not isinstance(is_valid, bool):
+            raise Unusable(BAD_ENTRY, f"is_valid is {'missing' if is_valid is None else is_valid}")
+        if not is_valid:
+            message = " ".join(str(error or "no reason is given").split())[:_ERROR_CHARACTERS]
+            self._rows.add_failed(problem, name, _status(message), message)
+            self._failures[message] += 1
+            return
+        time = precise_time(number(benchmark, "avg_time_ms"), number(benchmark, "tflops"), problem.flops)
+        if time.latency_ms <= 0:
+            raise Unusable(BAD_TIME, f"avg_time_ms is {benchmark['avg_time_ms']}, though is_valid")
+        self._rows.add(where, problem, name, time)
+
+    def _kind(self, config: dict[str, Any]) -> dict[str, str]:
+        """Element type and layout."""
+        told = {key: self._metadata.get(key) or config.get(key) for key in _DEFAULTS}
+        self._defaults |= {key: None for key, value in told.items() if not value}
+        return {key: str(value or _DEFAULTS[key]) for key, value in told.items()}
+
+
+def _kernel_name(config: dict[str, Any], benchmark: dict[str, Any]) -> Any:
+    names = [values[key] for values, key in ((benchmark, "kernel_name"), (config, "name")) if key in values]
+    if len(set(map(str, names))) > 1:
+        raise Unusable(CONTRADICTION, f"{names[1]!r} has a benchmark of {names[0]!r}")
+    return names[0] if names else None
+
+
+def _status(message: str) -> Status:
+    return next((status for words, status in _STATUS_OF_ERROR if words in message.lower()), Status.LAUNCH_ERROR)
+
+
+def _most_common(failures: Counter[str]) -> str:
+    shown = [f"{count} {message}" for message, count in failures.most_common(_SHOWN)]
+    others = sum(failures.values()) - sum(count for _, count in failures.most_common(_SHOWN))
+    return ", ".join(shown + [f"{others} others"] * bool(others))

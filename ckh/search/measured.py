@@ -1,0 +1,231 @@
+"""A search that measures: proposals are compiled and timed, the best are timed again in turns, all is journalled."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from ckh import __version__
+from ckh.bench.device import require_usable
+from ckh.bench.stop import Stop, StopReason
+from ckh.data.journal import JOURNAL_NAME, EndRecord, JournalWriter, ResultRow, RunRecord
+from ckh.errors import UsageError
+from ckh.ops import operation_of
+from ckh.search.measuring import Measurer, MeasureOptions
+from ckh.search.run import StoppedError, run
+from ckh.search.strategies import make_strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.bench.device import Device
+    from ckh.ops.base import Problem
+    from ckh.search.kernels import KernelSpace
+
+_ROUNDS = 11  # in which the best are timed again
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a search is asked for.
+
+    Attributes:
+        strategy: its name.
+        seed: of all randomness.
+        budget: how many kernels are measured.
+        top: how many of the best are timed again at the end.
+        time_s: how long may be spent until then; None: no limit.
+        measure: how each kernel is measured.
+    """
+
+    strategy: str
+    seed: int
+    budget: int
+    top: int
+    time_s: float | None
+    measure: MeasureOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guide:
+    """What a model says before anything is measured: a score for each kernel, and the pool's best kernel by it."""
+
+    prior: NDArray[np.float64]
+    first_choice: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a search came to.
+
+    Attributes:
+        reason: why it ended.
+        rows: what was measured, in order.
+        best: the fastest, fastest first: timed in turns (`remeasured`), or if that was stopped, as they were measured.
+        first_choice: the model's first choice of the pool, timed with them; None without a model, or if it failed.
+        wall_s: seconds in all.
+    """
+
+    reason: StopReason
+    rows: tuple[ResultRow, ...]
+    best: tuple[ResultRow, ...]
+    first_choice: ResultRow | None
+    wall_s: float
+
+    @property
+    def statuses(self) -> dict[str, int]:
+        """How many rows have each status, most frequent first."""
+        return dict(Counter(str(row.status) for row in self.rows).most_common())
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of the model's first choice of the pool / time of the best."""
+        if self.first_choice is None or not self.best or not self.first_choice.latency_ms:
+            return None
+        return self.first_choice.latency_ms / (self.best[0].latency_ms or self.first_choice.latency_ms)
+
+
+def require_new(out: Path) -> None:
+    """Refuse to write into a folder that holds a run.
+
+    Raises:
+        UsageError: it does.
+    """
+    if (out / JOURNAL_NAME).exists():
+        raise UsageError(f"{out} holds a run already", "choose another --out")
+
+
+def search_measured(
+    device: Device,
+    problem: Problem,
+    space: KernelSpace,
+    guide: Guide | None,
+    settings: Settings,
+    out: Path,
+    advance: Callable[[int, str], None],
+) -> Outcome:
+    """Find the fastest kernel by measuring, until the budget, the time or the person says stop.
+
+    Args:
+        device: what is measured on.
+        problem: what is to be computed.
+        space: what is searched.
+        guide: what a model says; None without one.
+        settings: what is asked for.
+        out: folder of the journal.
+        advance: told of each measurement, with the best so far.
+
+    Raises:
+        UsageError: the folder holds a run already, or there is no such strategy.
+        DeviceError: compiler or worker cannot be started.
+        DataError: journal or cache cannot be written; what was measured before is safe.
+    """
+    require_new(out)
+    prior, starts = (None, ()) if guide is None else (guide.prior, (guide.first_choice,))
+    strategy = make_strategy(settings.strategy, space.space, settings.seed, prior, starts)
+    record = _record(device, problem, settings)
+    require_usable(device)
+    start = time.monotonic()
+    journal = JournalWriter(out)
+    try:
+        journal.start_run(record)
+        with Stop() as interrupt:
+            limit = Stop(settings.time_s)
+
+            def should_stop() -> bool:
+                return interrupt() or limit()
+
+            canonical = problem.canonical()
+            with Measurer(device, canonical, record.run_id, journal, settings.measure, should_stop) as measurer:
+                rows = _Rows(measurer, space, advance)
+                run(strategy, rows.evaluate, settings.budget, should_stop)
+            is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
+            finalists = rows.finalists(settings.top, guide)
+            try:
+                finalists = measurer.compare(finalists, _ROUNDS, settings.seed, interrupt)
+            except StoppedError:
+                is_done = False
+        wall_s = time.monotonic() - start
+        reason = _reason(interrupt, is_done=is_done)
+        phase_s = {phase: round(seconds, 3) for phase, seconds in measurer.phase_s.items()}
+        journal.end_run(EndRecord(record.run_id, str(reason), round(wall_s, 3), phase_s))
+    finally:
+        journal.close()
+    first_choice = None if guide is None else rows.by_index.get(guide.first_choice)
+    name = None if first_choice is None else first_choice.kernel
+    return Outcome(
+        reason,
+        tuple(rows.by_index.values()),
+        tuple(finalists[: settings.top]),
+        next((row for row in finalists if row.kernel == name), None),
+        wall_s,
+    )
+
+
+class _Rows:
+    """What was measured, by the number of the kernel, in order."""
+
+    def __init__(self, measurer: Measurer, space: KernelSpace, advance: Callable[[int, str], None]) -> None:
+        self._measurer = measurer
+        self._space = space
+        self._advance = advance
+        self._best_ms: float | None = None
+        self.by_index: dict[int, ResultRow] = {}
+
+    def evaluate(self, index: int) -> float | None:
+        """The time of a kernel in ms, None if it failed."""
+        row = self._measurer.measure(self._space.kernels[index])
+        self.by_index[index] = row
+        time_ms = row.latency_ms
+        if time_ms is not None and (self._best_ms is None or time_ms < self._best_ms):
+            self._best_ms = time_ms
+        self._advance(1, "" if self._best_ms is None else f"best {self._best_ms:.4g} ms")
+        return time_ms
+
+    def finalists(self, top: int, guide: Guide | None) -> list[ResultRow]:
+        """The fastest, fastest first, and the model's first choice of the pool if it is not among them."""
+        timed = {index: row for index, row in self.by_index.items() if row.latency_ms}
+        ranked = sorted(timed, key=lambda index: timed[index].latency_ms or 0.0)
+        chosen = dict.fromkeys(ranked[:top])
+        if guide is not None and guide.first_choice in timed:
+            chosen[guide.first_choice] = None
+        return [timed[index] for index in chosen]
+
+
+def _reason(interrupt: Stop, *, is_done: bool) -> StopReason:
+    if interrupt():
+        return StopReason.INTERRUPTED
+    return StopReason.COMPLETE if is_done else StopReason.BUDGET
+
+
+def _record(device: Device, problem: Problem, settings: Settings) -> RunRecord:
+    identity, op = device.identity(), operation_of(problem.canonical())
+    now = datetime.now(timezone.utc)
+    return RunRecord(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        ckh_version=__version__,
+        started=now.isoformat(timespec="seconds"),
+        device_kind=identity.kind,
+        arch=identity.arch,
+        device=identity.name,
+        clock_mhz=identity.clock_mhz,
+        hardware=identity.hardware,
+        compiler=identity.compiler,
+        flags=identity.flags,
+        seed=settings.seed,
+        samples=settings.measure.samples,
+        variant=str(problem.variant) if op.has_directions else "",  # type: ignore[attr-defined]
+        problems=problem.canonical(),
+        kernels=f"search:{settings.strategy}",
+        dtype=problem.dtype,
+        cold=settings.measure.cold,
+        op=op.name,
+    )

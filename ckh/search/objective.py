@@ -1,0 +1,38 @@
+"""A model as what is searched: its opinion of single kernels, and of a whole space as a prior."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.learn.spec import TFLOPS
+from ckh.search.kernels.space import look_alikes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.artifact import Model
+    from ckh.ops.base import Kernel, Problem
+
+_LEAST_TFLOPS = 1e-9
+_MOST_LOG = 700.0  # what exp can take
+
+
+def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+    """How fast the model expects kernels to be: log TFLOPS, or the score it orders by, shape (kernels,).
+
+    Kernels that the model cannot tell apart are asked once.
+    """
+    alike = look_alikes(kernels, model)
+    scores = model.predict(problem, [kernels[i] for i in alike.first], model.spec.rank_by)
+    if model.spec.rank_by == TFLOPS:
+        scores = np.log(np.maximum(scores, _LEAST_TFLOPS))
+    return np.asarray(np.clip(scores, -_MOST_LOG, _MOST_LOG)[alike.kind])
+
+
+def as_time(log_speed: float) -> float:
+    """A positive number that falls as the speed grows, which strategies take for a time."""
+    return float(np.exp(-log_speed))

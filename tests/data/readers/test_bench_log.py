@@ -1,0 +1,330 @@
+"""Raw logs of GEMM benchmarks: what is found between noise, what is dropped and why, and memory that does not grow."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.data.merge import merge
+from ckh.data.readers import READERS, ReadOptions, find_reader, read_input
+from ckh.data.readers import _gemm_kernels as kernels
+from ckh.data.readers import _gemm_rows as gemm_rows
+from ckh.data.readers import _gemm_scan as scan
+from ckh.data.readers import bench_log as reader
+from ckh.errors import DataError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GFX950 = ReadOptions(arch="gfx950")
+SKIP_BAD = ReadOptions(arch="gfx950", skip_bad=True)
+NAME = "gemm_universal_fp8_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
+OTHER = NAME.replace("compv3", "compv4")
+SHAPE = "Shape 3: M=16 N=4096 K=2048 dtype=fp8 layout=rcr"
+FLOPS = 2 * 16 * 4096 * 2048
+LAYOUTS = {"layout_a": "RowMajor", "layout_b": "ColumnMajor", "layout_c": "RowMajor"}
+
+
+def result(latency: float | str = 0.125, tflops: float | str | None = None, name: str = NAME, **problem: Any) -> str:
+    """An object as the tile engine prints it, of several lines."""
+    sizes = {"split_k": 1, "m": 16, "n": 4096, "k": 2048, "dtype_a": "fp8", **LAYOUTS} | problem
+    rate = FLOPS / float(latency) / 1e9 if tflops is None else tflops
+    perf = f'{{\n   "latency(ms)": {latency},\n   "tflops(TFlops)": {rate},\n   "bandwidth(GB/s)": 3.00\n}}'
+    return f'{{\n "name": "{name}",\n "problem": {json.dumps(sizes, indent=3)},\n "perf_result": {perf}\n}}\n'
+
+
+def bare(name: str = NAME, **perf: Any) -> str:
+    """An object on one line that leaves its problem to the last `Shape` line."""
+    numbers = {"latency(ms)": 0.5, "tflops(TFlops)": FLOPS / 0.5 / 1e9} | perf
+    return json.dumps({"name": name, "perf_result": numbers}) + "\n"
+
+
+def write(folder: Path, *parts: str) -> Path:
+    """A log of parts as they are."""
+    path = folder / "gemm.log"
+    path.write_bytes("".join(parts).encode())
+    return path
+
+
+def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
+    """The rows that were read."""
+    rows: list[dict[str, Any]] = read_input(path, options, "bench-log").table.to_pylist()
+    return rows
+
+
+def skipping(path: Path) -> tuple[list[float], dict[str, int]]:
+    """Times and counts of what was left out."""
+    reading = read_input(path, SKIP_BAD, "bench-log")
+    return reading.table["latency_ms"].to_pylist(), reading.bad
+
+
+def test_exact_values(tmp_path: Path) -> None:
+    """Every column of a row has the value that the log, the name, the problem or the arch gives it."""
+    path = write(tmp_path, "starting\n", result(0.125, split_k=2), "done {not json\n".replace("{", "("))
+    assert find_reader(path) is READERS["bench-log"]
+    (row,) = rows_of(path)
+    assert row["latency_ms"] == pytest.approx(0.125, rel=1e-12)
+    assert row["tflops"] == pytest.approx(FLOPS / 0.125 / 1e9, rel=1e-12)
+    moved = 16 * 2048 + 2048 * 4096 + 2 * 16 * 4096
+    assert row["bandwidth_gb_s"] == pytest.approx(moved / 0.125 / 1e6, rel=1e-12)
+    expected = {"op_type": "gemm_universal", "dtype": "fp8", "layout": "rcr", "m": 16, "n": 4096, "k": 2048}
+    expected |= {"split_k": 2, "kernel_name": NAME, "status": "ok", "is_valid": True, "arch": "gfx950", "pad_m": 0}
+    expected |= {"tile_m": 128, "wave_n": 2, "warp_tile_k": 16, "pipeline": "compv3", "hw_num_cus": 256}
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_what_an_object_leaves_out_the_last_shape_line_says(tmp_path: Path) -> None:
+    """A `Shape` line stands anywhere in a line, holds until the next, and gives way to an object's own problem."""
+    next_shape = "[rank 0] " + SHAPE.replace("M=16", "M=64") + " tuning...\n"
+    path = write(tmp_path, SHAPE + "\n", bare(), next_shape, bare(), result(m=8, tflops=FLOPS / 2 / 0.125 / 1e9))
+    assert [(row["m"], row["n"], row["k"], row["split_k"]) for row in rows_of(path, SKIP_BAD)] == [
+        (16, 4096, 2048, 1),
+        (64, 4096, 2048, 1),
+        (8, 4096, 2048, 1),
+    ]
+
+
+def test_braces_and_quotes_in_strings_do_not_count(tmp_path: Path) -> None:
+    """Nor do escaped quotes, brackets, and a `Shape` line in a string."""
+    odd = '{"name": "%s", "note": "} \\" { [ \\\\", "x": "Shape 1: M=1 N=1 K=1 dtype=fp8 layout=rcr",\n "perf_result": %s}\n'
+    perf = '{"latency(ms)": 0.5, "tflops(TFlops)": 0.536870912}'
+    assert [row["latency_ms"] for row in rows_of(write(tmp_path, SHAPE, "\n", odd % (NAME, perf), bare(OTHER)))] == [
+        pytest.approx(0.5),
+        pytest.approx(0.5),
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_objects_are_found_in_noise(tmp_path: Path, end: str) -> None:
+    """Among progress bars, control characters, bytes that are no text, and line ends of either kind."""
+    noise = "\x1b[32m[ 3%]\x1b[0m }}} \"quote ' { :\n\n   \t\nWARN: don't\n"
+    text = (noise + result() + noise + "   " + result(name=OTHER).replace("\n", "\n   ") + "\n" + noise).encode()
+    path = tmp_path / "gemm.log"
+    path.write_bytes(b"\xef\xbb\xbf\xff\xfe\x00\n" + text.replace(b"\n", end.encode()))
+    assert [row["kernel_name"] for row in rows_of(path)] == [NAME, OTHER]
+
+
+def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
+    """An object into which another is printed is dropped; the other, and those on one line, are kept."""
+    first = result(0.125).splitlines(keepends=True)
+    torn = "".join(first[:3]) + result(0.25, name=OTHER) + "".join(first[3:])
+    glued = bare().rstrip("\n") + bare(OTHER) + "progress 12%" + bare(NAME.replace("128x64", "256x64"))
+    times, bad = skipping(write(tmp_path, torn, SHAPE, "\n", glued))
+    assert times == pytest.approx([0.25, 0.5, 0.5, 0.5])
+    assert bad == {scan.CUT_OFF: 1}
+
+
+def test_an_object_that_begins_behind_noise_is_found(tmp_path: Path) -> None:
+    """Its first brace stands at the end of a line that something else began."""
+    assert len(rows_of(write(tmp_path, "progress 50%", result()))) == 1
+
+
+def test_the_best_instance_is_not_counted_again(tmp_path: Path) -> None:
+    """The tile engine prints it a second time at its end."""
+    path = write(tmp_path, result(), "***\nThe best kernel instance is: ", result(), "***\n")
+    assert len(rows_of(path)) == 1
+
+
+def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None:
+    """Only that object is dropped, once."""
+    broken = result().replace(' "problem"', 'HIP warning\n "problem"')
+    times, bad = skipping(write(tmp_path, broken, result(0.25, name=OTHER)))
+    assert (times, bad) == (pytest.approx([0.25]), {scan.MALFORMED: 1})
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5, 20, 21, 60, 150, 300])
+def test_a_killed_run_costs_one_object(tmp_path: Path, lost: int) -> None:
+    """Wherever an object is cut off, the next run in the same file is read whole."""
+    text = result(0.125)
+    path = write(tmp_path, text[: len(text) - 1 - lost], "\n", result(0.25, name=OTHER), result(0.5))
+    times, bad = skipping(path)
+    assert times == pytest.approx([0.25, 0.5])
+    assert sum(bad.values()) == 1
+
+
+def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
+    """What was open before it is cut off, and it holds for what follows."""
+    times, bad = skipping(write(tmp_path, '{\n "name": "x",\n', SHAPE, "\n", bare()))
+    assert (times, bad) == ([pytest.approx(0.5)], {scan.CUT_OFF: 1})
+
+
+def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None:
+    """It is given up after 1 MiB or at the end of the file; the objects in it are found."""
+    filler = '"x": 1,\n' * 200_000
+    path = write(tmp_path, "{\n", filler, '"list": [\n', bare(), SHAPE, "\n", bare(), '{"results": [\n', bare(OTHER))
+    times, bad = skipping(path)
+    assert times == pytest.approx([0.5, 0.5])
+    assert bad == {scan.ENDLESS: 1, gemm_rows.BAD_PROBLEM: 1, scan.CUT_OFF: 1}
+
+
+def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
+    """Also without a line end, in a string or out of one."""
+    path = write(tmp_path, '{"a": "' + "x" * (1 << 21), "\n", "y" * (3 << 20), "\n", result(), '{"b": [' + "1, " * 500_000)
+    times, bad = skipping(path)
+    assert (len(times), sum(bad.values())) == (1, 2)
+
+
+def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
+    """Objects that follow each other without line ends are all found, across the pieces it is read in."""
+    names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 9616, 2)]
+    path = write(tmp_path, SHAPE, "\n", *(bare(name).rstrip("\n") for name in names))
+    assert path.stat().st_size > 1 << 20
+    assert [row["kernel_name"] for row in rows_of(path)] == names
+
+
+def test_nesting_has_a_bound(tmp_path: Path) -> None:
+    """Brackets without end are dropped in time that grows with the file, not with its square."""
+    start = time.perf_counter()
+    times, bad = skipping(write(tmp_path, '{"a":\n' * 100_000, "\n", '{"a":1,\n' * 50_000, result()))
+    assert (len(times), set(bad)) == (1, {scan.TOO_DEEP, scan.CUT_OFF})
+    assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "detail"),
+    [
+        (bare("fast_kernel"), kernels.BAD_KERNEL, "line 2: not a GEMM kernel name: 'fast_kernel'"),
+        (bare("gemm_universal_fp8_rcr_128x64x32_compv3_intrawave"), kernels.INCOMPLETE, "has no wave_m"),
+        (bare().replace(f'"{NAME}"', "7"), kernels.BAD_KERNEL, "the kernel's name is 7"),
+        ('{"a": 1}\n', reader.NO_RESULT, "no name or no perf_result"),
+        (bare().replace('{"latency', '[{"latency').replace("}}", "}]}"), reader.NO_RESULT, "no name or no perf_result"),
+        ('{"name": "x",}\n', scan.MALFORMED, "line 2: "),
+        ("{fmt} is not expanded}\n", scan.MALFORMED, "line 2: "),
+        ('{"a": "b\n"}\n', scan.MALFORMED, "line 2: the object that begins here"),
+        ('{"a": [}\n', scan.MALFORMED, "line 2: the object that begins here"),
+        ('{"a": ' * 40 + "}" * 40 + "\n", scan.TOO_DEEP, "line 2: the object that begins here"),
+        ('{"a": 1', scan.CUT_OFF, "line 2: the object that begins here"),
+        (bare(NAME.replace("fp8", "bf8")), gemm_rows.MISMATCH, "the log says dtype fp8, the kernel's name bf8"),
+        (result(layout_b="RowMajor"), gemm_rows.MISMATCH, "the log says layout rrr, the kernel's name rcr"),
+        (result(m=0), gemm_rows.BAD_PROBLEM, "m must be 1 or more"),
+        (result(k="2048"), gemm_rows.BAD_PROBLEM, "k must be an integer"),
+        (result(split_k=4096), gemm_rows.BAD_PROBLEM, "cannot be split"),
+        (result(structured_sparsity=True), reader.SPARSE, "structured_sparsity"),
+        (bare(**{"latency(ms)": None}), gemm_rows.BAD_TIME, "latency(ms) is missing"),
+        (bare(**{"latency(ms)": "0.5"}), gemm_rows.BAD_TIME, "latency(ms) is 0.5"),
+        (bare(**{"latency(ms)": float("nan")}), gemm_rows.BAD_TIME, "latency(ms) is nan"),
+        (result("nan", 3), scan.MALFORMED, "line 2: "),
+        (result("inf", 3), scan.MALFORMED, "line 2: "),
+        (bare(**{"tflops(TFlops)": True}), gemm_rows.BAD_TIME, "tflops(TFlops) is True"),
+    ],
+)
+def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: str, detail: str) -> None:
+    """It is refused with the line where it begins, or left out and counted once when asked."""
+    path = write(tmp_path, SHAPE, "\n", bad)
+    (tmp_path / "good").mkdir()
+    with pytest.raises(DataError) as caught:
+        rows_of(path)
+    assert caught.value.message.startswith(f"{path}: 1 bad row (1 {reason}): line 2: ")
+    assert detail in caught.value.message
+    assert "\n" not in caught.value.message
+    with_good = write(tmp_path / "good", result(0.25, name=OTHER), SHAPE, "\n", bad)
+    assert skipping(with_good) == ([pytest.approx(0.25)], {reason: 1})
+
+
+def test_a_problem_that_nobody_says_is_refused(tmp_path: Path) -> None:
+    """An object without a problem before any `Shape` line has none."""
+    with pytest.raises(DataError, match="line 1: m is missing"):
+        rows_of(write(tmp_path, bare()))
+
+
+@pytest.mark.parametrize(("latency", "tflops"), [("-1.00", "-1.00"), ("0.00", "0.00"), ("0.5", "0"), ("0", "0.01")])
+def test_a_run_without_a_time_is_a_failure(tmp_path: Path, latency: str, tflops: str) -> None:
+    """It stays as a row without numbers that says what was printed."""
+    row = rows_of(write(tmp_path, result(latency, tflops)))[0]
+    assert (row["status"], row["is_valid"], row["latency_ms"], row["tflops"]) == ("launch_error", False, None, None)
+    assert row["message"] == f"the log says {latency} ms and {tflops} TFLOPS"
+
+
+def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
+    """Kernels that all printed 0.01 ms are told apart, and times that are known better are left alone."""
+    rates = ("26.84", "24.40", "18.00")
+    logs = [result("0.01", rate, NAME.replace("128x64", f"{tile}x64")) for tile, rate in zip((16, 32, 64), rates, strict=True)]
+    fine = result("0.012345", "21.75", OTHER)
+    rows = rows_of(write(tmp_path, *logs, fine))
+    assert [row["latency_ms"] for row in rows] == pytest.approx(
+        [FLOPS / float(rate) / 1e9 for rate in rates] + [0.012345], rel=1e-12
+    )
+    assert [round(row["latency_ms"], 2) for row in rows] == [0.01] * 4
+
+
+def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) -> None:
+    """The line comes after the object; the kernel never counts as measured, even if another run says otherwise."""
+    failed = f"Verification failed, skip kernel: {NAME}\n"
+    path = write(tmp_path, result(), failed, result(0.25, name=OTHER), result(0.5), "Verification failed, skip kernel: x\n")
+    statuses = {row["kernel_name"]: row["status"] for row in merge([read_input(path, GFX950)]).dataset.frame.to_dict("records")}
+    assert statuses == {NAME: "wrong_result", OTHER: "ok"}
+
+
+def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
+    """Of a pair that is there three times the last time counts, and a failure does not replace it."""
+    path = write(tmp_path, result(0.125), result(0.5, name=OTHER), result(0.25), result("-1", "-1"))
+    merged = merge([read_input(path, GFX950)])
+    assert merged.dataset.frame["latency_ms"].tolist() == pytest.approx([0.5, 0.25])
+    assert (merged.superseded, merged.repeated) == (0, 2)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file_is_refused(tmp_path: Path, content: str) -> None:
+    """Whether or not its format is named."""
+    path = write(tmp_path, content)
+    with pytest.raises(DataError, match="is empty"):
+        read_input(path, GFX950)
+    with pytest.raises(DataError, match="there is no benchmark result in it"):
+        read_input(path, GFX950, "bench-log")
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    """A file that is missing is bad data, one without an architecture wrong usage."""
+    with pytest.raises(DataError, match="cannot read"):
+        read_input(tmp_path / "none.log", GFX950, "bench-log")
+    with pytest.raises(UsageError, match="--arch|does not say"):
+        read_input(write(tmp_path, result()), ReadOptions())
+
+
+def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
+    """The hint lists all of them."""
+    with pytest.raises(DataError, match="in no format that ckh reads") as caught:
+        read_input(write(tmp_path, "hello\n"), GFX950)
+    assert all(name in caught.value.hint for name in READERS)
+
+
+def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Through the command to Parquet and back, with every drop counted and nothing written before."""
+    log = write(tmp_path, result("0.02", "13.42"), "{oops}\n", result("-1.00", "-1.00", OTHER))
+    out = tmp_path / "gemm.parquet"
+    args = ["convert", str(log), "--arch", "gfx950", "--out", str(out)]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert (stdout, out.exists()) == ("", False)
+    assert stderr.startswith(f"error: {log}: 1 bad row (1 {scan.MALFORMED}): line 18: ")
+    assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
+    summary = json.loads(capsys.readouterr().out)
+    expected = {"rows": 2, "valid": 1, "problems": 1, "kernels": 2, "dropped": {scan.MALFORMED: 1}}
+    assert {name: summary[name] for name in expected} == expected
+    frame = read_dataset(out).frame
+    assert frame["tflops"].tolist()[0] == pytest.approx(13.42, rel=1e-12)
+    assert frame["latency_ms"].tolist()[0] == pytest.approx(FLOPS / 13.42 / 1e9, rel=1e-12)
+    assert frame["status"].tolist() == ["ok", "launch_error"]
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """50 MB with 2,000 results, much noise and an object that never ends are read in a few MB and seconds."""
+    noise = "[INFO] verifying, tuning, waiting: {} of [100] \"done\"\n" * 460
+    path = tmp_path / "gemm.log"
+    with path.open("w", encoding="utf-8") as file:
+        for index in range(2000):
+            file.write(noise)
+            file.write(result(0.125, m=index + 1, tflops=FLOPS / 16 * (index + 1) / 0.125 / 1e9))
+        file.write('{"never": [\n' + "[1, 2, 3],\n" * 200_000)
+    assert path.stat().st_size > 50_000_000
+    read_input(write(tmp_path, result()), GFX950)  # what is imported does not count
+    with path.open("ab") as file:
+        file.write(b"")
+    big = path if path.stat().st_size > 50_000_000 else None
+    assert big is None or big.exists()
