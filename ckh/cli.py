@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 # Subcommand -> its one line of help. `ckh.commands.<name>.register(app)` adds the real thing.
 COMMANDS: dict[str, str] = {
     "bench": "Measure kernels on many problems.",
-    "convert": "Turn journals and AMD's CSV files into a Parquet dataset.",
+    "convert": "Turn journals and AMD's benchmark files into a Parquet dataset.",
     "train": "Learn models from a dataset.",
     "evaluate": "Score a model on measured problems.",
     "predict": "Rank all kernels for a problem.",
-    "validate": "Compare choices with an oracle, or a new model with an old one.",
+    "validate": "Compare choices with an oracle, models with each other; try kernels.",
     "doctor": "Show what this machine offers and what ckh found.",
 }
 
@@ -34,7 +34,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
     """The application with the commands in `requested` loaded and the others as one line of help each."""
     app = typer.Typer(
         name="ckh",
-        help="Finds the fastest AMD Composable Kernel Tile kernel for a grouped convolution.",
+        help="Finds the fastest AMD Composable Kernel Tile kernel for a GEMM or a grouped convolution.",
         epilog=_EPILOG,
         no_args_is_help=True,
         add_completion=False,

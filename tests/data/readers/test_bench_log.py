@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
-import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -165,7 +166,9 @@ def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None
 
 def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
     """Also without a line end, in a string or out of one."""
-    path = write(tmp_path, '{"a": "' + "x" * (1 << 21), "\n", "y" * (3 << 20), "\n", result(), '{"b": [' + "1, " * 500_000)
+    path = write(
+        tmp_path, '{"a": "' + "x" * (1 << 21), "\n", "y" * (3 << 20), "\n", result(), '{"b": [' + "1, " * 500_000
+    )
     times, bad = skipping(path)
     assert (len(times), sum(bad.values())) == (1, 2)
 
@@ -244,7 +247,10 @@ def test_a_run_without_a_time_is_a_failure(tmp_path: Path, latency: str, tflops:
 def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
     """Kernels that all printed 0.01 ms are told apart, and times that are known better are left alone."""
     rates = ("26.84", "24.40", "18.00")
-    logs = [result("0.01", rate, NAME.replace("128x64", f"{tile}x64")) for tile, rate in zip((16, 32, 64), rates, strict=True)]
+    logs = [
+        result("0.01", rate, NAME.replace("128x64", f"{tile}x64"))
+        for tile, rate in zip((16, 32, 64), rates, strict=True)
+    ]
     fine = result("0.012345", "21.75", OTHER)
     rows = rows_of(write(tmp_path, *logs, fine))
     assert [row["latency_ms"] for row in rows] == pytest.approx(
@@ -256,8 +262,12 @@ def test_times_of_two_decimals_follow_from_tflops(tmp_path: Path) -> None:
 def test_a_kernel_that_failed_verification_has_a_wrong_result(tmp_path: Path) -> None:
     """The line comes after the object; the kernel never counts as measured, even if another run says otherwise."""
     failed = f"Verification failed, skip kernel: {NAME}\n"
-    path = write(tmp_path, result(), failed, result(0.25, name=OTHER), result(0.5), "Verification failed, skip kernel: x\n")
-    statuses = {row["kernel_name"]: row["status"] for row in merge([read_input(path, GFX950)]).dataset.frame.to_dict("records")}
+    path = write(
+        tmp_path, result(), failed, result(0.25, name=OTHER), result(0.5), "Verification failed, skip kernel: x\n"
+    )
+    statuses = {
+        row["kernel_name"]: row["status"] for row in merge([read_input(path, GFX950)]).dataset.frame.to_dict("records")
+    }
     assert statuses == {NAME: "wrong_result", OTHER: "ok"}
 
 
@@ -313,18 +323,33 @@ def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert frame["status"].tolist() == ["ok", "launch_error"]
 
 
+_GROWTH = """
+import resource, sys, time
+from pathlib import Path
+from ckh.data.readers import ReadOptions, read_input
+def read(path):
+    reading = read_input(Path(path), ReadOptions(arch="gfx950", skip_bad=True), "bench-log")
+    return reading.table.num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = read(sys.argv[1])[2]
+start = time.perf_counter()
+rows, bad, after = read(sys.argv[2])
+print(rows, bad, after - before, time.perf_counter() - start)
+"""
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """50 MB with 2,000 results, much noise and an object that never ends are read in a few MB and seconds."""
-    noise = "[INFO] verifying, tuning, waiting: {} of [100] \"done\"\n" * 460
-    path = tmp_path / "gemm.log"
+    """50 MB with 2,000 results, much noise and an object that never ends take less than 24 MB and 10 s more."""
+    noise = '[INFO] verifying, tuning, waiting: {} of [100] "done"\n' * 420
+    path = tmp_path / "big.log"
     with path.open("w", encoding="utf-8") as file:
         for index in range(2000):
             file.write(noise)
             file.write(result(0.125, m=index + 1, tflops=FLOPS / 16 * (index + 1) / 0.125 / 1e9))
-        file.write('{"never": [\n' + "[1, 2, 3],\n" * 200_000)
+        file.write('{"never": [\n' + "[1, 2, 3],\n" * 500_000)
     assert path.stat().st_size > 50_000_000
-    read_input(write(tmp_path, result()), GFX950)  # what is imported does not count
-    with path.open("ab") as file:
-        file.write(b"")
-    big = path if path.stat().st_size > 50_000_000 else None
-    assert big is None or big.exists()
+    args = [sys.executable, "-c", _GROWTH, str(write(tmp_path, result())), str(path)]
+    output = subprocess.run(args, check=True, capture_output=True, text=True).stdout
+    rows, bad, grown_kb, seconds = output.split()
+    assert (int(rows), int(bad)) == (2000, 1)
+    assert int(grown_kb) < 24 * 1024
+    assert float(seconds) < 10

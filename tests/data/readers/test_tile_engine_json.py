@@ -143,7 +143,10 @@ def test_amds_other_spelling_is_the_same_kernel(tmp_path: Path) -> None:
     odd = NAME.replace("gemm_universal", "gemm").replace("False_False_False_False", "1_0_0_0")
     wide = NAME + "_vec8_8_4"
     rows = rows_of(write(tmp_path, entry(OK, name=odd, pad_m=True), entry(OK, name=wide)))
-    assert [row["kernel_name"] for row in rows] == [NAME.replace("False_False_False_False", "True_False_False_False"), wide]
+    assert [row["kernel_name"] for row in rows] == [
+        NAME.replace("False_False_False_False", "True_False_False_False"),
+        wide,
+    ]
 
 
 def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_path: Path) -> None:
@@ -281,6 +284,8 @@ def test_a_bad_file_leaves_nothing_behind(tmp_path: Path, capsys: pytest.Capture
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
-    assert stderr.startswith(f"error: {two}: 1 bad row (1 with an impossible problem): results[0].benchmarks[1]: m must")
+    assert stderr.startswith(
+        f"error: {two}: 1 bad row (1 with an impossible problem): results[0].benchmarks[1]: m must"
+    )
     assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
     assert json.loads(capsys.readouterr().out)["dropped"] == {"with an impossible problem": 1}
