@@ -11,6 +11,7 @@ from functools import cache
 
 from ckh.errors import DeviceError
 
+_HIP_VERSION = "HIP version"
 _COMPILERS = ("g++", "c++", "clang++")
 
 
@@ -41,9 +42,12 @@ def find_compiler() -> Compiler:
 
 @cache
 def version_of(command: tuple[str, ...]) -> str:
-    """The first line of what a compiler says about its version, empty if it does not run."""
+    """What a compiler says first about its version, empty if it does not run; hipcc says HIP's and clang's."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""
+    if done.returncode != 0:
+        return ""
+    lines = [line.strip() for line in done.stdout.splitlines()[:2]]
+    return "; ".join(lines if lines and lines[0].startswith(_HIP_VERSION) else lines[:1])

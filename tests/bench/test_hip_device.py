@@ -115,7 +115,7 @@ def test_the_identity_of_an_architecture_that_is_only_compiled_for(tools: Device
     assert identity.name == "gfx942, 228 CUs at 2100 MHz"
     assert identity.hardware == GFX942.hardware.to_dict()
     assert set(identity.hardware) == set(HARDWARE)
-    assert identity.compiler.startswith("HIP version: 6.4.1; CK Tile mid2025 ")
+    assert identity.compiler.startswith("HIP version: 6.4.1; AMD clang version 19.0.0git; CK Tile mid2025 ")
     assert identity.flags[-1] == "--offload-arch=gfx942"
     assert not any(flag.startswith("-I") for flag in identity.flags)
 

@@ -275,6 +275,10 @@ def missing(kernel: ConvKernel, headers: Headers) -> list[str]:
         reasons.append(f"{which} have no pipeline {kernel.pipeline}")
     if not all((kernel.pad_m, kernel.pad_n, kernel.pad_k)):
         reasons.append("CK Tile's convolutions are always padded in m, n and k")
+    if kernel.epilogue not in {None, "cshuffle"}:
+        reasons.append(f"{which} have no epilogue {kernel.epilogue}")
+    if kernel.layout not in {None, *CONV_LAYOUTS.values()}:
+        reasons.append(f"{which} have no layout {kernel.layout}")
     if kernel.streamk is not None:
         reasons.append("stream-K kernels are not emitted")
     if headers.interface is Interface.MID_2025:
@@ -286,6 +290,8 @@ def _missing_in_mid_2025(kernel: ConvKernel, headers: Headers, which: str) -> It
     is_double = kernel.pipeline in headers.double_buffered
     if kernel.pipeline in headers.pipelines and kernel.double_smem_buffer != is_double:
         yield f"{kernel.pipeline} of {which} takes {'two LDS buffers' if is_double else 'one LDS buffer'}"
+    if kernel.scheduler is Scheduler.INTERWAVE and kernel.pipeline != "mem":
+        yield f"{kernel.pipeline} of {which} is not interwave"
     options = {
         "merged groups": kernel.num_groups_to_merge != 1,
         "split images": kernel.split_image,
@@ -305,8 +311,6 @@ def _missing_in_current(kernel: ConvKernel, headers: Headers, which: str) -> Ite
     yield f"{pipeline} of {which} is not interwave", is_interwave and pipeline in headers.intrawave_only
     # Elsewhere the flag is the epilogue's, which then shuffles one tile of a wave at a time.
     yield f"{pipeline} of {which} takes two LDS buffers", needs_double and not kernel.double_smem_buffer
-    yield f"{which} have no epilogue {kernel.epilogue}", kernel.epilogue not in {None, "cshuffle"}
-    yield f"{which} have no layout {kernel.layout}", kernel.layout not in {None, *CONV_LAYOUTS.values()}
     has_split = headers.split_images and variant is Direction.FORWARD
     yield f"{variant} kernels of {which} have no split images", kernel.split_image and not has_split
     yield f"{variant} kernels of {which} have no merged groups", merges and variant is Direction.BWD_DATA

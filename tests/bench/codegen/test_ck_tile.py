@@ -53,7 +53,7 @@ CURRENT = Headers(
 )
 # File -> headers and the kernel's name without its common head.
 EMITTED: dict[str, tuple[Headers, str]] = {
-    "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
+    "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
     "fwd_mem_3d": (MID_2025, "fwd_bf16_ndhwgc_3d_mem_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_4_filter3x3"),
     "fwd_compv3_1x1": (
         MID_2025,
@@ -161,6 +161,13 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
         (MID_2025, {"pad_n": False}, "CK Tile's convolutions are always padded in m, n and k"),
         (CURRENT, {"pad_k": False}, "CK Tile's convolutions are always padded in m, n and k"),
         (CURRENT, {"streamk": "tree"}, "stream-K kernels are not emitted"),
+        (MID_2025, {"epilogue": "default"}, "the CK Tile headers (mid2025) have no epilogue default"),
+        (MID_2025, {"layout": "nchw"}, "the CK Tile headers (mid2025) have no layout nchw"),
+        (
+            MID_2025,
+            {"pipeline": "compv3", "scheduler": Scheduler.INTERWAVE},
+            "compv3 of the CK Tile headers (mid2025) is not interwave",
+        ),
         (MID_2025, {"num_groups_to_merge": 2}, "the CK Tile headers (mid2025) have no merged groups"),
         (MID_2025, {"split_image": True}, "the CK Tile headers (mid2025) have no split images"),
         (MID_2025, {"explicit_gemm": True}, "the CK Tile headers (mid2025) have no explicit GEMMs"),

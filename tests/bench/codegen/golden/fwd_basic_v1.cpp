@@ -2,12 +2,12 @@
 
 namespace ckh::kernel {
 
-inline constexpr char label[512] = "ckh-kernel:grouped_conv_fwd_fp16_nhwgc_2d_basic_v1_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2";
+inline constexpr char label[512] = "ckh-kernel:grouped_conv_fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2";
 using Element = ck_tile::half_t;
 inline constexpr int ndim_spatial = 2;
 inline constexpr Variant variant = Variant::forward;
 inline constexpr Pipeline pipeline = Pipeline::basic_v1;
-inline constexpr auto scheduler = ck_tile::GemmPipelineScheduler::Interwave;
+inline constexpr auto scheduler = ck_tile::GemmPipelineScheduler::Intrawave;
 inline constexpr auto specialization = ck_tile::ConvolutionSpecialization::Default;
 inline constexpr ck_tile::index_t tile_m = 64;
 inline constexpr ck_tile::index_t tile_n = 64;
