@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "train": "Learn models from a dataset.",
     "evaluate": "Score a model on measured problems.",
     "predict": "Rank all kernels for a problem.",
+    "search": "Find kernels beyond the candidates, by a model or by measuring.",
     "validate": "Compare choices with an oracle, models with each other; try kernels.",
     "doctor": "Show what this machine offers and what ckh found.",
 }

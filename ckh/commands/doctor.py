@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import platform
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from ckh import __version__
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -38,30 +43,41 @@ def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> Non
 
 def gather() -> dict[str, Any]:
     """What this machine offers, as JSON-able values."""
-    from ckh.archs import default_arch, detect_gpu_arch, load_arch
+    from ckh.archs import default_arch, load_arch
     from ckh.bench.compiler import find_compiler
-    from ckh.errors import DeviceError
+    from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+    from ckh.gpus import visible_gpus
     from ckh.paths import cache_dir, data_dir
 
-    try:
-        compiler = " ".join(find_compiler().command)
-    except DeviceError:
-        compiler = None
+    hipcc = _found(lambda: find_hipcc(None))
+    headers = None if hipcc is None else _found(lambda: find_ck_tile(None, hipcc))
+    compiler = _found(find_compiler)
     hardware = load_arch("host").hardware
     return {
         "ckh": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "gpu": detect_gpu_arch(),
+        "gpus": [f"{gpu.arch}, {gpu.num_cus} CUs" for gpu in visible_gpus()] or None,
         "default_arch": default_arch(),
         "host_cores": hardware.num_cus,
         "host_l2_kb": hardware.l2_cache_kb,
-        "compiler": compiler,
+        "compiler": None if compiler is None else " ".join(compiler.command),
+        "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
+        "ck_tile": None if headers is None else f"{headers.include} ({headers.interface})",
         "cache": str(cache_dir()),
         "archspecs": str(data_dir("archspecs")),
         "models": _models(),
         "executable": sys.argv[0],
     }
+
+
+def _found(find: Callable[[], T]) -> T | None:
+    from ckh.errors import DeviceError
+
+    try:
+        return find()
+    except DeviceError:
+        return None
 
 
 def _models() -> list[dict[str, str]]:

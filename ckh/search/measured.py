@@ -15,7 +15,7 @@ from ckh.bench.stop import Stop, StopReason
 from ckh.data.journal import JOURNAL_NAME, EndRecord, JournalWriter, ResultRow, RunRecord
 from ckh.errors import UsageError
 from ckh.ops import operation_of
-from ckh.search.measuring import Measurer, MeasureOptions
+from ckh.search.measuring import MeasureOptions, Measurer
 from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
 
@@ -56,10 +56,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guide:
-    """What a model says before anything is measured: a score for each kernel, and the pool's best kernel by it."""
+    """What a model says before anything is measured: a score for each kernel, and the first choice of the pool, if any."""
 
     prior: NDArray[np.float64]
-    first_choice: int
+    first_choice: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,9 @@ def search_measured(
         DataError: journal or cache cannot be written; what was measured before is safe.
     """
     require_new(out)
-    prior, starts = (None, ()) if guide is None else (guide.prior, (guide.first_choice,))
+    first = None if guide is None else guide.first_choice
+    prior = None if guide is None else guide.prior
+    starts = () if first is None else (first,)
     strategy = make_strategy(settings.strategy, space.space, settings.seed, prior, starts)
     record = _record(device, problem, settings)
     require_usable(device)
@@ -148,7 +150,7 @@ def search_measured(
                 rows = _Rows(measurer, space, advance)
                 run(strategy, rows.evaluate, settings.budget, should_stop)
             is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
-            finalists = rows.finalists(settings.top, guide)
+            finalists = rows.finalists(settings.top, first)
             try:
                 finalists = measurer.compare(finalists, _ROUNDS, settings.seed, interrupt)
             except StoppedError:
@@ -159,8 +161,7 @@ def search_measured(
         journal.end_run(EndRecord(record.run_id, str(reason), round(wall_s, 3), phase_s))
     finally:
         journal.close()
-    first_choice = None if guide is None else rows.by_index.get(guide.first_choice)
-    name = None if first_choice is None else first_choice.kernel
+    name = rows.by_index[first].kernel if first in rows.by_index else ""
     return Outcome(
         reason,
         tuple(rows.by_index.values()),
@@ -190,13 +191,13 @@ class _Rows:
         self._advance(1, "" if self._best_ms is None else f"best {self._best_ms:.4g} ms")
         return time_ms
 
-    def finalists(self, top: int, guide: Guide | None) -> list[ResultRow]:
+    def finalists(self, top: int, first: int | None) -> list[ResultRow]:
         """The fastest, fastest first, and the model's first choice of the pool if it is not among them."""
         timed = {index: row for index, row in self.by_index.items() if row.latency_ms}
         ranked = sorted(timed, key=lambda index: timed[index].latency_ms or 0.0)
         chosen = dict.fromkeys(ranked[:top])
-        if guide is not None and guide.first_choice in timed:
-            chosen[guide.first_choice] = None
+        if first in timed:
+            chosen[first] = None
         return [timed[index] for index in chosen]
 
 

@@ -38,6 +38,7 @@ _NAMED = 3
 _MS_FLOPS_PER_TFLOPS = 1e9
 _PRINTED = 0.005  # half a unit of the second decimal, with which the tile engine prints
 _FINE = 1e-3  # a time that is known better than this is left alone
+_EQUAL = 1e-9
 _SINGLE = 1e-5  # the tile engine computes TFLOPS in single precision
 _TFLOPS_TOLERANCE = 0.01
 
@@ -99,19 +100,21 @@ def _float(value: int | Decimal) -> float:
 def precise_time(latency_ms: Decimal, tflops: Decimal, flops: int) -> Time:
     """The time of a run from the two numbers that the tile engine prints of it.
 
-    A printed time of 0.01 ms says no more than that it is between 0.005 and 0.015. Where TFLOPS are known better and
-    agree with the printed time, flops / TFLOPS is the time; it rounds to what was printed. Where they do not agree, the
-    printed time counts.
+    A printed time of 0.01 ms says no more than that it is between 0.005 and 0.015. Where a time has two decimals or
+    less, and TFLOPS are known better and agree with it, flops / TFLOPS is the time; it rounds to what was printed. A
+    time with more decimals is left alone, and where TFLOPS do not agree, the printed time counts.
     """
     printed, rate = float(latency_ms), float(tflops)
     if rate <= 0:
         return Time(printed)
-    half, implied = _half_unit(latency_ms), flops / rate / _MS_FLOPS_PER_TFLOPS
-    blur = _half_unit(tflops) / rate
-    agrees = abs(implied - printed) <= half + implied * (blur + _SINGLE)
-    if agrees and half > _FINE * printed and blur * implied < half:
+    implied = flops / rate / _MS_FLOPS_PER_TFLOPS
+    half, blur = _half_unit(latency_ms), _half_unit(tflops) / rate
+    if abs(implied - printed) > half + implied * (blur + _SINGLE):
+        return Time(printed, is_doubtful=abs(implied - printed) > _TFLOPS_TOLERANCE * printed)
+    is_coarse = half == _PRINTED and half > _FINE * printed and half > blur * implied
+    if is_coarse and abs(implied - printed) > _EQUAL * printed:
         return Time(implied, is_refined=True)
-    return Time(printed, is_doubtful=not agrees and abs(implied - printed) > _TFLOPS_TOLERANCE * printed)
+    return Time(printed)
 
 
 def _half_unit(value: Decimal) -> float:

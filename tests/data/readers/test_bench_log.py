@@ -42,7 +42,7 @@ def result(latency: float | str = 0.125, tflops: float | str | None = None, name
 
 def bare(name: str = NAME, **perf: Any) -> str:
     """An object on one line that leaves its problem to the last `Shape` line."""
-    numbers = {"latency(ms)": 0.5, "tflops(TFlops)": FLOPS / 0.5 / 1e9} | perf
+    numbers = {"latency(ms)": perf.get("ms", 0.5), "tflops(TFlops)": perf.get("rate", FLOPS / 0.5 / 1e9)}
     return json.dumps({"name": name, "perf_result": numbers}) + "\n"
 
 
@@ -60,7 +60,7 @@ def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
 
 
 def skipping(path: Path) -> tuple[list[float], dict[str, int]]:
-    """Times and counts of what was left out."""
+    """Times, and counts of what was left out."""
     reading = read_input(path, SKIP_BAD, "bench-log")
     return reading.table["latency_ms"].to_pylist(), reading.bad
 
@@ -70,7 +70,7 @@ def test_exact_values(tmp_path: Path) -> None:
     path = write(tmp_path, "starting\n", result(0.125, split_k=2), "done {not json\n".replace("{", "("))
     assert find_reader(path) is READERS["bench-log"]
     (row,) = rows_of(path)
-    assert row["latency_ms"] == pytest.approx(0.125, rel=1e-12)
+    assert row["latency_ms"] == 0.125
     assert row["tflops"] == pytest.approx(FLOPS / 0.125 / 1e9, rel=1e-12)
     moved = 16 * 2048 + 2048 * 4096 + 2 * 16 * 4096
     assert row["bandwidth_gb_s"] == pytest.approx(moved / 0.125 / 1e6, rel=1e-12)
@@ -93,11 +93,12 @@ def test_what_an_object_leaves_out_the_last_shape_line_says(tmp_path: Path) -> N
 
 def test_braces_and_quotes_in_strings_do_not_count(tmp_path: Path) -> None:
     """Nor do escaped quotes, brackets, and a `Shape` line in a string."""
-    odd = '{"name": "%s", "note": "} \\" { [ \\\\", "x": "Shape 1: M=1 N=1 K=1 dtype=fp8 layout=rcr",\n "perf_result": %s}\n'
+    note = '"note": "} \\" { [ \\\\", "x": "Shape 1: M=1 N=1 K=1 dtype=fp8 layout=rcr"'
+    odd = f'{{"name": "%s", {note},\n "perf_result": %s}}\n'
     perf = '{"latency(ms)": 0.5, "tflops(TFlops)": 0.536870912}'
     assert [row["latency_ms"] for row in rows_of(write(tmp_path, SHAPE, "\n", odd % (NAME, perf), bare(OTHER)))] == [
-        pytest.approx(0.5),
-        pytest.approx(0.5),
+        0.5,
+        0.5,
     ]
 
 
@@ -117,7 +118,7 @@ def test_interleaved_output_costs_only_what_it_tears(tmp_path: Path) -> None:
     torn = "".join(first[:3]) + result(0.25, name=OTHER) + "".join(first[3:])
     glued = bare().rstrip("\n") + bare(OTHER) + "progress 12%" + bare(NAME.replace("128x64", "256x64"))
     times, bad = skipping(write(tmp_path, torn, SHAPE, "\n", glued))
-    assert times == pytest.approx([0.25, 0.5, 0.5, 0.5])
+    assert times == [0.25, 0.5, 0.5, 0.5]
     assert bad == {scan.CUT_OFF: 1}
 
 
@@ -136,7 +137,7 @@ def test_a_line_of_noise_in_an_object_makes_it_malformed(tmp_path: Path) -> None
     """Only that object is dropped, once."""
     broken = result().replace(' "problem"', 'HIP warning\n "problem"')
     times, bad = skipping(write(tmp_path, broken, result(0.25, name=OTHER)))
-    assert (times, bad) == (pytest.approx([0.25]), {scan.MALFORMED: 1})
+    assert (times, bad) == ([0.25], {scan.MALFORMED: 1})
 
 
 @pytest.mark.parametrize("lost", [1, 2, 5, 20, 21, 60, 150, 300])
@@ -145,14 +146,14 @@ def test_a_killed_run_costs_one_object(tmp_path: Path, lost: int) -> None:
     text = result(0.125)
     path = write(tmp_path, text[: len(text) - 1 - lost], "\n", result(0.25, name=OTHER), result(0.5))
     times, bad = skipping(path)
-    assert times == pytest.approx([0.25, 0.5])
+    assert times == [0.25, 0.5]
     assert sum(bad.values()) == 1
 
 
 def test_a_shape_line_ends_an_object(tmp_path: Path) -> None:
     """What was open before it is cut off, and it holds for what follows."""
     times, bad = skipping(write(tmp_path, '{\n "name": "x",\n', SHAPE, "\n", bare()))
-    assert (times, bad) == ([pytest.approx(0.5)], {scan.CUT_OFF: 1})
+    assert (times, bad) == ([0.5], {scan.CUT_OFF: 1})
 
 
 def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_an_object_that_never_ends_takes_nothing_with_it(tmp_path: Path) -> None
     filler = '"x": 1,\n' * 200_000
     path = write(tmp_path, "{\n", filler, '"list": [\n', bare(), SHAPE, "\n", bare(), '{"results": [\n', bare(OTHER))
     times, bad = skipping(path)
-    assert times == pytest.approx([0.5, 0.5])
+    assert times == [0.5, 0.5]
     assert bad == {scan.ENDLESS: 1, gemm_rows.BAD_PROBLEM: 1, scan.CUT_OFF: 1}
 
 
@@ -175,7 +176,7 @@ def test_an_endless_line_is_given_up(tmp_path: Path) -> None:
 
 def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
     """Objects that follow each other without line ends are all found, across the pieces it is read in."""
-    names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 9616, 2)]
+    names = [NAME.replace("128x64", f"{tile}x64") for tile in range(16, 16016, 2)]
     path = write(tmp_path, SHAPE, "\n", *(bare(name).rstrip("\n") for name in names))
     assert path.stat().st_size > 1 << 20
     assert [row["kernel_name"] for row in rows_of(path)] == names
@@ -209,12 +210,12 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
         (result(k="2048"), gemm_rows.BAD_PROBLEM, "k must be an integer"),
         (result(split_k=4096), gemm_rows.BAD_PROBLEM, "cannot be split"),
         (result(structured_sparsity=True), reader.SPARSE, "structured_sparsity"),
-        (bare(**{"latency(ms)": None}), gemm_rows.BAD_TIME, "latency(ms) is missing"),
-        (bare(**{"latency(ms)": "0.5"}), gemm_rows.BAD_TIME, "latency(ms) is 0.5"),
-        (bare(**{"latency(ms)": float("nan")}), gemm_rows.BAD_TIME, "latency(ms) is nan"),
+        (bare(ms=None), gemm_rows.BAD_TIME, "latency(ms) is missing"),
+        (bare(ms="0.5"), gemm_rows.BAD_TIME, "latency(ms) is 0.5"),
+        (bare(ms=float("nan")), gemm_rows.BAD_TIME, "latency(ms) is nan"),
         (result("nan", 3), scan.MALFORMED, "line 2: "),
         (result("inf", 3), scan.MALFORMED, "line 2: "),
-        (bare(**{"tflops(TFlops)": True}), gemm_rows.BAD_TIME, "tflops(TFlops) is True"),
+        (bare(rate=True), gemm_rows.BAD_TIME, "tflops(TFlops) is True"),
     ],
 )
 def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: str, detail: str) -> None:
@@ -227,7 +228,7 @@ def test_a_dropped_object_is_named_or_counted(tmp_path: Path, bad: str, reason: 
     assert detail in caught.value.message
     assert "\n" not in caught.value.message
     with_good = write(tmp_path / "good", result(0.25, name=OTHER), SHAPE, "\n", bad)
-    assert skipping(with_good) == ([pytest.approx(0.25)], {reason: 1})
+    assert skipping(with_good) == ([0.25], {reason: 1})
 
 
 def test_a_problem_that_nobody_says_is_refused(tmp_path: Path) -> None:
@@ -275,7 +276,7 @@ def test_several_runs_in_one_file_are_merged_like_runs(tmp_path: Path) -> None:
     """Of a pair that is there three times the last time counts, and a failure does not replace it."""
     path = write(tmp_path, result(0.125), result(0.5, name=OTHER), result(0.25), result("-1", "-1"))
     merged = merge([read_input(path, GFX950)])
-    assert merged.dataset.frame["latency_ms"].tolist() == pytest.approx([0.5, 0.25])
+    assert merged.dataset.frame["latency_ms"].tolist() == [0.5, 0.25]
     assert (merged.superseded, merged.repeated) == (0, 2)
 
 
@@ -293,7 +294,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     """A file that is missing is bad data, one without an architecture wrong usage."""
     with pytest.raises(DataError, match="cannot read"):
         read_input(tmp_path / "none.log", GFX950, "bench-log")
-    with pytest.raises(UsageError, match="--arch|does not say"):
+    with pytest.raises(UsageError, match="does not say"):
         read_input(write(tmp_path, result()), ReadOptions())
 
 
@@ -307,12 +308,13 @@ def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
 def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Through the command to Parquet and back, with every drop counted and nothing written before."""
     log = write(tmp_path, result("0.02", "13.42"), "{oops}\n", result("-1.00", "-1.00", OTHER))
+    line = result().count("\n") + 1
     out = tmp_path / "gemm.parquet"
     args = ["convert", str(log), "--arch", "gfx950", "--out", str(out)]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert (stdout, out.exists()) == ("", False)
-    assert stderr.startswith(f"error: {log}: 1 bad row (1 {scan.MALFORMED}): line 18: ")
+    assert stderr.startswith(f"error: {log}: 1 bad row (1 {scan.MALFORMED}): line {line}: ")
     assert run([*args, "--skip-bad", "--json"]) == ExitCode.OK
     summary = json.loads(capsys.readouterr().out)
     expected = {"rows": 2, "valid": 1, "problems": 1, "kernels": 2, "dropped": {scan.MALFORMED: 1}}

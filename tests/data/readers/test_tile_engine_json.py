@@ -24,10 +24,12 @@ SKIP_BAD = ReadOptions(arch="gfx950", skip_bad=True)
 NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
 MEM = NAME.replace("compv3", "mem")
 SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"
-CONFIG = {
-    **{"dtype": "fp16", "layout": "rcr", "pipeline": "compv3", "epilogue": "cshuffle", "scheduler": "intrawave"},
-    **{"pad_m": False, "pad_n": False, "pad_k": False, "persistent": False, "tile_m": 128, "tile_n": 64, "tile_k": 32},
-    **{"warp_m": 2, "warp_n": 2, "warp_k": 1, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16},
+CONFIG: dict[str, Any] = {
+    **dict.fromkeys(("pad_m", "pad_n", "pad_k", "persistent"), False),
+    **dict(zip(("dtype", "layout", "pipeline", "epilogue", "scheduler"), NAME.split("_")[2:7], strict=True)),
+    **dict(zip(("tile_m", "tile_n", "tile_k"), (128, 64, 32), strict=True)),
+    **dict(zip(("warp_m", "warp_n", "warp_k"), (2, 2, 1), strict=True)),
+    **dict(zip(("warp_tile_m", "warp_tile_n", "warp_tile_k"), (32, 32, 16), strict=True)),
 }
 FLOPS = 2 * 256 * 512 * 1024
 OK = {"m": 256, "n": 512, "k": 1024, "avg_time_ms": 0.125, "tflops": 2.147483648, "is_valid": True, "error": None}
@@ -123,7 +125,7 @@ def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
 )
 def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> None:
     """A failed benchmark keeps AMD's error as its message, on one line, and is counted by it in a warning."""
-    reading = read_input(write(tmp_path, entry(OK | {"m": 1}, FAILED | {"error": error})), GFX950)
+    reading = read_input(write(tmp_path, entry(OK, FAILED | {"m": 1, "error": error})), GFX950)
     row = reading.table.to_pylist()[1]
     message = " ".join(error.split()) if error else "no reason is given"
     assert (row["status"], row["message"], row["is_valid"], row["latency_ms"]) == (status, message, False, None)
