@@ -36,9 +36,9 @@ def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> Non
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         typer.echo(f"{key.ljust(width)}  {value}")
-    models = [[m["path"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
+    models = [[m["path"], m["op"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
     typer.echo("")
-    print_table("models", ["path", "variant", "dtype", "arch"], models)
+    print_table("models", ["path", "op", "variant", "dtype", "arch"], models)
 
 
 def gather() -> dict[str, Any]:
@@ -84,7 +84,13 @@ def _models() -> list[dict[str, str]]:
     from ckh.learn.artifact import list_models
 
     return [
-        {"path": str(found.path), "variant": found.variant, "dtype": found.dtype, "arch": found.arch}
+        {
+            "path": str(found.path),
+            "op": found.spec.op_type,
+            "variant": found.variant,
+            "dtype": found.dtype,
+            "arch": found.arch,
+        }
         for found in list_models()
     ]
 

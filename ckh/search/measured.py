@@ -56,7 +56,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guide:
-    """What a model says before anything is measured: a score for each kernel, and the first choice of the pool, if any."""
+    """What a model says beforehand: a score for each kernel, and the number of its first choice of the pool, if any."""
 
     prior: NDArray[np.float64]
     first_choice: int | None

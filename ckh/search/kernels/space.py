@@ -92,6 +92,7 @@ def kernel_space(
         UsageError: kernels of the problem's operation are not made of parameters.
         NoKernelError: there is none.
     """
+    require_searchable(operation_of(problem.canonical()).name)
     product = _product_of(problem, arch)
     kernels = dict.fromkeys(kernel for kernel in pool if can_build(kernel))
     pool_size = len(kernels)
@@ -107,6 +108,16 @@ def kernel_space(
     return KernelSpace(tuple(kernels), pool_size, left_out, _space_of(tuple(kernels), product.parameters))
 
 
+def require_searchable(op: str) -> None:
+    """Refuse an operation whose kernels are not made of parameters.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if op not in _SEARCHED:
+        raise UsageError(f"{op} has no space of kernels to search", "there is one of " + " and ".join(_SEARCHED))
+
+
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
     """Which kernels a model cannot tell apart."""
     columns = model.spec.op.kernel_features(kernels, model.spec.legacy_tiles)
@@ -119,16 +130,13 @@ def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
 
 
 def _product_of(problem: Problem, arch: ArchSpec) -> Product:
-    name = operation_of(problem.canonical()).name
-    if name == GROUPED_CONV:
+    if operation_of(problem.canonical()).name == GROUPED_CONV:
         from ckh.search.kernels.conv import conv_product
 
         return conv_product(problem, arch)  # type: ignore[arg-type]
-    if name == GEMM_UNIVERSAL:
-        from ckh.search.kernels.gemm import gemm_product
+    from ckh.search.kernels.gemm import gemm_product
 
-        return gemm_product(problem, arch)  # type: ignore[arg-type]
-    raise UsageError(f"{name} has no space of kernels to search", "there is one of " + " and ".join(_SEARCHED))
+    return gemm_product(problem, arch)  # type: ignore[arg-type]
 
 
 def _in_order(product: Product) -> Iterator[Kernel]:

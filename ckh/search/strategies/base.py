@@ -94,7 +94,7 @@ class Strategy(ABC):
         """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> list[int]:
-        """What to measure first: the starts, the prior's best, and a balanced design to make it `count`, as far as it can.
+        """What to measure first: the starts, the prior's best, and a balanced design for the rest of `count`.
 
         Args:
             count: how many; more only if there are more starts.

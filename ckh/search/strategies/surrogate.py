@@ -88,7 +88,7 @@ class Surrogate(Strategy):
         return [int(index) for index in told[np.sort(np.concatenate([order[:half], others]))]]
 
     def _pool(self) -> NDArray[np.int64]:
-        """The configurations that compete: all that are left, or a random part, the prior's best and the fastest's next."""
+        """What competes: all that is left, or a random part, the prior's best and the neighbours of the fastest."""
         left = np.flatnonzero(~self._is_asked)
         if len(left) <= _MAX_POOL:
             return left
