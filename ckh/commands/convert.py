@@ -9,7 +9,7 @@ import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.data import conversion
-from ckh.data.conversion import OutputFormat, Summary
+from ckh.data.conversion import OutputFormat, Summary, WinnerSummary
 from ckh.data.readers import ReadOptions
 from ckh.log import warn
 from ckh.strenum import StrEnum
@@ -47,6 +47,7 @@ def register(app: typer.Typer) -> None:
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert runs/today --to csv --out for_amd.csv",
+            "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
         ),
     )(convert)
 
@@ -59,27 +60,47 @@ def convert(
     arch: str | None = typer.Option(None, "--arch", help="What a file of AMD's was measured on, e.g. gfx942."),
     num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
     from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
-    to: OutputFormat = typer.Option(OutputFormat.PARQUET, "--to", help="Format to write; csv is AMD's 24 columns."),
+    to: OutputFormat = typer.Option(
+        OutputFormat.PARQUET, "--to", help="csv: AMD's 24 columns; problems: AITER's shapes."
+    ),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
-    summary = conversion.convert(
-        inputs,
-        out,
-        ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus),
-        format_name=None if from_format is None else str(from_format),
-        to=to,
-    )
-    for warning in summary.warnings:
-        warn(warning)
-    for reason, count in summary.dropped.items():
-        warn(f"left out {count} {reason}")
+    options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
+    format_name = None if from_format is None else str(from_format)
+    if to is OutputFormat.PROBLEMS:
+        _report_winners(out, conversion.convert_winners(inputs, out, options, format_name=format_name), as_json)
+        return
+    summary = conversion.convert(inputs, out, options, format_name=format_name, to=to)
+    _warn(summary)
     next_command = f"ckh train {out} --out model" if to is OutputFormat.PARQUET else None
     if as_json:
         print_json({"out": str(out), **summary.to_dict(), "next": next_command})
     else:
         _print_summary(out, summary, next_command)
+
+
+def _warn(summary: Summary | WinnerSummary) -> None:
+    for warning in summary.warnings:
+        warn(warning)
+    for reason, count in summary.dropped.items():
+        warn(f"left out {count} {reason}")
+
+
+def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:
+    _warn(summary)
+    if as_json:
+        print_json({"out": str(out), **summary.to_dict()})
+        return
+    rows = [
+        ("winners", str(summary.winners)),
+        ("problems", str(summary.problems)),
+        ("arch", ", ".join(summary.archs)),
+        ("slower repetitions", str(summary.repeated)),
+        *((f"left out: {reason}", str(count)) for reason, count in summary.dropped.items()),
+    ]
+    print_table(str(out), ("", "count"), [list(row) for row in rows])
 
 
 def _print_summary(out: Path, summary: Summary, next_command: str | None) -> None:

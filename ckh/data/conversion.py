@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.amd_export import write_amd_csv
 from ckh.data.dataset import write_dataset
 from ckh.data.merge import merge
-from ckh.data.readers import read_input
+from ckh.data.readers import find_reader, read_input
+from ckh.data.readers.aiter_csv import NAME as AITER_CSV
+from ckh.data.readers.aiter_csv import read_winners, write_winners
+from ckh.errors import UsageError
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ class OutputFormat(StrEnum):
 
     PARQUET = "parquet"
     CSV = "csv"
+    PROBLEMS = "problems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,49 @@ def convert(
         repeated=merged.repeated,
         sha256=merged.dataset.content_hash,
         warnings=tuple(warnings),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerSummary:
+    """What became of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
+
+    winners: int
+    problems: int
+    archs: tuple[str, ...]
+    dropped: dict[str, int]
+    repeated: int
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(self)
+
+
+def convert_winners(
+    inputs: Sequence[Path], out: Path, options: ReadOptions, *, format_name: str | None = None
+) -> WinnerSummary:
+    """Write the winners of AITER's tuned tables as one problem file; nothing is written unless all is well.
+
+    Raises:
+        CkhError: an input is unusable or no such table, or the output cannot be written.
+    """
+    for path in inputs:
+        if (format_name or find_reader(path).name) != AITER_CSV:
+            raise UsageError(f"{path} is no tuned table of AITER", "only of these are problems written")
+    tables = [read_winners(path, options) for path in inputs]
+    winners = [winner for table in tables for winner in table.winners]
+    write_winners(winners, out)
+    dropped: Counter[str] = Counter()
+    for table in tables:
+        dropped.update(table.bad)
+    return WinnerSummary(
+        winners=len(winners),
+        problems=len({winner.problem for winner in winners}),
+        archs=tuple(sorted({winner.arch for winner in winners})),
+        dropped=dict(dropped),
+        repeated=sum(table.repeated for table in tables),
+        warnings=tuple(warning for table in tables for warning in table.warnings),
     )
 
 

@@ -181,3 +181,23 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_every_reader_can_be_named() -> None:
     """`--from` takes exactly the formats that there are readers for."""
     assert [str(name) for name in InputFormat] == list(READERS)
+
+
+def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AITER's winners are written where problems are asked for, and only these; as a dataset they are refused."""
+    table, out = tmp_path / "tuned.csv", tmp_path / "shapes.csv"
+    table.write_text(
+        "gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\n"
+        "gfx950,256,16,1280,8192,torch.int8,8.0,k\n"
+        "gfx942,304,16,1280,8192,torch.int8,4.0,k\n",
+        encoding="utf-8",
+    )
+    assert run(["convert", str(table), "--to", "problems", "--out", str(out), "--json"]) == ExitCode.OK
+    summary = document(capsys)
+    assert (summary["winners"], summary["problems"], summary["archs"]) == (2, 1, ["gfx942", "gfx950"])
+    assert out.read_text(encoding="utf-8").startswith("m,n,k,dtype,layout,arch,")
+    assert run(["convert", str(table), "--to", "problems", "--out", str(out)]) == ExitCode.OK
+    assert ["winners", "2"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert run(["convert", str(table), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
+    assert run(["convert", str(csv), "--to", "problems", "--out", str(tmp_path / "y.csv")]) == ExitCode.USAGE
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["amd.csv", "shapes.csv", "tuned.csv"]

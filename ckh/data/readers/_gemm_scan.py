@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.strenum import StrEnum
 
@@ -28,6 +28,7 @@ TOO_DEEP = "with a JSON object that is nested too deeply"
 
 # A string, or a quote that begins one which does not end on its line, or a bracket.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|["{}\[\]]')
+_BRACKET = re.compile(r"[{}\[\]]")
 _CLOSER = {"{": "}", "[": "]"}
 _CLOSERS = frozenset(_CLOSER.values())
 _QUOTE = '"'
@@ -53,8 +54,7 @@ class Found:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     number: int
     text: str
 
@@ -76,7 +76,8 @@ class _Open:
         """Take a line; where in it the object ends, else -1, and the reason if it is to be dropped."""
         self.lines.append(line)
         self.size += len(line.text)
-        for match in _TOKEN.finditer(line.text):
+        # What a line without brackets has wrong, the JSON parser finds.
+        for match in _TOKEN.finditer(line.text) if _BRACKET.search(line.text) else ():
             found = match[0]
             if found in _CLOSER:
                 self._closers.append(_CLOSER[found])

@@ -82,7 +82,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     shapes = f"the winners of {len(found.winners)} shapes and nothing of what lost"
     raise DataError(
         f"{path} is a tuned table of AITER: {shapes}, so no dataset to train on or to evaluate with",
-        "ckh.data.readers.aiter_csv.write_winners makes a problem file of it, for ckh predict and ckh bench",
+        "its shapes are a problem file with --to problems --out shapes.csv",
     )
 
 

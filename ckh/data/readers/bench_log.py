@@ -31,6 +31,8 @@ from ckh.problems import DTYPE_BYTES
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
 NAME = "bench-log"
 NO_RESULT = "with a JSON object that is no benchmark result"
 SPARSE = "with structured sparsity"
@@ -79,6 +81,7 @@ class _Log:
     def __init__(self, rows: GemmRows) -> None:
         self.rows = rows
         self._shape: dict[str, Any] = {}
+        self._kernels: dict[str, tuple[str, GemmKernel]] = {}
         self._row_of_kernel: dict[str, int] = {}
 
     def take(self, found: Found) -> None:
@@ -110,7 +113,7 @@ class _Log:
         perf = values.get("perf_result")
         if "name" not in values or not isinstance(perf, dict):
             raise Unusable(NO_RESULT, "there is no name or no perf_result")
-        kernel = kernel_of(values["name"], {}, self.rows.arch)
+        name, kernel = self._kernel(values["name"])
         stated = self._stated(values.get("problem"))
         _check(stated, kernel.dtype, kernel.layout)
         problem = problem_of(stated, kernel.dtype, kernel.layout)
@@ -118,10 +121,17 @@ class _Log:
         time = precise_time(latency, tflops, problem.flops)
         self._row_of_kernel[str(values["name"]).strip()] = len(self.rows)
         if tflops > 0 and time.latency_ms > 0:
-            self.rows.add(where, problem, named(kernel), time)
+            self.rows.add(where, problem, (name, kernel), time)
         else:
             message = f"the log says {latency} ms and {tflops} TFLOPS"
-            self.rows.add_failed(problem, named(kernel), Status.LAUNCH_ERROR, message)
+            self.rows.add_failed(problem, (name, kernel), Status.LAUNCH_ERROR, message)
+
+    def _kernel(self, name: Any) -> tuple[str, GemmKernel]:
+        """A kernel under its complete name, each read once."""
+        known = self._kernels.get(str(name))
+        if known is None:
+            known = self._kernels[str(name)] = named(kernel_of(name, {}, self.rows.arch))
+        return known
 
     def _stated(self, problem: Any) -> dict[str, Any]:
         """What the object says of its problem, and the last `Shape` line of what it leaves out."""

@@ -184,10 +184,10 @@ def test_a_file_that_is_one_line_is_read(tmp_path: Path) -> None:
 
 def test_nesting_has_a_bound(tmp_path: Path) -> None:
     """Brackets without end are dropped in time that grows with the file, not with its square."""
-    start = time.perf_counter()
+    start = time.process_time()
     times, bad = skipping(write(tmp_path, '{"a":\n' * 100_000, "\n", '{"a":1,\n' * 50_000, result()))
     assert (len(times), set(bad)) == (1, {scan.TOO_DEEP, scan.CUT_OFF})
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 @pytest.mark.parametrize(
@@ -333,9 +333,9 @@ def read(path):
     reading = read_input(Path(path), ReadOptions(arch="gfx950", skip_bad=True), "bench-log")
     return reading.table.num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = read(sys.argv[1])[2]
-start = time.perf_counter()
+start = time.process_time()
 rows, bad, after = read(sys.argv[2])
-print(rows, bad, after - before, time.perf_counter() - start)
+print(rows, bad, after - before, time.process_time() - start)
 """
 
 
