@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ckh.search.run import Step, run
+from ckh.search.run import Step, StoppedError, run
 from ckh.search.space import Space
 from ckh.search.strategies import make_strategy
 
@@ -43,3 +43,17 @@ def test_no_budget_measures_nothing() -> None:
     result = run(make_strategy("random", Space(("tile",), ([1, 2],))), lambda _: 1.0, 0)
     assert (result.trace, result.best, result.failures) == ((), None, 0)
     assert Step(0, None, None).best_ms is None
+
+
+def test_a_measurement_that_is_stopped_ends_the_search() -> None:
+    """What was measured before is kept, and the stopped measurement is not in the trace."""
+    told = iter([3.0, 2.0])
+
+    def evaluate(_index: int) -> float:
+        try:
+            return next(told)
+        except StopIteration:
+            raise StoppedError from None
+
+    result = run(make_strategy("random", Space(("tile",), (np.arange(10),))), evaluate, 8)
+    assert [step.time_ms for step in result.trace] == [3.0, 2.0]

@@ -164,3 +164,15 @@ def test_large_spaces_and_long_searches_stay_bounded(synthetic: Recording, monke
     assert len({step.index for step in result.trace}) == 250
     assert result.best is not None
     assert synthetic.optimum_ms / (result.best.time_ms or np.inf) >= 0.95
+
+
+@every_strategy
+@pytest.mark.parametrize("has_prior", [False, True])
+def test_starts_are_measured_first(name: str, synthetic: Recording, has_prior: bool) -> None:
+    """Configurations to start from come before all others, once, in their order, however many they are."""
+    prior = _prior(synthetic) if has_prior else None
+    for starts in ([17, 3], list(range(100, 70, -1))):
+        result = run(make_strategy(name, synthetic.space, 0, prior, starts), lambda _: 1.0, 60)
+        asked = [step.index for step in result.trace]
+        assert asked[: len(starts)] == starts
+        assert len(set(asked)) == 60

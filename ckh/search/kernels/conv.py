@@ -58,12 +58,10 @@ class _JudgeOf:
         return not check(kernel, self._arch, self._problem) and self._is_loadable(kernel)
 
     def _is_loadable(self, kernel: ConvKernel) -> bool:
-        """CK Tile's kernels need threads that load alike; those of the pool are not asked."""
-        vectors = vectors_of(kernel)
-        if not self._arch.is_gpu or vectors == _POOL_VECTORS:
-            return True
+        """The threads of CK Tile's kernels must load alike, in whole vectors."""
         lanes = self._arch.wavefront_size
-        return is_loadable(tile_of(kernel), wave_of(kernel), vectors, kernel.dtype, lanes)
+        how = tile_of(kernel), wave_of(kernel), vectors_of(kernel)
+        return not self._arch.is_gpu or is_loadable(*how, kernel.dtype, lanes)
 
 
 def _bases(problem: ConvProblem, arch: ArchSpec) -> Iterator[ConvKernel]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels.product import Parameter, Product
 
-DEFAULT_LIMIT = 50_000
-
 _SEARCHED = (GROUPED_CONV, GEMM_UNIVERSAL)
 _SAMPLE_SEED = 0  # a problem has the same space whatever the seed of the search
 
@@ -76,7 +74,7 @@ def kernel_space(
     problem: Problem,
     arch: ArchSpec,
     pool: Sequence[Kernel],
-    limit: int = DEFAULT_LIMIT,
+    limit: int,
     can_build: Callable[[Kernel], bool] = lambda _: True,
 ) -> KernelSpace:
     """The legal kernels for a problem: the pool's, the bases, and of all other combinations a random part.
@@ -140,11 +138,10 @@ def _product_of(problem: Problem, arch: ArchSpec) -> Product:
 
 
 def _in_order(product: Product) -> Iterator[Kernel]:
-    """Those that are a base as it stands, then all others in random order."""
-    plain = product.plain
-    yield from (product[number] for number in plain)
-    others = np.setdiff1d(np.arange(len(product)), plain)
-    yield from (product[int(number)] for number in np.random.default_rng(_SAMPLE_SEED).permutation(others))
+    """Those that are a base as it stands, then all others, both in random order."""
+    rng = np.random.default_rng(_SAMPLE_SEED)
+    for numbers in (product.plain, np.setdiff1d(np.arange(len(product)), product.plain)):
+        yield from (product[int(number)] for number in rng.permutation(numbers))
 
 
 def _space_of(kernels: Sequence[Kernel], parameters: Sequence[Parameter]) -> Space:

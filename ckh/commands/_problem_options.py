@@ -1,0 +1,158 @@
+"""What the commands that take one problem share: its options, the problem that they say, and the model for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import OP_HELP
+from ckh.errors import UsageError
+from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.learn.artifact import Model
+    from ckh.ops.base import Problem
+
+_GEMM_OPTIONS = frozenset({"m", "n", "k", "layout", "split_k"})
+_GEMM_ONLY = _GEMM_OPTIONS - {"n", "k"}
+
+
+class Variant(StrEnum):
+    """What `--variant` takes."""
+
+    FORWARD = "forward"
+    BWD_DATA = "bwd_data"
+    BWD_WEIGHT = "bwd_weight"
+
+
+OP = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]")
+N = typer.Option(None, "--n", help="Batch; columns of a GEMM's result.  [1]")
+C = typer.Option(None, "--c", help="Input channels, all groups together.  [64]")
+K = typer.Option(None, "--k", help="Output channels, all groups together; what a GEMM sums over.  [C]")
+G = typer.Option(None, "--g", help="Groups.  [1]")
+HI = typer.Option(None, "--hi", help="Input height.  [28]")
+WI = typer.Option(None, "--wi", help="Input width.  [Hi]")
+Y = typer.Option(None, "--y", help="Filter height.  [3]")
+X = typer.Option(None, "--x", help="Filter width.  [Y]")
+STRIDE = typer.Option(None, "--stride", metavar="S|SHxSW", help="Stride, e.g. 2 or 2x1.  [1]")
+PAD = typer.Option(None, "--pad", metavar="P|PHxPW", help="Padding on each side.  [same]")
+DILATION = typer.Option(None, "--dilation", metavar="D|DHxDW", help="Dilation.  [1]")
+NDIM = typer.Option(None, "--ndim", min=2, max=3, help="Dimensions; 3 if --di or --z is given.  [2]")
+DI = typer.Option(None, "--di", help="Input depth, 3D.  [8]")
+Z = typer.Option(None, "--z", help="Filter depth, 3D.  [Y]")
+M = typer.Option(None, "--m", help="GEMM: rows of the result.")
+LAYOUT = typer.Option(None, "--layout", help="GEMM: of A, B and C, e.g. rrr.  [rcr]  miopen_conv: e.g. nhwc.  [nchw]")
+SPLIT_K = typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]")
+VARIANT = typer.Option(None, "--variant", help="Direction.  [forward]")
+DTYPE = typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's.")
+
+
+def as_option(name: str) -> str:
+    """How an option of a name is typed."""
+    return "--" + name.replace("_", "-")
+
+
+class Chooser:
+    """What is ranked for: operation, architecture and element type; and for each problem its model.
+
+    A model is the one that was named, or the first that fits.
+
+    Raises:
+        UsageError: there is no such operation or architecture.
+        ModelError: the model that was named is missing or damaged.
+    """
+
+    def __init__(self, path: Path | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+        from ckh.archs import default_arch, load_arch
+        from ckh.learn.artifact import load_model
+        from ckh.learn.spec import ANY
+        from ckh.ops import operation
+
+        self._named = None if path is None else load_model(path)
+        if self._named is not None:
+            spec = self._named.spec
+            self.op = operation(op or spec.op_type)
+            self.arch = arch or spec.arch
+            own_dtype = None if spec.dtype == ANY else spec.dtype
+        else:
+            self.op = operation(op or GROUPED_CONV)
+            self.arch = load_arch(arch or default_arch()).name
+            own_dtype = None
+        self.dtype = dtype or own_dtype or load_arch(self.arch).default_dtype
+        self._found: dict[Any, Model] = {}
+
+    def model(self, problem: Problem) -> Model:
+        """The model for a problem.
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+            UsageError: the one that was named is for something else.
+        """
+        from ckh.learn.answer import wanted_for
+        from ckh.learn.artifact import find_model
+
+        wanted = wanted_for(problem, self.arch)
+        if self._named is not None:
+            self._named.require(wanted)
+            return self._named
+        if wanted not in self._found:
+            self._found[wanted] = find_model(wanted)
+        return self._found[wanted]
+
+    def problem(self, given: dict[str, Any], variant: Variant | None, command: str) -> Problem:
+        """The problem that was typed.
+
+        Args:
+            given: the options that were given, by name.
+            variant: the direction, if it was given.
+            command: the one whose help is referred to.
+
+        Raises:
+            UsageError: it is impossible, or an option does not go with the operation.
+        """
+        strange = sorted(given.keys() & _not_of(self.op.name) if not self._is_gemm else given.keys() - _GEMM_OPTIONS)
+        if self._is_gemm and variant is not None:
+            strange.append("variant")
+        if strange:
+            raise UsageError(f"{self.op.name} has no {as_option(strange[0])}", f"see ckh {command} --help")
+        if not self._is_gemm:
+            return self._convolution(given, "forward" if variant is None else str(variant))
+        from ckh.ops.gemm_universal.problem import GemmProblem
+
+        if missing := [name for name in ("m", "n", "k") if name not in given]:
+            raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing")
+        return GemmProblem(**given, dtype=self.dtype)
+
+    @property
+    def _is_gemm(self) -> bool:
+        return self.op.name == GEMM_UNIVERSAL
+
+    def _convolution(self, given: dict[str, Any], variant: str) -> Problem:
+        from ckh.commands._conv_sizes import resolve
+
+        problem = resolve(given, variant, self.dtype)
+        if self.op.name != MIOPEN_CONV:
+            return problem
+        from ckh.ops.miopen_conv.operation import from_convolution
+
+        return from_convolution(problem, given.get("layout", ""))
+
+
+def in_words(problem: Problem) -> str:
+    """All sizes of a problem, as people write them."""
+    from ckh.problems import ConvProblem
+
+    if isinstance(problem, ConvProblem):
+        from ckh.commands import _conv_sizes
+
+        return _conv_sizes.in_words(problem)
+    return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
+
+
+def _not_of(op: str) -> frozenset[str]:
+    """Options that an operation on convolutions does not have."""
+    return _GEMM_ONLY - {"layout"} if op == MIOPEN_CONV else _GEMM_ONLY

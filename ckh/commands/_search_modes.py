@@ -1,0 +1,257 @@
+"""The three ways of `ckh search`: asking a model, measuring on a device, and replaying a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.commands import _search_output as output
+from ckh.commands._duration import format_duration, parse_duration
+from ckh.commands._problem_options import Chooser, Variant
+from ckh.errors import ModelError, NoKernelError
+from ckh.log import note
+from ckh.ops import GEMM_UNIVERSAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.device import Device
+    from ckh.learn.artifact import Model, Ranked
+    from ckh.ops.base import Kernel, Problem
+    from ckh.search.kernels import KernelSpace
+    from ckh.search.measured import Guide, Settings
+
+# A model answers faster than a surrogate thinks; a measurement does not.
+_MODEL_STRATEGY, _DEVICE_STRATEGY = "de", "surrogate"
+SPACE_LIMIT = 50_000  # kernels that a search may propose
+_CHECKPOINTS = (50, 100, 220, 500)
+_HOST = "host"
+_NOTHING = Path()  # where candidates that come with a model are not
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How to search; a strategy of None is the default."""
+
+    strategy: str | None
+    budget: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is searched for: the options of the problem that were given, and what else was said or not."""
+
+    given: dict[str, Any]
+    variant: Variant | None
+    op: str | None
+    dtype: str | None
+    arch: str | None
+    model: Path | None
+    top: int
+
+    def chooser(self, arch: str | None) -> Chooser:
+        """What is ranked for on an architecture."""
+        op = self.op or (GEMM_UNIVERSAL if "m" in self.given else None)
+        return Chooser(self.model, arch, self.dtype, op)
+
+    def problem(self, chooser: Chooser) -> Problem:
+        """The problem that was typed."""
+        from ckh.search.kernels.space import require_searchable
+
+        require_searchable(chooser.op.name)
+        return chooser.problem(self.given, self.variant, "search")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOptions:
+    """What only a GPU has."""
+
+    hipcc: str | None
+    ck_include: str | None
+    gpu: int | None
+    cold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long is measured and how each kernel, as typed; None: the default."""
+
+    time: str | None
+    samples: int | None
+    timeout: str | None
+    compile_timeout: str | None
+
+
+def replay_recording(path: Path, effort: Effort, seeds: int, jobs: int, *, as_json: bool) -> None:
+    """Search a recording once for each seed, from the first one given, and print how near the optimum that came.
+
+    Raises:
+        DataError: the recording is unusable.
+    """
+    from ckh.search.replay import read_recording, replay
+
+    recording = read_recording(path)
+    strategy = effort.strategy or _DEVICE_STRATEGY
+    budget = min(effort.budget, len(recording.space))
+    found = replay(recording, budget, range(effort.seed, effort.seed + seeds), strategy, jobs=jobs)
+    checkpoints = [*(count for count in _CHECKPOINTS if count < budget), budget]
+    output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
+
+
+def ask_model(wanted: Wanted, effort: Effort, *, as_json: bool) -> None:
+    """Search with a model alone, and print the kernels that it expects to be the fastest.
+
+    Raises:
+        ModelError: there is no model for the problem, or it is damaged.
+        NoKernelError: no kernel can be built and applies.
+    """
+    from ckh.archs import load_arch
+    from ckh.progress import progress
+    from ckh.search.on_model import search_model
+
+    chooser = wanted.chooser(wanted.arch)
+    problem = wanted.problem(chooser)
+    try:
+        model = chooser.model(problem)
+    except ModelError as error:
+        raise ModelError(error.message, f"{error.hint}; or search by measuring, with --measure") from error
+    arch = load_arch(model.spec.arch)
+    pool = _ranked_pool(problem, arch, model)
+    space = _space(problem, arch, pool)
+    strategy = effort.strategy or _MODEL_STRATEGY
+    with progress("asking the model", effort.budget) as advance:
+        search = search_model(space, problem, model, pool, strategy, effort.seed, effort.budget, advance)
+    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, wanted.top)
+    output.print_asked(summary, search, pool[0] if pool else None, as_json=as_json)
+
+
+def measure(
+    wanted: Wanted,
+    effort: Effort,
+    kind: str | None,
+    gpu_options: GpuOptions,
+    limits: Limits,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Search by measuring on a device, and print the fastest kernels; False if it was interrupted.
+
+    Raises:
+        UsageError: the folder holds a run already, or an option does not go with the device.
+        DeviceError: the device cannot be used.
+        DataError: journal or cache cannot be written.
+        NoKernelError: no kernel can be built and applies, or none worked.
+    """
+    from ckh.bench.stop import StopReason
+    from ckh.progress import progress
+    from ckh.search.measured import require_new, search_measured
+
+    settings = _settings(effort, limits, wanted.top, cold=gpu_options.cold)
+    device = _open(kind, wanted.arch, gpu_options)
+    chooser = wanted.chooser(device.arch.name)
+    problem = wanted.problem(chooser)
+    folder = out or Path("runs") / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}"
+    require_new(folder)
+    model = _model_or_none(chooser, problem, is_named=wanted.model is not None)
+    pool = _ranked_pool(problem, device.arch, model)
+    space = _space(problem, device.arch, pool, _buildable(device))
+    guide = None if model is None else _guide(problem, model, space, pool)
+    until = "" if settings.time_s is None else f", for {format_duration(settings.time_s)} at most"
+    note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
+    with progress("searching", min(settings.budget, len(space))) as advance:
+        outcome = search_measured(device, problem, space, guide, settings, folder, advance)
+    summary = output.Summary(problem, model, space, settings.strategy, effort.budget, effort.seed, wanted.top)
+    output.print_measured(summary, outcome, folder, as_json=as_json)
+    if outcome.reason is StopReason.INTERRUPTED:
+        return False
+    if not outcome.best:
+        if not outcome.rows:
+            raise NoKernelError("no kernel was measured in the time", "give it more with --time")
+        last = outcome.rows[-1]
+        raise NoKernelError(f"none of {len(outcome.rows)} kernels worked; the last one: {last.status} {last.message}")
+    return True
+
+
+def _settings(effort: Effort, limits: Limits, top: int, *, cold: bool) -> Settings:
+    from ckh.search.measured import Settings
+    from ckh.search.measuring import MeasureOptions
+
+    default = MeasureOptions()
+    options = MeasureOptions(
+        limits.samples or default.samples,
+        default.timeout_s if limits.timeout is None else parse_duration(limits.timeout),
+        default.compile_timeout_s if limits.compile_timeout is None else parse_duration(limits.compile_timeout),
+        cold,
+    )
+    time_s = None if limits.time is None else parse_duration(limits.time)
+    return Settings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, top, time_s, options)
+
+
+def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:
+    from ckh.bench.device import DeviceOptions, default_device_kind, open_device
+
+    gpus = None if options.gpu is None else (options.gpu,)
+    chosen = DeviceOptions(None if arch == _HOST else arch, options.hipcc, options.ck_include, gpus, options.cold)
+    if kind is None:
+        kind = _HOST if arch == _HOST else default_device_kind(chosen)
+    return open_device(kind, chosen)
+
+
+def _model_or_none(chooser: Chooser, problem: Problem, *, is_named: bool) -> Model | None:
+    """The model for a problem; none is needed, but one that is named must be right."""
+    if is_named:
+        return chooser.model(problem)
+    try:
+        return chooser.model(problem)
+    except ModelError as error:
+        note(f"{error.message.partition(';')[0]}: searching without one")
+        return None
+
+
+def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:
+    """The candidates for a problem, as the model ranks them, or as they come."""
+    from ckh.learn.artifact import Ranked
+    from ckh.ops import operation_of
+
+    kernels = operation_of(problem.canonical()).candidates(problem, arch, _NOTHING).kernels
+    if model is None or not kernels:
+        return [Ranked(kernel, 0.0, None, None) for kernel in kernels]
+    return model.rank(problem, kernels)
+
+
+def _space(
+    problem: Problem, arch: ArchSpec, pool: list[Ranked], can_build: Callable[[Kernel], bool] = lambda _: True
+) -> KernelSpace:
+    from ckh.search.kernels import kernel_space
+
+    return kernel_space(problem, arch, [one.kernel for one in pool], SPACE_LIMIT, can_build)
+
+
+def _buildable(device: Device) -> Callable[[Kernel], bool]:
+    """Whether a device can build a legal kernel: CK Tile's headers do not have everything, the host has."""
+    if not device.arch.is_gpu:
+        return lambda _: True
+    from ckh.bench.codegen.unsupported import UnsupportedKernelError
+
+    def can_build(kernel: Kernel) -> bool:
+        try:
+            device.emit(kernel)
+        except UnsupportedKernelError:
+            return False
+        return True
+
+    return can_build
+
+
+def _guide(problem: Problem, model: Model, space: KernelSpace, pool: list[Ranked]) -> Guide:
+    from ckh.search.measured import Guide
+    from ckh.search.objective import log_speeds
+
+    number = {kernel: i for i, kernel in enumerate(space.kernels[: space.pool_size])}
+    first = next((number[one.kernel] for one in pool if one.kernel in number), None)
+    return Guide(log_speeds(model, problem, space.kernels), first)

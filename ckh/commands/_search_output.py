@@ -1,0 +1,219 @@
+"""What `ckh search` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from ckh.commands._common import print_json, print_table
+from ckh.commands._duration import format_duration
+from ckh.commands._problem_options import in_words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.data.journal import ResultRow
+    from ckh.learn.artifact import Model, Ranked
+    from ckh.ops.base import Operation, Problem
+    from ckh.search.kernels import KernelSpace
+    from ckh.search.measured import Outcome
+    from ckh.search.on_model import ModelSearch
+    from ckh.search.replay import Recording, Replay
+
+_FLOPS_PER_TFLOPS_MS = 1e9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Summary:
+    """What was searched, and how."""
+
+    problem: Problem
+    model: Model | None
+    space: KernelSpace
+    strategy: str
+    budget: int
+    seed: int
+    top: int
+
+    @property
+    def op(self) -> Operation:
+        """The problem's operation."""
+        from ckh.ops import operation_of
+
+        return operation_of(self.problem.canonical())
+
+    def document(self) -> dict[str, Any]:
+        """As the head of a JSON document."""
+        return {
+            "problem": self.problem.canonical(),
+            "sizes": self.problem.to_dict(),
+            "model": None if self.model is None else str(self.model.path),
+            "space": {"kernels": len(self.space), "pool": self.space.pool_size, "left_out": self.space.left_out},
+            "strategy": self.strategy,
+            "budget": self.budget,
+            "seed": self.seed,
+        }
+
+    def print_head(self) -> None:
+        """The first lines of a report."""
+        space = self.space
+        typer.echo(f"problem  {in_words(self.problem)}")
+        typer.echo(f"         {self.problem.canonical()}")
+        typer.echo(f"model    {'none' if self.model is None else self.model.path.name}")
+        rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
+        typer.echo(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
+
+    def in_pool(self) -> frozenset[Any]:
+        """The candidates of the pool."""
+        return frozenset(self.space.kernels[: self.space.pool_size])
+
+
+def print_asked(summary: Summary, search: ModelSearch, first_choice: Ranked | None, *, as_json: bool) -> None:
+    """What a model said of the best proposals."""
+    pool, shown, op = summary.in_pool(), search.found[: summary.top], summary.op
+    if as_json:
+        print_json(
+            {
+                **summary.document(),
+                "distinct": search.distinct,
+                "evaluations": search.evaluations,
+                "first_choice": None if first_choice is None else _ranked(op, first_choice),
+                "kernels": [{**_ranked(op, one), "candidate": one.kernel in pool} for one in shown],
+            }
+        )
+        return
+    summary.print_head()
+    typer.echo(
+        f"search   {summary.strategy}, seed {summary.seed}: asked about {search.evaluations} of {search.distinct}"
+    )
+    typer.echo("         kernels that the model tells apart")
+    typer.echo("")
+    rows = [[str(place), *_cells(op, one), _yes(one.kernel in pool)] for place, one in enumerate(shown, 1)]
+    print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
+    if first_choice is not None:
+        typer.echo(f"\nfirst choice of the candidates: {', '.join(_cells(op, first_choice))}")
+        gain = shown[0].score - first_choice.score
+        typer.echo(
+            "the best scores the same" if gain <= 0 else f"the best scores {gain:.4g} more ({shown[0].score:.4g})"
+        )
+
+
+def print_measured(summary: Summary, outcome: Outcome, out: Path, *, as_json: bool) -> None:
+    """What measuring found, and the command that follows."""
+    pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
+    after = f"ckh convert {out} --out {out.name}.parquet"
+    if as_json:
+        first = outcome.first_choice
+        print_json(
+            {
+                **summary.document(),
+                "out": str(out),
+                "ended": str(outcome.reason),
+                "evaluations": len(outcome.rows),
+                "statuses": outcome.statuses,
+                "wall_s": outcome.wall_s,
+                "first_choice": None if first is None else _measured(summary, first),
+                "ratio": outcome.ratio,
+                "kernels": [{**_measured(summary, row), "candidate": row.kernel in pool} for row in outcome.best],
+                "next": after,
+            }
+        )
+        return
+    summary.print_head()
+    statuses = ", ".join(f"{count} {status}" for status, count in outcome.statuses.items()) or "nothing"
+    typer.echo(f"search   {summary.strategy}, seed {summary.seed}: {len(outcome.rows)} measured ({statuses}),")
+    typer.echo(f"         {outcome.reason}, in {format_duration(outcome.wall_s)}")
+    typer.echo("")
+    rows = [
+        [str(place), *_figures(summary.problem, row), row.kernel, _yes(row.kernel in pool)]
+        for place, row in enumerate(outcome.best, 1)
+    ]
+    how = "timed in turns:" if all(row.remeasured for row in outcome.best) else "as first measured:"
+    print_table(f"the fastest, {how}", ("", "TFLOPS", "ms", "spread", "kernel", "candidate"), rows)
+    if outcome.first_choice is not None and outcome.ratio is not None:
+        figures = f"{outcome.first_choice.latency_ms:.4g} ms"
+        typer.echo(f"\nthe model's first choice of the candidates: {figures}, {outcome.first_choice.kernel}")
+        typer.echo(f"its time / the best's: {outcome.ratio:.3f}")
+    typer.echo(f"next: {after}")
+
+
+def print_replay(
+    path: Path, recording: Recording, strategy: str, found: Replay, checkpoints: Sequence[int], *, as_json: bool
+) -> None:
+    """How near the optimum searches of a recording came."""
+    failed = int(np.isnan(recording.times_ms).sum())
+    table = [(count, found.efficiencies(count)) for count in checkpoints]
+    if as_json:
+        points = [
+            {
+                "evaluations": count,
+                "median": float(np.median(shares)),
+                "mean": float(shares.mean()),
+                "min": float(shares.min()),
+            }
+            for count, shares in table
+        ]
+        print_json(
+            {
+                "recording": str(path),
+                "configurations": len(recording.space),
+                "failed": failed,
+                "optimum_ms": recording.optimum_ms,
+                "strategy": strategy,
+                "seeds": len(found.best_ms),
+                "checkpoints": points,
+            }
+        )
+        return
+    typer.echo(f"recording  {path}: {len(recording.space)} configurations of {', '.join(recording.space.names)}")
+    typer.echo(f"           {failed} failed, the optimum is {recording.optimum_ms:.6g} ms")
+    typer.echo(f"search     {strategy}, {len(found.best_ms)} seeds; optimum / best found:")
+    typer.echo("")
+    rows = [
+        [str(count), *(f"{number:.3f}" for number in (np.median(shares), shares.mean(), shares.min()))]
+        for count, shares in table
+    ]
+    print_table("", ("evaluations", "median", "mean", "min"), rows)
+
+
+def _ranked(op: Operation, one: Ranked) -> dict[str, Any]:
+    return {
+        "kernel": op.kernel_name(one.kernel),
+        "score": one.score,
+        "predicted_tflops": one.tflops,
+        "predicted_latency_ms": one.latency_ms,
+    }
+
+
+def _cells(op: Operation, one: Ranked) -> list[str]:
+    figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
+    # A short name leaves out much of what tells these kernels apart.
+    return [*figures, op.kernel_name(one.kernel)]
+
+
+def _measured(summary: Summary, row: ResultRow) -> dict[str, Any]:
+    return {
+        "kernel": row.kernel,
+        "status": str(row.status),
+        "tflops": _tflops(summary.problem, row),
+        "latency_ms": row.latency_ms,
+        "spread": row.spread,
+        "remeasured": row.remeasured,
+    }
+
+
+def _figures(problem: Problem, row: ResultRow) -> list[str]:
+    return [f"{_tflops(problem, row):.4g}", f"{row.latency_ms:.4g}", f"{row.spread or 0.0:.1%}"]
+
+
+def _tflops(problem: Problem, row: ResultRow) -> float:
+    assert row.latency_ms is not None
+    return problem.flops / (row.latency_ms * _FLOPS_PER_TFLOPS_MS)
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else ""

@@ -1,0 +1,161 @@
+"""`ckh search`: finds kernels beyond the candidate pool, by a model's opinion or by measuring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ckh.commands import _problem_options as options
+from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._problem_options import Variant, as_option
+from ckh.errors import ExitCode, UsageError
+from ckh.strenum import StrEnum
+
+_TOP, _SEEDS = 10, 10
+
+
+class StrategyName(StrEnum):
+    """What `--strategy` takes."""
+
+    SURROGATE = "surrogate"
+    LOCAL = "local"
+    DE = "de"
+    RANDOM = "random"
+
+
+class DeviceKind(StrEnum):
+    """What `--device` takes."""
+
+    HOST = "host"
+    HIP = "hip"
+
+
+_HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
+
+The problem is said as for ckh predict. Every proposal keeps the rules of the architecture and of the problem; the space
+holds the candidates, every tile, waves, warp tile and pipeline, and a random part of all other combinations.
+
+Without --measure a model is asked about each proposal, --budget of them; the search starts from the best candidates, so
+that it never ends below them. Kernels that the model cannot tell apart are one proposal. With --measure each proposal
+is compiled, checked and timed on the device, in a worker of its own; failures count. A model, if there is one, says
+where to begin. At the end the best --top and the model's first choice of the candidates are timed again in turns.
+Every result is journalled in --out; Ctrl-C keeps all of them.
+
+Strategies: surrogate (a Gaussian process, the default with --measure), de (differential evolution, the default without:
+a model answers faster than a surrogate thinks), local (iterated local search), random (the best of random ones).
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="search",
+        help=_HELP,
+        epilog=examples(
+            "ckh search --n 16 --c 256",
+            "ckh search --m 128 --n 1536 --k 7168 --strategy local --budget 2000 --top 5",
+            "ckh search --n 16 --c 256 --measure --budget 200 --time 10m --out runs/layer1",
+            "ckh search --m 16 --n 4096 --k 4096 --measure --device hip --json",
+            "ckh search --replay measured.parquet --strategy surrogate --budget 220 --seeds 20",
+            "ckh convert runs/layer1 --out layer1.parquet",
+        ),
+    )(search)
+
+
+def search(
+    op: str | None = options.OP,
+    n: int | None = options.N,
+    c: int | None = options.C,
+    k: int | None = options.K,
+    g: int | None = options.G,
+    hi: int | None = options.HI,
+    wi: int | None = options.WI,
+    y: int | None = options.Y,
+    x: int | None = options.X,
+    stride: str | None = options.STRIDE,
+    pad: str | None = options.PAD,
+    dilation: str | None = options.DILATION,
+    ndim: int | None = options.NDIM,
+    di: int | None = options.DI,
+    z: int | None = options.Z,
+    m: int | None = options.M,
+    layout: str | None = options.LAYOUT,
+    split_k: int | None = options.SPLIT_K,
+    variant: Variant | None = options.VARIANT,
+    dtype: str | None = options.DTYPE,
+    arch: str | None = typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host."),
+    model: Path | None = typer.Option(None, "--model", help="Model directory, instead of the first that fits."),
+    strategy: StrategyName | None = typer.Option(None, "--strategy", help="How to choose proposals; see above."),
+    budget: int = typer.Option(500, "--budget", min=1, help="Proposals, failures included."),
+    top: int | None = typer.Option(None, "--top", min=1, help="How many kernels to print.  [10]"),
+    seed: int = typer.Option(0, "--seed", min=0, help="What all random choices follow from."),
+    measure: bool = typer.Option(False, "--measure", help="Compile and time the proposals."),
+    time: str | None = typer.Option(None, "--time", metavar="TIME", help="Measure proposals for so long, e.g. 10m."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
+    device: DeviceKind | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
+    samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
+    timeout: str | None = typer.Option(None, "--timeout", metavar="TIME", help="Longest for one kernel.  [30s]"),
+    compile_timeout: str | None = typer.Option(
+        None, "--compile-timeout", metavar="TIME", help="Longest for one compiler.  [5m]"
+    ),
+    hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
+    ck_include: str | None = typer.Option(
+        None, "--ck-include", help="hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
+    ),
+    gpu: int | None = typer.Option(None, "--gpu", min=0, help="hip: the GPU to use.  [the first]"),
+    cold: bool = typer.Option(False, "--cold", help="hip: empty the caches before every timed run."),
+    replay: Path | None = typer.Option(
+        None, "--replay", metavar="FILE", help="Search recorded measurements of a whole space, in Parquet."
+    ),
+    seeds: int | None = typer.Option(None, "--seeds", min=1, help="Replay so many searches.  [10]"),
+    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Replay in so many processes.  [1]"),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Search and print."""
+    from ckh.commands import _search_modes as modes
+
+    typed: dict[str, Any] = {"n": n, "c": c, "k": k, "g": g, "hi": hi, "wi": wi, "y": y, "x": x, "di": di, "z": z}
+    typed |= {"ndim": ndim, "stride": stride, "pad": pad, "dilation": dilation}
+    typed |= {"m": m, "layout": layout, "split_k": split_k}
+    what = {"variant": variant, "op": op, "dtype": dtype, "arch": arch, "model": model, "top": top}
+    measuring = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
+    measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
+    measuring |= {"cold": cold or None}
+    replaying = {"seeds": seeds, "jobs": jobs}
+    effort = modes.Effort(None if strategy is None else str(strategy), budget, seed)
+    if replay is not None:
+        _refuse({**typed, **what, **measuring, "measure": measure or None}, "does not go with --replay")
+        modes.replay_recording(replay, effort, seeds or _SEEDS, jobs or 1, as_json=as_json)
+        return
+    _refuse(replaying, "needs --replay")
+    wanted = modes.Wanted(
+        given={name: value for name, value in typed.items() if value is not None},
+        variant=variant,
+        op=op,
+        dtype=dtype,
+        arch=arch,
+        model=model,
+        top=top or _TOP,
+    )
+    if not measure:
+        _refuse(measuring, "needs --measure")
+        modes.ask_model(wanted, effort, as_json=as_json)
+        return
+    gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
+    limits = modes.Limits(time, samples, timeout, compile_timeout)
+    kind = None if device is None else str(device)
+    if not modes.measure(wanted, effort, kind, gpu_options, limits, out, as_json=as_json):
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+
+
+def _refuse(given: dict[str, Any], why: str) -> None:
+    """Refuse options that were given and would do nothing.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"{as_option(name)} {why}", "see ckh search --help")

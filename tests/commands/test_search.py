@@ -1,0 +1,332 @@
+"""`ckh search` as it is called: asking models, measuring real kernels of the host, replaying, bad options."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.bench.stop import Stop, StopReason
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.data.journal import read_journal
+from ckh.data.schema import Status
+from ckh.errors import ExitCode
+from ckh.kernels.names import parse_kernel_name
+from ckh.kernels.validity import check
+from ckh.problems import parse_conv_problem
+from ckh.search.measuring import Measurer
+from tests.learn.conftest import HOST, saved
+
+if TYPE_CHECKING:
+    from ckh.data.journal import ResultRow
+    from ckh.ops.base import Kernel
+
+SMALL = ["--c", "16", "--hi", "7"]
+GEMM = ["--m", "32", "--n", "64", "--k", "64"]
+
+
+@pytest.fixture(scope="session")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kernels are compiled to, once for all tests."""
+    return tmp_path_factory.mktemp("search-cache")
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No models but those of the test, small spaces, and an empty current folder."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr("ckh.learn.artifact.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.commands._search_modes.SPACE_LIMIT", 1500)
+    monkeypatch.delenv("CXX", raising=False)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model of forward convolutions where models are looked for."""
+    (tmp_path / "models").mkdir()
+    return saved(tmp_path / "models" / "mine")
+
+
+def document(capsys: pytest.CaptureFixture[str], *args: str, code: ExitCode = ExitCode.OK) -> dict[str, Any]:
+    """The one JSON document of a search."""
+    assert run(["search", *args, "--json"]) == code
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def fails(capsys: pytest.CaptureFixture[str], code: ExitCode, *args: str) -> str:
+    """The one error on stderr of a search that fails, prints no result and writes nothing."""
+    assert run(["search", *args]) == code
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "Traceback" not in stderr
+    assert list(Path().iterdir()) == []
+    errors = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    return errors[0].removeprefix("error: ")
+
+
+def measured(out: str = "run") -> list[ResultRow]:
+    """The rows of a run that are no second time of a kernel."""
+    return [row for row in read_journal(Path(out)).rows if not row.remeasured]
+
+
+def test_a_model_alone_finds_at_least_the_best_candidate(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The best is no worse than what predict says, of as many kernels as the budget, all of them legal."""
+    found = document(capsys, *SMALL, "--budget", "60", "--top", "60")
+    assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
+    predicted = json.loads(capsys.readouterr().out)["kernels"][0]
+    assert found["first_choice"] == predicted
+    assert found["kernels"][0]["score"] >= predicted["score"]
+    assert (found["evaluations"], len(found["kernels"]), found["strategy"]) == (60, 60, "de")
+    assert found["space"]["pool"] == 300
+    problem = parse_conv_problem(found["problem"])
+    assert all(check(parse_kernel_name(one["kernel"]), HOST, problem) == [] for one in found["kernels"])
+    assert {one["candidate"] for one in found["kernels"]} == {True, False}
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.parametrize("strategy", ["surrogate", "local", "de", "random"])
+def test_a_search_repeats_itself(model: Path, strategy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same seed prints the same document with every strategy."""
+    args = [*SMALL, "--budget", "30", "--strategy", strategy, "--seed", "5"]
+    assert document(capsys, *args) == document(capsys, *args)
+
+
+def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --json the best kernels stand in a table with their complete names, under what was searched."""
+    args = [*SMALL, "--budget", "20", "--top", "3"]
+    names = [one["kernel"] for one in document(capsys, *args)["kernels"]]
+    assert run(["search", *args]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert [line.split()[3] for line in out.splitlines() if line[:2] in {"1 ", "2 ", "3 "}] == names
+    assert "1500 kernels, 300 of them candidates of ckh predict" in out
+    assert "asked about 20 of" in out
+
+
+def test_no_model_means_measuring(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a model there is nothing to ask; the hint says what to do."""
+    assert run(["search", *GEMM]) == ExitCode.BAD_DATA
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].startswith("error: no model for gemm_universal fp32 on host")
+    assert "--measure" in err[1]
+
+
+def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five proposals are five rows of legal kernels, the best are timed in turns, and convert reads the journal."""
+    found = document(capsys, *SMALL, "--measure", "--budget", "5", "--top", "2", "--out", "run")
+    rows = measured()
+    assert (found["evaluations"], len(rows), found["ended"]) == (5, 5, "complete")
+    assert {row.status for row in rows} <= {Status.OK, Status.UNSTABLE}
+    problem = parse_conv_problem(found["problem"])
+    assert all(check(parse_kernel_name(row.kernel), HOST, problem) == [] for row in rows)
+    journal = read_journal(Path("run"))
+    assert journal.runs[0].kernels == "search:surrogate"
+    assert [end.reason for end in journal.ends] == ["complete"]
+    again = {row.kernel: row.latency_ms for row in journal.rows if row.remeasured}
+    assert len(found["kernels"]) == 2
+    assert all(again[one["kernel"]] == one["latency_ms"] for one in found["kernels"])
+    assert run(found["next"].split()[1:]) == ExitCode.OK
+    frame = read_dataset(Path("run.parquet")).frame
+    assert sorted(frame["kernel_name"]) == sorted(row.kernel for row in rows)
+
+
+def test_the_first_choice_is_measured_first_and_compared(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a model the search begins with what predict says, and prints its time by that of the best."""
+    found = document(capsys, *SMALL, "--measure", "--budget", "3", "--top", "1", "--out", "run")
+    assert run(["predict", *SMALL, "--top", "1", "--json"]) == ExitCode.OK
+    first = json.loads(capsys.readouterr().out)["kernels"][0]["kernel"]
+    assert measured()[0].kernel == found["first_choice"]["kernel"] == first
+    times = {row.kernel: row.latency_ms for row in read_journal(Path("run")).rows if row.remeasured}
+    best = found["kernels"][0]
+    assert found["first_choice"]["latency_ms"] == times[first]
+    assert best["latency_ms"] == min(filter(None, times.values()))
+    assert found["ratio"] == pytest.approx((times[first] or 0) / best["latency_ms"])
+    assert found["ratio"] >= 1
+
+
+def test_a_gemm_is_measured_without_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """No model is needed: it is said, nothing is compared, and the table's last line is the next command."""
+    assert run(["search", *GEMM, "--measure", "--budget", "2", "--strategy", "local", "--out", "run"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert "no model for gemm_universal fp32 on host: searching without one" in err
+    assert out.splitlines()[-1] == "next: ckh convert run --out run.parquet"
+    assert "first choice" not in out
+    assert len(measured()) == 2
+    assert read_journal(Path("run")).runs[0].op == "gemm_universal"
+    assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
+
+
+def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a compiler that fails there are as many rows as the budget, and the exit code is that of no kernel."""
+    failing = Path("cxx")
+    failing.write_text('#!/bin/sh\ncase "$*" in *--version*) echo "cxx 1.0";; *) echo "error: no" >&2; exit 1;; esac\n')
+    failing.chmod(0o755)
+    monkeypatch.setenv("CXX", str(failing.resolve()))
+    assert run(["search", *SMALL, "--measure", "--budget", "3", "--out", "run", "--json"]) == ExitCode.NO_KERNEL
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    assert found["statuses"] == {"compile_error": 3}
+    assert (found["kernels"], found["first_choice"], found["ratio"]) == ([], None, None)
+    assert "none of 3 kernels worked" in err
+    assert len(measured()) == 3
+
+
+def test_an_interrupted_search_keeps_its_rows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C after two kernels ends with code 130, both rows, and the best of them as they were measured."""
+    measure = Measurer.measure
+    done: list[ResultRow] = []
+
+    def interrupted(self: Measurer, kernel: Kernel) -> ResultRow:
+        done.append(measure(self, kernel))
+        if len(done) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return done[-1]
+
+    monkeypatch.setattr(Measurer, "measure", interrupted)
+    args = [*SMALL, "--measure", "--budget", "50", "--out", "run"]
+    found = document(capsys, *args, code=ExitCode.INTERRUPTED)
+    assert (found["ended"], found["evaluations"]) == ("interrupted", 2)
+    assert [(row.kernel, row.latency_ms) for row in measured()] == [(row.kernel, row.latency_ms) for row in done]
+    assert read_journal(Path("run")).ends[-1].reason == "interrupted"
+    assert [one["remeasured"] for one in found["kernels"]] == [False, False]
+    assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
+
+
+def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the time is used up nothing more is proposed, the best are compared all the same, and the code is 0."""
+    measure = Measurer.measure
+    done: list[ResultRow] = []
+
+    class AfterOne(Stop):
+        """Its time is over after one measurement."""
+
+        def __init__(self, budget_s: float | None = None) -> None:
+            super().__init__()
+            self._has_limit = budget_s is not None
+
+        @property
+        def reason(self) -> StopReason:
+            return StopReason.BUDGET if self._has_limit and done else super().reason
+
+    def counted(self: Measurer, kernel: Kernel) -> ResultRow:
+        done.append(measure(self, kernel))
+        return done[-1]
+
+    monkeypatch.setattr(Measurer, "measure", counted)
+    monkeypatch.setattr("ckh.search.measured.Stop", AfterOne)
+    found = document(capsys, *SMALL, "--measure", "--budget", "50", "--time", "1h", "--out", "run")
+    assert (found["ended"], found["evaluations"]) == ("budget", 1)
+    assert [one["remeasured"] for one in found["kernels"]] == [True]
+    assert read_journal(Path("run")).ends[-1].reason == "budget"
+
+
+def test_no_time_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that ends before its first measurement says so, with the exit code of no kernel."""
+    assert run(["search", *SMALL, "--measure", "--time", "0.000001s", "--out", "run"]) == ExitCode.NO_KERNEL
+    assert "no kernel was measured in the time" in capsys.readouterr().err
+
+
+def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with a journal is wrong usage, and the journal stays as it was."""
+    Path("run").mkdir()
+    Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
+    assert run(["search", *SMALL, "--measure", "--out", "run"]) == ExitCode.USAGE
+    assert "run holds a run already" in capsys.readouterr().err
+    assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "{}\n"
+
+
+def recording(path: Path) -> Path:
+    """Sixty-four configurations, one of which is the best by far, and one of which failed."""
+    tile, vector, mode = (column.reshape(-1) for column in np.meshgrid([16, 32, 64, 128], [1, 2, 4, 8], [0, 1, 2, 3]))
+    times = 1.0 + np.abs(np.log2(tile) - 6) + np.abs(np.log2(vector) - 2) + mode
+    status = np.where(np.arange(64) == 5, "crash", "ok")
+    columns = {"tile": tile, "vector": vector, "mode": mode.astype(str), "time_ms": times, "status": status}
+    pd.DataFrame(columns).to_parquet(path)
+    return path
+
+
+def test_a_recording_is_replayed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The whole space is enough to find the optimum; the table has its checkpoints, the document their figures."""
+    path = recording(tmp_path / "recorded.parquet")
+    found = document(capsys, "--replay", str(path), "--seeds", "4", "--strategy", "local")
+    assert (found["configurations"], found["failed"], found["optimum_ms"], found["seeds"]) == (64, 1, 1.0, 4)
+    assert [point["evaluations"] for point in found["checkpoints"]] == [50, 64]
+    assert found["checkpoints"][1] == {"evaluations": 64, "median": 1.0, "mean": 1.0, "min": 1.0}
+    assert run(["search", "--replay", str(path), "--seeds", "2", "--budget", "9"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-3].split() == ["evaluations", "median", "mean", "min"]
+    assert lines[-1].split()[0] == "9"
+
+
+def test_replays_repeat_themselves(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The same seeds give the same figures, whatever the number of processes."""
+    path = recording(tmp_path / "recorded.parquet")
+    args = ["--replay", str(path), "--seeds", "3", "--budget", "12", "--strategy", "random"]
+    assert document(capsys, *args) == document(capsys, *args, "--jobs", "2")
+    assert document(capsys, *args) != document(capsys, *args, "--seed", "7")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        ("--c 0", ExitCode.USAGE, "C must be 1 or more"),
+        ("--m 4 --n 4", ExitCode.USAGE, "a GEMM needs --m, --n and --k: --k is missing"),
+        ("--m 4 --n 4 --k 4 --hi 3", ExitCode.USAGE, "gemm_universal has no --hi"),
+        ("--c 8 --split-k 2", ExitCode.USAGE, "grouped_conv has no --split-k"),
+        ("--op miopen_conv", ExitCode.USAGE, "miopen_conv has no space of kernels to search"),
+        ("--op nothing", ExitCode.USAGE, "unknown operation 'nothing'"),
+        ("--arch gfx000", ExitCode.USAGE, "unknown architecture 'gfx000'"),
+        ("--time 10m", ExitCode.USAGE, "--time needs --measure"),
+        ("--out run", ExitCode.USAGE, "--out needs --measure"),
+        ("--cold", ExitCode.USAGE, "--cold needs --measure"),
+        ("--seeds 3", ExitCode.USAGE, "--seeds needs --replay"),
+        ("--measure --jobs 3", ExitCode.USAGE, "--jobs needs --replay"),
+        ("--measure --time soon", ExitCode.USAGE, "'soon' is not a length of time"),
+        ("--measure --device host --gpu 1", ExitCode.USAGE, "the host device has no gpus"),
+        ("--measure --device hip --arch gfx000", ExitCode.USAGE, "unknown architecture 'gfx000'"),
+        ("--measure --arch gfx942 --hipcc /no/hipcc", ExitCode.NO_DEVICE, "the HIP compiler /no/hipcc cannot be run"),
+        ("--replay none.parquet --c 8", ExitCode.USAGE, "--c does not go with --replay"),
+        ("--replay none.parquet --measure", ExitCode.USAGE, "--measure does not go with --replay"),
+        ("--replay none.parquet --top 3", ExitCode.USAGE, "--top does not go with --replay"),
+        ("--replay none.parquet", ExitCode.BAD_DATA, "none.parquet cannot be read"),
+        ("--model none", ExitCode.BAD_DATA, "there is no model none"),
+        ("--measure --model none", ExitCode.BAD_DATA, "there is no model none"),
+        ("--measure --dtype fp16", ExitCode.NO_KERNEL, "no kernel of host that can be built applies"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    args: str, code: ExitCode, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error says what is wrong, with its exit code, and nothing is written."""
+    assert message in fails(capsys, code, *args.split())
+
+
+@pytest.mark.parametrize("args", ["--budget 0", "--top 0", "--strategy best", "--seed -1", "--device cuda"])
+def test_options_of_the_wrong_type(args: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What no option takes is wrong usage, too."""
+    assert run(["search", *args.split()]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert args.split(maxsplit=1)[0] in stderr
+
+
+def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--model is for its direction only, when asking and when measuring."""
+    for more in ([], ["--measure"]):
+        message = fails(capsys, ExitCode.USAGE, "--model", str(model), "--variant", "bwd_data", *more)
+        assert "is for grouped_conv forward fp32 on host, not grouped_conv bwd_data" in message
