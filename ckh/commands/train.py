@@ -15,9 +15,13 @@ from ckh.log import warn
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.data.dataset import Dataset
     from ckh.learn.options import TrainOptions
-    from ckh.learn.train import Trained
+    from ckh.learn.train import Trained, TrainedTarget
+    from ckh.learn.tune import Trial, Tuning
+    from ckh.learn.warm_start import Comparison, Start
 
 
 class Variant(StrEnum):
@@ -44,6 +48,17 @@ Cross-validation holds out whole problems, and stops on a fold that it does not 
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
 with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
 out have the operation's own values: those in brackets, or for miopen_conv the recipe of its folder.
+
+--warm-start adds trees to a model of the same operation, direction, dtype, arch, hardware, features and targets. What
+is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
+problems: those that the start has not seen, if they are ten or more.
+
+--tune tries settings: the default, and others drawn from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
+rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Options that are given stay as
+they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
+
+--noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
+fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
 """
 
 
@@ -58,6 +73,9 @@ def register(app: typer.Typer) -> None:
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
+            "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
+            "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
+            "ckh train --data data.parquet --out models/mine --noise-weights --mine 2",
         ),
     )(train)
 
@@ -80,6 +98,10 @@ def train(
     ),
     folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
     seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
+    warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to."),
+    tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
+    noise: bool = typer.Option(False, "--noise-weights", help="Weigh rows by how certain their times are."),
+    mine: int = typer.Option(0, "--mine", min=0, max=20, help="Rounds of giving hard problems more weight."),
     jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Threads; one a core by default."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -90,32 +112,38 @@ def train(
     from ckh.learn.save import check_target, save
     from ckh.learn.train import rounds, too_few_to_validate
     from ckh.learn.train import train as fit
+    from ckh.learn.warm_start import continued, read_start
     from ckh.progress import progress
 
     check_target(out, force=force)
     paths = [*(inputs or []), *data]
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
+    start = None if warm_start is None else read_start(warm_start)
     dataset = _select(read_dataset(*paths), op, variant)
+    defaults = dataset.op.train_defaults(len(dataset.valid()))
+    params = {"n_estimators": trees, "num_leaves": leaves, "learning_rate": learning_rate, "colsample_bytree": features}
     options = _options(
-        dataset.op.train_defaults(len(dataset.valid())),
+        defaults if start is None else continued(start, defaults),
         targets=None if targets is None else _targets(targets),
         rank=None if rank is None else RankObjective(str(rank)),
         folds=folds,
         seed=seed,
         jobs=jobs or len(os.sched_getaffinity(0)),
-        params={
-            "n_estimators": trees,
-            "num_leaves": leaves,
-            "learning_rate": learning_rate,
-            "colsample_bytree": features,
-        },
+        noise_weights=noise,
+        mine=mine,
+        params=params,
     )
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
+    fixed = [name for name, value in params.items() if value is not None]
+    tuning = None if tuned is None else _tune(dataset, options, tuned, fixed, start)
+    options = options if tuning is None else replace(options, params=tuning.params)
     with progress("training", rounds(options)) as advance:
-        trained = fit(dataset, options, advance)
+        trained = replace(fit(dataset, options, advance, start), tuning=tuning)
     save(trained, out)
+    if start is not None:
+        _warn_of_start(trained)
     _report(trained, out, as_json=as_json)
 
 
@@ -126,6 +154,28 @@ def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> Tr
     known = {name: value for name, value in given.items() if value is not None}
     changed = {name: value for name, value in params.items() if value is not None}
     return replace(defaults, **known, params=replace(defaults.params, **changed))
+
+
+def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
+    from ckh.learn.tune import fits, tune
+    from ckh.progress import progress
+
+    with progress("tuning", fits(count, options.folds)) as advance:
+        return tune(dataset, options, count, advance, fixed, start)
+
+
+def _warn_of_start(trained: Trained) -> None:
+    """What to know of a continued model before using it."""
+    from ckh.ops.base import no_files
+
+    comparison = trained.targets[trained.rank_by].comparison
+    if comparison is None:
+        warn("the model was not compared with its start: that needs folds, and 3 problems or more")
+    elif comparison.worse:
+        fell = " and ".join(comparison.worse)
+        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
+    if trained.dataset.op.model_files is not no_files:
+        warn("the candidates in the model's directory are those of the new data alone, not those of its start")
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -170,7 +220,8 @@ def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
             }
             for name, made in trained.targets.items()
         }
-        print_json({"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets})
+        document = {"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets}
+        print_json({**document, **_how(trained)})
         return
     rows = [
         [
@@ -185,7 +236,78 @@ def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
     ]
     title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out folds"
     print_table(title, ("target", "trees", "rmse", "r2", "mean efficiency", "P10 efficiency"), rows)
+    _print_how(trained)
     typer.echo(f"\nnext: {after}")
+
+
+def _how(trained: Trained) -> dict[str, Any]:
+    """What only stands in the JSON document if it was asked for."""
+    made = trained.targets[trained.rank_by]
+    said: dict[str, Any] = {}
+    if trained.start is not None:
+        comparison = None if made.comparison is None else made.comparison.to_dict()
+        prev = trained.start.trees[trained.rank_by]
+        trees = {"prev_trees": prev, "new_trees": made.trees - prev}
+        said["warm_start"] = {"from": str(trained.start.path), **trees, "validation": comparison}
+    if trained.tuning is not None:
+        said["tuning"] = trained.tuning.to_dict()
+    if made.mined is not None:
+        said["mining"] = made.mined.to_dict()
+    return said
+
+
+def _print_how(trained: Trained) -> None:
+    made = trained.targets[trained.rank_by]
+    if made.mined is not None:
+        _print_mining(made)
+    if trained.tuning is not None:
+        _print_tuning(trained.tuning)
+    if made.comparison is not None and not made.comparison.worse:
+        typer.echo(f"\nagainst its start: {_against_start(made.comparison)}")
+
+
+def _print_mining(made: TrainedTarget) -> None:
+    assert made.mined is not None
+    rows = [
+        [str(one.number), str(one.raised), _percent(one.mean_efficiency), _percent(one.p10_efficiency)]
+        for one in made.mined.rounds
+    ]
+    title = f"\nmining of hard problems, round {made.mined.kept} is kept"
+    print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)
+
+
+def _print_tuning(tuning: Tuning) -> None:
+    from ckh.learn.tune import SPACE
+
+    last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
+    rows = [
+        [
+            "default" if trial.number == 0 else str(trial.number),
+            *(f"{getattr(trial.params, name):g}" for name in SPACE),
+            _percent(trial.mean_efficiency),
+        ]
+        for trial in last
+    ]
+    chosen = "the default" if tuning.chosen == 0 else f"setting {tuning.chosen}"
+    title = f"\n{len(tuning.trials)} settings tried, those that came to the last fold; {chosen} is taken"
+    print_table(title, ("setting", *SPACE, "mean efficiency"), rows)
+
+
+def _by_efficiency(trial: Trial) -> tuple[float, int]:
+    return -trial.mean_efficiency, trial.number
+
+
+def _against_start(comparison: Comparison) -> str:
+    count = comparison.problems
+    if comparison.seen is None:
+        which = f"{count} problems, which of them it was trained on is unknown"
+    elif comparison.seen:
+        which = f"{count} problems, {comparison.seen} of which it was trained on"
+    else:
+        which = f"{count} problems new to it"
+    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
+    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
+    return f"mean efficiency {mean}, P10 {p10} on {which}"
 
 
 def _mean(values: list[float | None]) -> str:

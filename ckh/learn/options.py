@@ -52,7 +52,9 @@ class TrainOptions:
 
     `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
     trained as often, with seeds that follow on `seed`, and has the trees of all: only LambdaRank's, whose scores have
-    no scale. With 0 folds there is no cross-validation, and models have all of their trees.
+    no scale. With 0 folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs
+    rows by how certain their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight
+    (`mining`).
     """
 
     targets: tuple[str, ...] = TARGETS
@@ -62,4 +64,6 @@ class TrainOptions:
     seed: int = 42
     jobs: int = 1
     ensemble: int = 1
+    noise_weights: bool = False
+    mine: int = 0
     params: TreeParams = field(default_factory=TreeParams)

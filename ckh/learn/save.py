@@ -7,13 +7,14 @@ import hashlib
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
 from ckh.errors import DataError, UsageError
 from ckh.learn.options import LOG_TARGETS
-from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, spec_text
+from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
+from ckh.learn.targets import NOISE_FLOOR
 from ckh.paths import write_atomic
 from ckh.problems import Direction
 
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from ckh.data.dataset import Dataset
     from ckh.learn.train import Trained
     from ckh.ops.base import Problem
 
 MANIFEST_NAME = "train_manifest.json"
+TUNING_NAME = "tuning.json"
+_BETWEEN = ", "  # devices
 _ID_LENGTH = 12
 _MOST_IDS = 20_000
 
@@ -80,30 +84,40 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
         yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
         yield f"feature_importances_{target}.json", _json(made.importances)
+    if trained.tuning is not None:
+        yield TUNING_NAME, _json(trained.tuning.to_dict())
     yield from trained.dataset.op.model_files(trained.dataset).items()
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
 
 
-def _spec(trained: Trained) -> ModelSpec:
-    frame, op = trained.dataset.frame, trained.dataset.op
-    targets = tuple(trained.targets)
+def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
+    """The spec of a model of these targets, trained on all rows of a dataset."""
+    frame, op = dataset.frame, dataset.op
     devices = sorted(frame["device"].dropna().unique())
-    hardware = {name: value for name, value in trained.dataset.hardware().items() if isinstance(value, int)}
+    hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
     return ModelSpec(
         op_type=op.name,
         variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
         dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
-        arch=trained.dataset.arch,
-        device=", ".join(devices),
-        feature_names=trained.feature_names,
-        categorical_features=trained.categorical,
+        arch=dataset.arch,
+        device=_BETWEEN.join(devices),
+        feature_names=op.engine.names,
+        categorical_features=op.engine.categorical,
         targets=targets,
         log_targets=tuple(target for target in LOG_TARGETS if target in targets),
-        rank_by=trained.rank_by,
+        rank_by=RANK if RANK in targets else TFLOPS,
         hardware=hardware,
         legacy_tiles=False,
     )
+
+
+def _spec(trained: Trained) -> ModelSpec:
+    spec = spec_of(trained.dataset, tuple(trained.targets))
+    if trained.start is None:
+        return spec
+    devices = {*trained.start.spec.device.split(_BETWEEN), *spec.device.split(_BETWEEN)} - {""}
+    return replace(spec, device=_BETWEEN.join(sorted(devices)))
 
 
 def _manifest(trained: Trained) -> dict[str, Any]:
@@ -111,13 +125,15 @@ def _manifest(trained: Trained) -> dict[str, Any]:
     import lightgbm
 
     trees = {target: made.trees for target, made in trained.targets.items()}
+    start, rank_by = trained.start, trained.rank_by
+    before = 0 if start is None else start.trees[rank_by]
     problems = trained.dataset.problems()
     runs = trained.dataset.metadata["runs"]
     return {
-        "warm_start_from": None,
-        "prev_n_estimators": 0,
-        "new_n_estimators": trees[trained.rank_by],
-        "total_n_estimators": trees[trained.rank_by],
+        "warm_start_from": None if start is None else str(start.path),
+        "prev_n_estimators": before,
+        "new_n_estimators": trees[rank_by] - before,
+        "total_n_estimators": trees[rank_by],
         "data_rows": trained.all_rows,
         "valid_rows": len(trained.dataset.frame),
         "unique_shapes": len(problems),
@@ -136,14 +152,33 @@ def _manifest(trained: Trained) -> dict[str, Any]:
                 for target, made in trained.targets.items()
                 if made.oof_mean_efficiency is not None
             },
-            "problems": _problem_ids(problems),
+            "problems": _problem_ids(problems, frozenset() if start is None else start.problems),
+            **_how(trained),
         },
     }
 
 
-def _problem_ids(problems: list[Any]) -> list[str] | None:
+def _how(trained: Trained) -> dict[str, Any]:
+    """What is only said where it was asked for: an ordinary model's manifest stays what it was."""
+    options, made = trained.options, trained.targets[trained.rank_by]
+    said: dict[str, Any] = {}
+    if trained.start is not None:
+        said["warm_start"] = trained.start.to_dict(made.comparison)
+    if trained.tuning is not None:
+        said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
+    if options.noise_weights:
+        said["noise_weights"] = {"floor": NOISE_FLOOR}
+    if made.mined is not None:
+        said["mining"] = made.mined.to_dict()
+    return said
+
+
+def _problem_ids(problems: list[Any], before: frozenset[str]) -> list[str] | None:
     """The ids of the problems, for those who judge the model; None where they would be larger than it."""
-    return sorted(problem_id(problem) for problem in problems) if len(problems) <= _MOST_IDS else None
+    if len(problems) > _MOST_IDS:
+        return None
+    known = before | {problem_id(problem) for problem in problems}
+    return sorted(known) if len(known) <= _MOST_IDS else None
 
 
 def trained_problems(folder: Path) -> frozenset[str]:

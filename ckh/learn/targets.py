@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.assess.measured import times_of
+from ckh.errors import DataError
 from ckh.learn.options import LOG_TARGETS, RankObjective
 from ckh.learn.spec import RANK, TARGET_COLUMNS
 
@@ -22,6 +23,8 @@ _RELATIVE_FLOOR = -2.5
 _GRADES = 30
 _GRADE_SCALE = 5.0
 _TRUNCATION = 20
+# What a model errs by where times are certain, relative: spreads well below it make no difference.
+NOISE_FLOOR = 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,3 +52,26 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     label = np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
     return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
+
+
+def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of rows by how certain their times are, shape (rows,); their mean is 1.
+
+    1 / (spread² + NOISE_FLOOR²) over the mean of it: the inverse variance of a label whose relative error is the
+    measurement's and the model's own. A row whose spread is unknown has the mean weight, 1.
+
+    Raises:
+        DataError: no row has a spread.
+    """
+    known = np.isfinite(spread)
+    if not known.any():
+        raise DataError("the rows have no spread to weigh them by", "train without --noise-weights")
+    weight = np.ones(len(spread))
+    inverse = 1.0 / (spread[known] ** 2 + NOISE_FLOOR**2)
+    weight[known] = inverse / inverse.mean()
+    return weight
+
+
+def weighted(fit: Fit, weight: NDArray[np.float64]) -> Fit:
+    """The same with weights, shape (rows,), times those that it has."""
+    return replace(fit, weight=weight if fit.weight is None else fit.weight * weight)

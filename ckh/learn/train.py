@@ -15,12 +15,15 @@ import numpy as np
 
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
+from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees
 from ckh.learn.options import RankObjective, TrainOptions
+from ckh.learn.save import problem_id, spec_of
 from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
-from ckh.learn.targets import Fit, make_fit
+from ckh.learn.targets import Fit, make_fit, noise_weights, weighted
+from ckh.learn.warm_start import Comparison, Start, check_start, compare, split_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.features.engine import FeatureEngine
+    from ckh.learn.tune import Tuning
 
 # The text names the number of threads, which must not make models of equal trees differ.
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
@@ -39,7 +42,7 @@ class FoldMetrics:
     """How a fold went.
 
     `rmse` and `r2` are of the label (log1p where the target is); LambdaRank's scores have no scale, so none there.
-    Efficiencies only where the target ranks.
+    Efficiencies only where the target ranks. `best_iteration` counts the trees of a warm start too.
     """
 
     fold: int
@@ -57,7 +60,9 @@ class FoldMetrics:
 class TrainedTarget:
     """A final model as LightGBM's text, its folds, and the split counts of its features.
 
-    The out-of-fold efficiencies are over all problems, each scored by the fold that had not seen it.
+    The out-of-fold efficiencies are over all problems, each scored by the fold that had not seen it. Trees and counts
+    are of the whole model, a warm start's among them. What orders kernels is compared with its start, if both had
+    folds, and has the rounds of mining.
     """
 
     text: str
@@ -66,6 +71,8 @@ class TrainedTarget:
     importances: dict[str, int]
     oof_mean_efficiency: float | None
     oof_p10_efficiency: float | None
+    comparison: Comparison | None = None
+    mined: Mined | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class Trained:
     categorical: tuple[str, ...]
     targets: dict[str, TrainedTarget]
     params: dict[str, Any]
+    start: Start | None = None
+    tuning: Tuning | None = None
 
     @property
     def rank_by(self) -> str:
@@ -91,24 +100,33 @@ def target_names(options: TrainOptions) -> tuple[str, ...]:
     return options.targets + (() if options.rank is RankObjective.TFLOPS else (RANK,))
 
 
+def rank_target(options: TrainOptions) -> str:
+    """The target whose model orders kernels."""
+    return TFLOPS if options.rank is RankObjective.TFLOPS else RANK
+
+
 def rounds(options: TrainOptions) -> int:
     """How many boosting rounds training may take, for a progress bar."""
     further = options.ensemble - 1 if options.rank is RankObjective.LAMBDARANK else 0
-    return (len(target_names(options)) * (options.folds + 1) + further) * options.params.n_estimators
+    fits = len(target_names(options)) * (options.folds + 1) + options.folds * options.mine + further
+    return fits * options.params.n_estimators
 
 
-def train(dataset: Dataset, options: TrainOptions, advance: Callable[[int, str], None]) -> Trained:
+def train(
+    dataset: Dataset, options: TrainOptions, advance: Callable[[int, str], None], start: Start | None = None
+) -> Trained:
     """Train every target on the valid rows of a dataset of one architecture, and one direction and dtype.
 
+    With a `start` the trees are added to those of that model.
+
     Raises:
-        DataError: there is no valid row, or the rows are of several directions, dtypes or architectures.
+        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
+            to weigh by, or are of too few problems for mining.
+        UsageError: the start does not fit, or mining has no folds.
     """
-    valid = dataset.valid()
-    _check(valid)
-    engine = valid.op.engine
-    columns = {name: valid.frame[name].to_numpy() for name in valid.op.input_columns}
-    matrix = engine.matrix(columns, valid.hardware())
-    trainer = _Trainer(valid, engine, matrix, options, advance)
+    prepared = prepare(dataset, options, start)
+    valid, engine = prepared.dataset, prepared.dataset.op.engine
+    trainer = Trainer(prepared, options, advance)
     targets = {target: trainer.train(make_fit(target, valid, options.rank)) for target in target_names(options)}
     return Trained(
         dataset=valid,
@@ -118,50 +136,146 @@ def train(dataset: Dataset, options: TrainOptions, advance: Callable[[int, str],
         categorical=engine.categorical,
         targets=targets,
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
+        start=start,
     )
 
 
-class _Trainer:
-    def __init__(
-        self,
-        dataset: Dataset,
-        engine: FeatureEngine,
-        matrix: NDArray[np.float64],
-        options: TrainOptions,
-        advance: Callable[[int, str], None],
-    ) -> None:
-        self._engine = engine
-        self._matrix = matrix
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What all fits share.
+
+    Attributes:
+        dataset: the usable rows.
+        matrix: their features, shape (rows, features).
+        efficiency: of each row, were it chosen, shape (rows,).
+        noise: weights by measurement noise, shape (rows,); None without.
+        start: the model whose trees are added to.
+    """
+
+    dataset: Dataset
+    matrix: NDArray[np.float64]
+    efficiency: NDArray[np.float64]
+    noise: NDArray[np.float64] | None
+    start: Start | None
+
+    def weighted(self, fit: Fit) -> Fit:
+        """A fit with the weights by noise, if there are any."""
+        return fit if self.noise is None else weighted(fit, self.noise)
+
+    def splits(self, folds: int) -> list[Split]:
+        """The splits of cross-validation; none for too few groups."""
+        return list(grouped_splits(self.dataset.split_ids, folds))
+
+
+def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None) -> Prepared:
+    """Check what is to be trained on, and extract its features.
+
+    Raises:
+        DataError, UsageError: as `train`.
+    """
+    valid = dataset.valid()
+    _check(valid)
+    _check_mining(valid, options)
+    if start is not None:
+        check_start(start, spec_of(valid, target_names(options)), options)
+    columns = {name: valid.frame[name].to_numpy() for name in valid.op.input_columns}
+    spread = valid.frame["spread"].to_numpy(dtype=np.float64)
+    return Prepared(
+        dataset=valid,
+        matrix=valid.op.engine.matrix(columns, valid.hardware()),
+        efficiency=times_of(valid).efficiency(),
+        noise=noise_weights(spread) if options.noise_weights else None,
+        start=start,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Validated:
+    """A cross-validation: what each row's fold predicted for it, shape (rows,), and how the folds went."""
+
+    predicted: NDArray[np.float64]
+    folds: tuple[FoldMetrics, ...]
+
+
+class Trainer:
+    """Fits the models of prepared rows."""
+
+    def __init__(self, prepared: Prepared, options: TrainOptions, advance: Callable[[int, str], None]) -> None:
+        self._prepared = prepared
+        self._engine = prepared.dataset.op.engine
+        self._matrix = prepared.matrix
         self._options = options
         self._advance = advance
-        self._groups = dataset.problem_ids
-        self._split_groups = dataset.split_ids
-        self._efficiency = times_of(dataset).efficiency()
+        self._groups = prepared.dataset.problem_ids
+        self._efficiency = prepared.efficiency
 
     def train(self, fit: Fit) -> TrainedTarget:
         """Cross-validate and fit a target."""
         ranks = fit.target in (TFLOPS, RANK)
-        oof = np.full(len(fit.label), np.nan)
-        folds = []
-        for number, split in enumerate(grouped_splits(self._split_groups, self._options.folds)):
-            model = self._fit(fit, split.train, split.stop, f"{fit.target}, fold {number + 1}")
-            oof[split.score] = model.booster_.predict(self._matrix[split.score])
-            folds.append(self._metrics(number, fit, split, oof, int(model.best_iteration_)))
-        trees = round(median(fold.best_iteration for fold in folds)) if folds else self._options.params.n_estimators
-        final = self._fit(fit, np.arange(len(fit.label)), None, f"{fit.target}, final", trees)
-        chosen = self._chosen_efficiency(oof, np.arange(len(oof))) if folds and ranks else None
+        fit, validated, mined = self._mine_or_validate(self._prepared.weighted(fit))
+        folds, rows = validated.folds, np.arange(len(fit.label))
+        before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
+        most = before + self._options.params.n_estimators
+        trees = round(median(fold.best_iteration for fold in folds)) if folds else most
+        final = self._fit(fit, rows, None, f"{fit.target}, final", trees - before)
+        chosen = self._chosen_efficiency(validated.predicted, rows) if folds and ranks else None
         text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
         if fit.is_grouped and self._options.ensemble > 1:
             text = join_trees([text, *self._further(fit, trees)])
-        counts = zip(self._engine.names, final.feature_importances_, strict=True)
+        # Of an ensemble's trees LightGBM counts no split: their gains were left out.
+        counts = final.feature_importances_ if self._prepared.start is None else split_counts(text, self._engine.names)
         return TrainedTarget(
             text=text,
             trees=trees,
-            folds=tuple(folds),
-            importances={name: int(count) for name, count in counts},
+            folds=folds,
+            importances={name: int(count) for name, count in zip(self._engine.names, counts, strict=True)},
             oof_mean_efficiency=None if chosen is None else float(chosen.mean()),
             oof_p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
+            comparison=self._compare(fit.target, chosen),
+            mined=mined,
         )
+
+    def fold_efficiency(self, fit: Fit, split: Split) -> NDArray[np.float64]:
+        """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
+        model = self._fit(fit, split.train, split.stop, fit.target)
+        predicted = np.full(len(fit.label), np.nan)
+        predicted[split.score] = model.booster_.predict(self._matrix[split.score])
+        return self._chosen_efficiency(predicted, split.score)
+
+    def _mine_or_validate(self, fit: Fit) -> tuple[Fit, _Validated, Mined | None]:
+        """The fit to train for good, how it was validated, and how it was mined, if it was."""
+        options, problems = self._options, int(self._groups.max()) + 1
+        if not options.mine or fit.target != rank_target(options):
+            return fit, self._validate(fit, fit.target), None
+        tried: list[tuple[Fit, _Validated]] = []
+
+        def efficiency_of(number: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+            harder = weighted(fit, row_weights(weight, self._groups)) if number else fit
+            tried.append((harder, self._validate(harder, f"{fit.target}, mining {number} of {options.mine}")))
+            return self._chosen_efficiency(tried[-1][1].predicted, np.arange(len(fit.label)))
+
+        mined = mine(options.mine, problems, efficiency_of)
+        left = options.mine + 1 - len(mined.rounds)
+        self._advance(left * options.folds * options.params.n_estimators, f"{fit.target}, mined")
+        return *tried[mined.kept], mined
+
+    def _validate(self, fit: Fit, text: str) -> _Validated:
+        predicted = np.full(len(fit.label), np.nan)
+        folds = []
+        for number, split in enumerate(self._prepared.splits(self._options.folds)):
+            model = self._fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
+            predicted[split.score] = model.booster_.predict(self._matrix[split.score])
+            folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration_)))
+        return _Validated(predicted, tuple(folds))
+
+    def _compare(self, target: str, chosen: NDArray[np.float64] | None) -> Comparison | None:
+        """The held-out choices against those of the start."""
+        start, dataset = self._prepared.start, self._prepared.dataset
+        if start is None or chosen is None or target != rank_target(self._options):
+            return None
+        scores = np.asarray(start.booster(target).predict(self._matrix, num_threads=self._options.jobs))
+        before = self._chosen_efficiency(scores, np.arange(len(scores)))
+        return compare(before, chosen, _seen(dataset, start.problems) if start.problems else None)
 
     def _further(self, fit: Fit, trees: int) -> Iterator[str]:
         """The other models of an ensemble."""
@@ -216,6 +330,8 @@ class _Trainer:
                 more["eval_sample_weight"] = [fit.weight[stop]]
             if fit.is_grouped:
                 more["eval_group"] = [self._group_sizes(stop)]
+        if self._prepared.start is not None:
+            more["init_model"] = self._prepared.start.booster(fit.target)
         model = kind(**parameters).fit(
             self._matrix[rows],
             fit.label[rows],
@@ -258,6 +374,18 @@ class _Trainer:
         )
 
 
+def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
+    """Whether a model that knows some problems has seen each of a dataset's, shape (problems,).
+
+    It has if it knows any of the group that cross-validation keeps together.
+    """
+    is_known = np.array([problem_id(problem) in known for problem in dataset.problems()])
+    group = dataset.split_ids[dataset.first_rows]
+    in_group = np.zeros(int(group.max()) + 1, dtype=bool)
+    np.logical_or.at(in_group, group, is_known)
+    return np.asarray(in_group[group])
+
+
 def _check(valid: Dataset) -> None:
     if not len(valid.frame):
         raise DataError("the dataset has no usable time", "see the column status for why")
@@ -265,6 +393,13 @@ def _check(valid: Dataset) -> None:
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"
             raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint)
+
+
+def _check_mining(valid: Dataset, options: TrainOptions) -> None:
+    if options.mine and not options.folds:
+        raise UsageError("hard examples cannot be mined without folds to find them by", "give --folds 3 or more")
+    if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:
+        raise DataError("too few problems to mine hard ones by cross-validation", "leave out --mine")
 
 
 def too_few_to_validate(dataset: Dataset) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from ckh.cli import run
@@ -142,6 +143,10 @@ def test_data_that_cannot_be_read(data: Path, damage: str, capsys: pytest.Captur
         (["--trees", "0"], "--trees"),
         (["--folds", "2"], "--folds"),
         (["--learning-rate", "nan"], "--learning-rate"),
+        (["--tune", "1"], "--tune"),
+        (["--tune", "3", "--folds", "0"], "settings cannot be tuned without folds"),
+        (["--mine", "-1"], "--mine"),
+        (["--mine", "1", "--folds", "0"], "hard examples cannot be mined without folds"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -190,3 +195,97 @@ def test_too_few_problems_are_warned_of(tmp_path: Path, capsys: pytest.CaptureFi
     stdout, stderr = capsys.readouterr()
     assert "warning: too few problems for cross-validation" in stderr
     assert ["tflops", "5", "-", "-", "-", "-"] in [line.split() for line in stdout.splitlines()]
+
+
+def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trees are added to a model's own targets; what held-out problems say of it stands in the document."""
+    few, out = data.with_name("few.parquet"), data.with_name("model")
+    write_dataset(measured().select(measured().problem_ids < 4), few)
+    start = data.with_name("start")
+    assert run(["train", str(few), "--out", str(start), *SMALL]) == ExitCode.OK
+    capsys.readouterr()
+    args = ["train", str(data), "--warm-start", str(start), "--out", str(out), "--trees", "7", "--jobs", "1"]
+    assert run([*args, "--folds", "3", "--json"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    said = json.loads(stdout)["warm_start"]
+    manifest = json.loads((out / "train_manifest.json").read_text(encoding="utf-8"))
+    assert said["from"] == manifest["warm_start_from"] == str(start)
+    assert said["prev_trees"] + said["new_trees"] == json.loads(stdout)["rank"]["trees"]
+    assert said["new_trees"] == manifest["new_n_estimators"] <= 7
+    assert said["validation"] == manifest["ckh"]["warm_start"]["validation"]
+    assert (said["validation"]["problems"], said["validation"]["seen"]) == (10, 0)
+    assert said["validation"]["worse"] == ("worse than its start" in stderr)
+    spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
+    asked = {"n_estimators": 7, "num_leaves": 5, "learning_rate": 0.3}
+    assert {name: spec["params"][name] for name in asked} == asked
+    assert load_model(out).spec.targets == ("tflops", "rank")
+    assert run([*args, "--folds", "3", "--force"]) == ExitCode.OK
+    assert "on 10 problems new to it" in "".join(capsys.readouterr())
+
+
+def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trees that learn from shuffled times spoil a model, which is said with the figures of both."""
+    start, bad = saved(data.with_name("start")), data.with_name("bad.parquet")
+    frame = measured().frame.copy()
+    columns = ["latency_ms", "latency_min_ms", "tflops", "bandwidth_gb_s"]
+    usable = frame["is_valid"].to_numpy(dtype=bool)
+    # Only half of the problems are wrong: the start is good on the others, what is added is not.
+    rows = np.flatnonzero(usable & (measured().problem_ids % 2 == 0))
+    frame.loc[rows, columns] = frame.loc[np.random.default_rng(1).permutation(rows), columns].to_numpy()
+    write_dataset(type(measured())(frame), bad)
+    args = ["train", str(bad), "--warm-start", str(start), "--out", str(data.with_name("model")), "--trees", "5"]
+    assert run([*args, "--learning-rate", "1", "--jobs", "1", "--folds", "3", "--json"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    found = json.loads(stdout)["warm_start"]["validation"]
+    assert found["worse"]
+    assert (found["problems"], found["seen"]) == (14, 14)
+    mean = f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}"
+    assert f"warning: the model is worse than its start, by mean: mean efficiency {mean}, P10 " in stderr
+    assert "on 14 problems, 14 of which it was trained on" in stderr
+    assert run([*args, "--jobs", "1", "--folds", "0", "--force"]) == ExitCode.OK
+    assert "warning: the model was not compared with its start" in capsys.readouterr().err
+
+
+def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Differences are told in one line, and nothing is written; a start that is none is bad data."""
+    start, out = saved(data.with_name("start")), data.with_name("model")
+    args = ["train", str(data), "--out", str(out), "--warm-start"]
+    assert run([*args, str(start), *SMALL, "--rank", "lambdarank"]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.splitlines()[0] == (
+        f"error: {start} cannot be continued with this training: rank objective: relative there, lambdarank here; "
+        "targets: bandwidth latency only there; log targets: bandwidth only there"
+    )
+    assert run([*args, str(data.with_name("nothing")), *SMALL]) == ExitCode.BAD_DATA
+    assert capsys.readouterr().err.startswith(f"error: there is no model {data.with_name('nothing')}\n")
+    assert sorted(path.name for path in data.parent.iterdir()) == ["data.parquet", "start"]
+
+
+def test_settings_are_tuned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All settings stand in the document and in tuning.json; the model has the chosen one's parameters."""
+    out = data.with_name("model")
+    args = ["train", str(data), "--out", str(out), "--tune", "3", "--mine", "1", "--noise-weights", *SMALL]
+    assert run([*args, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["tuning"] == json.loads((out / "tuning.json").read_text(encoding="utf-8"))
+    chosen = document["tuning"]["settings"][document["tuning"]["chosen"]]
+    spec = json.loads((out / "feature_spec.json").read_text(encoding="utf-8"))
+    assert {name: spec["params"][name] for name in chosen["params"]} == chosen["params"]
+    assert all(one["params"]["num_leaves"] == 5 for one in document["tuning"]["settings"])
+    assert document["mining"]["rounds"][0]["mean_efficiency"] == pytest.approx(chosen["mean_efficiency"])
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    text = capsys.readouterr().out
+    assert "3 settings tried" in text
+    assert f"mining of hard problems, round {document['mining']['kept']} is kept" in text
+
+
+def test_noise_weights_need_noise(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Data without spreads cannot be weighed by them, and nothing is written."""
+    write_dataset(type(measured())(measured().frame.assign(spread=np.nan)), data)
+    args = ["train", str(data), "--out", str(data.with_name("model")), "--noise-weights", *SMALL]
+    assert run(args) == ExitCode.BAD_DATA
+    assert "no spread to weigh them by" in capsys.readouterr().err
+    assert not data.with_name("model").exists()

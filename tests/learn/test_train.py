@@ -19,6 +19,7 @@ from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import check_target, problem_id, save, trained_problems
+from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
 from ckh.problems import Direction
 from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
@@ -262,3 +263,57 @@ def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
     for path in (tmp_path / "empty", tmp_path / "empty" / "thesis.tex"):
         with pytest.raises(UsageError, match="exists and is no model"):
             check_target(path, force=True)
+
+
+def test_rows_weigh_by_the_inverse_of_their_noise() -> None:
+    """1 / (spread² + 0.05²) over its mean; a row whose spread is unknown weighs as much as the mean."""
+    weight = noise_weights(np.array([0.0, 0.05, 0.1, np.nan]))
+    inverse = [1 / 0.0025, 1 / 0.005, 1 / 0.0125]
+    assert weight[:3] == pytest.approx([one / fmean(inverse) for one in inverse], rel=1e-12)
+    assert weight[:3] == pytest.approx([30 / 17, 15 / 17, 6 / 17], rel=1e-12)
+    assert weight[3] == 1.0
+
+
+@pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.LAMBDARANK])
+def test_weights_multiply(rank: RankObjective) -> None:
+    """Weights come on top of the efficiency that rows of the relative objective weigh, if there is one."""
+    fit = make_fit("rank", measured().valid(), rank)
+    extra = np.linspace(0.5, 1.5, len(fit.label))
+    own = np.ones(len(extra)) if fit.weight is None else fit.weight
+    assert (fit.weight is None) == (rank is RankObjective.LAMBDARANK)
+    np.testing.assert_array_equal(weighted(fit, extra).weight, own * extra)
+
+
+def test_noise_weights_reach_lightgbm() -> None:
+    """The final model of noisy data is the one that LightGBM alone makes with these weights."""
+    data = measured().valid()
+    spread = np.random.default_rng(3).uniform(0, 0.3, len(data))
+    spread[::7] = np.nan
+    noisy = Dataset(data.frame.assign(spread=spread))
+    options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=0, noise_weights=True, params=TREES)
+    made = train(noisy, options, lambda _steps, _text: None).targets["tflops"]
+    inverse = 1 / (spread**2 + 0.0025)
+    weight = np.where(np.isnan(spread), 1.0, inverse / np.nanmean(inverse))
+    matrix = GROUPED_CONV.matrix({name: data.frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
+    rows = lightgbm.Dataset(
+        matrix,
+        np.log1p(data.frame["tflops"].to_numpy()),
+        weight=weight,
+        feature_name=list(GROUPED_CONV.names),
+        categorical_feature=list(GROUPED_CONV.categorical),
+    )
+    fixed = {"random_state": 42, "n_jobs": 1, "verbose": -1, "deterministic": True, "force_col_wise": True}
+    alone = lightgbm.train(TREES.to_dict() | {"objective": "regression"} | fixed, rows)
+    np.testing.assert_allclose(
+        lightgbm.Booster(model_str=made.text).predict(matrix), alone.predict(matrix), rtol=1e-12, atol=0
+    )
+    plain = train(noisy, replace(options, noise_weights=False), lambda _steps, _text: None).targets["tflops"]
+    assert plain.text.split("\nparameters:")[0] != made.text.split("\nparameters:")[0]
+
+
+def test_noise_weights_need_a_spread() -> None:
+    """Data without any spread, as AMD's, cannot be weighed."""
+    data = Dataset(measured().frame.assign(spread=np.nan))
+    options = TrainOptions(targets=("tflops",), folds=0, noise_weights=True, params=TREES)
+    with pytest.raises(DataError, match="no spread to weigh them by"):
+        train(data, options, lambda _steps, _text: None)

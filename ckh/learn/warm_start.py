@@ -1,0 +1,283 @@
+"""Warm start: training that adds trees to a model, which must have learned the same thing from the same inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import ModelError, UsageError
+from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
+from ckh.learn.options import RankObjective, TreeParams
+from ckh.learn.save import MANIFEST_NAME, trained_problems
+from ckh.learn.spec import RANK, SPEC_NAME
+from ckh.rank.lightgbm_text import parse_forest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.options import TrainOptions
+    from ckh.learn.spec import ModelSpec
+
+NEW_TREES = 500  # as many as AMD's trainer adds
+_FOLDS = 3
+# Of fewer problems there is no tenth for P10 to be of.
+_ENOUGH = 10
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """A model to add trees to.
+
+    Attributes:
+        path: its folder, as it was named.
+        spec: what it was trained on.
+        objective: what its ranker was trained for; None if its manifest does not say.
+        params: what its newest trees were grown with.
+        texts: LightGBM's text of each target.
+        trees: number of trees of each target.
+        sha256: of each file of the folder.
+        problems: ids of the problems it was trained on, empty if unknown.
+        data_sha256: of the data it was trained on; None if unknown.
+        lineage: what its manifest says of its own start; None if it had none.
+    """
+
+    path: Path
+    spec: ModelSpec
+    objective: RankObjective | None
+    params: TreeParams
+    texts: dict[str, str]
+    trees: dict[str, int]
+    sha256: dict[str, str]
+    problems: frozenset[str]
+    data_sha256: str | None
+    lineage: dict[str, Any] | None
+
+    def booster(self, target: str) -> Any:
+        """LightGBM's model of a target.
+
+        Raises:
+            ModelError: LightGBM cannot read it.
+        """
+        import lightgbm
+
+        try:
+            # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+            return lightgbm.Booster(model_str=_TREE_SIZES.sub("", self.texts[target], count=1))
+        except lightgbm.basic.LightGBMError as error:
+            raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
+
+    def to_dict(self, comparison: Comparison | None) -> dict[str, Any]:
+        """What the manifest of the continued model says of this one, and of its own start."""
+        return {
+            "from": str(self.path),
+            "sha256": self.sha256,
+            "data_sha256": self.data_sha256,
+            "prev_trees": self.trees,
+            "problems_known": bool(self.problems),
+            "validation": None if comparison is None else comparison.to_dict(),
+            "start": self.lineage,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A continued model against its start: efficiency of the choices of both on the same problems.
+
+    The continued model had each of them held out. `seen` of the problems were trained on by the start, which flatters
+    both; None if its manifest does not say.
+    """
+
+    problems: int
+    seen: int | None
+    start_mean_efficiency: float
+    start_p10_efficiency: float
+    mean_efficiency: float
+    p10_efficiency: float
+
+    @property
+    def worse(self) -> tuple[str, ...]:
+        """Which figures fell: the mean, P10, both or none."""
+        pairs = {
+            "mean": (self.start_mean_efficiency, self.mean_efficiency),
+            "P10": (self.start_p10_efficiency, self.p10_efficiency),
+        }
+        return tuple(name for name, (before, after) in pairs.items() if after < before)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "worse": bool(self.worse)}
+
+
+def compare(before: NDArray[np.float64], after: NDArray[np.float64], is_seen: NDArray[np.bool_] | None) -> Comparison:
+    """Compare the efficiencies of the start and of the continued model, shape (problems,).
+
+    On the problems that the start has not seen, if there are enough of them; else on all.
+    """
+    used = np.ones(len(before), dtype=bool)
+    if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
+        used = ~is_seen
+    return Comparison(
+        problems=int(used.sum()),
+        seen=None if is_seen is None else int((is_seen & used).sum()),
+        start_mean_efficiency=float(before[used].mean()),
+        start_p10_efficiency=float(np.percentile(before[used], 10)),
+        mean_efficiency=float(after[used].mean()),
+        p10_efficiency=float(np.percentile(after[used], 10)),
+    )
+
+
+def read_start(path: Path) -> Start:
+    """The model in a folder, to be continued.
+
+    Raises:
+        ModelError: it is missing, incomplete or damaged.
+    """
+    spec = load_model(path).spec
+    texts = {target: _read_forest(path, target) for target in spec.targets}
+    ours = _our_manifest(path)
+    return Start(
+        path=path,
+        spec=spec,
+        objective=_objective(spec, ours),
+        params=_params(path),
+        texts=texts,
+        trees={target: _count(path, target, text, spec) for target, text in texts.items()},
+        sha256={file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(path)},
+        problems=trained_problems(path),
+        data_sha256=ours.get("data_sha256"),
+        lineage=ours.get("warm_start"),
+    )
+
+
+def split_counts(text: str, names: Sequence[str]) -> NDArray[np.int64]:
+    """How many splits of a model's text test each of its inputs, shape (names,)."""
+    return np.asarray(np.bincount(parse_forest(text).feature, minlength=len(names)))
+
+
+def continued(start: Start, options: TrainOptions) -> TrainOptions:
+    """Options for adding to a model: its targets, objective and parameters, one model, and folds to compare it by."""
+    return replace(
+        options,
+        targets=tuple(target for target in start.spec.targets if target != RANK),
+        rank=start.objective or options.rank,
+        folds=options.folds or _FOLDS,
+        ensemble=1,
+        params=replace(start.params, n_estimators=NEW_TREES),
+    )
+
+
+def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> None:
+    """Refuse to add trees that would learn something else than those that are there.
+
+    Args:
+        start: the model.
+        spec: that of the new training.
+        options: those of the new training.
+
+    Raises:
+        UsageError: the models differ, all differences named, or the training cannot be continued.
+    """
+    if options.ensemble > 1:
+        reason = f"an ensemble of {options.ensemble} models, each of which would hold the trees of the start"
+        raise UsageError(f"{start.path} cannot be continued by {reason}", "train with ensemble = 1")
+    found = list(_differences(start, spec, options))
+    if found:
+        hint = "a start must have learned the same from the same inputs; train anew without --warm-start"
+        raise UsageError(f"{start.path} cannot be continued with this training: {'; '.join(found)}", hint)
+
+
+def _differences(start: Start, new: ModelSpec, options: TrainOptions) -> Iterator[str]:
+    old = start.spec
+    if old.legacy_tiles:
+        yield "encoding: AMD's tools made it, whose kernel columns mean something else"
+    known = "unknown" if start.objective is None else str(start.objective)
+    values = (
+        ("operation", old.op_type, new.op_type),
+        ("direction", str(old.variant or "any"), str(new.variant or "any")),
+        ("dtype", old.dtype, new.dtype),
+        ("arch", old.arch, new.arch),
+        ("rank objective", known, str(options.rank)),
+    )
+    for name, was, now in values:
+        if was != now:
+            yield f"{name}: {was} there, {now} here"
+    for name in sorted({*old.hardware, *new.hardware}):
+        if (had := old.hardware.get(name)) != (has := new.hardware.get(name)):
+            yield f"hardware {name}: {had} there, {has} here"
+    yield from _order("features", old.feature_names, new.feature_names)
+    yield from _order("categorical features", sorted(old.categorical_features), sorted(new.categorical_features))
+    yield from _order("targets", sorted(old.targets), sorted(new.targets))
+    yield from _order("log targets", sorted(old.log_targets), sorted(new.log_targets))
+
+
+def _order(name: str, was: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """How two lists of names differ."""
+    lost, new = [one for one in was if one not in now], [one for one in now if one not in was]
+    parts = [f"{_some(names)} only {where}" for names, where in ((lost, "there"), (new, "here")) if names]
+    if parts:
+        yield f"{name}: {', '.join(parts)}"
+    elif tuple(was) != tuple(now):
+        i = next(i for i, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
+        yield f"{name}: another order, number {i + 1} is {was[i]} there, {now[i]} here"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return " ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _our_manifest(folder: Path) -> dict[str, Any]:
+    """What ckh wrote into a manifest; empty for models of AMD's tools."""
+    path = folder / MANIFEST_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        ours = values.get("ckh", {})
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"cannot read {path}: {error}") from error
+    if not isinstance(ours, dict):
+        raise ModelError(f"{path} is damaged: ckh is not an object")
+    return ours
+
+
+def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
+    if spec.rank_by != RANK:
+        return RankObjective.TFLOPS
+    named = ours.get("rank_objective")
+    return next((one for one in RankObjective if one == named), None)
+
+
+def _params(folder: Path) -> TreeParams:
+    path = folder / SPEC_NAME
+    values = json.loads(path.read_text(encoding="utf-8")).get("params", {})
+    names = [field.name for field in fields(TreeParams)]
+    known = {name: values[name] for name in names if name in values} if isinstance(values, dict) else {}
+    for name, value in known.items():
+        if type(value) is not int and type(value) is not type(getattr(TreeParams(), name)):
+            raise ModelError(f"{path} is damaged: the parameter {name} is {value!r}")
+    return TreeParams(**known)
+
+
+def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
+    """The number of trees of a text whose inputs are those of the spec."""
+    where = f"{folder}, model of {target}"
+    try:
+        forest = parse_forest(text)
+    except ModelError as error:
+        raise ModelError(f"{where}: {error.message}") from error
+    if forest.feature_names != spec.feature_names:
+        raise ModelError(f"{where}: its inputs are not those that {SPEC_NAME} names")
+    return len(forest.roots)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file())

@@ -1,0 +1,53 @@
+"""What a model's directory says of how it was trained, beside what every model says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.learn.options import TrainOptions
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.learn.tune import tune
+from tests.learn.conftest import TREES, measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TREES)
+
+
+def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> None:
+    """The manifest has the keys that it always had, and there is no tuning."""
+    manifest = json.loads((model_dir / "train_manifest.json").read_text(encoding="utf-8"))
+    assert set(manifest["ckh"]) == {
+        *("version", "lightgbm", "data_sha256", "sources", "rank_objective", "folds", "seed", "trees"),
+        *("oof_efficiency", "problems"),
+    }
+    assert not (model_dir / "tuning.json").exists()
+
+
+def test_options_that_were_used_are_written(tmp_path: Path) -> None:
+    """Tuning, mining and weights stand in the manifest, every setting that was tried in a file."""
+    fixed = ("n_estimators", "learning_rate")
+    tuning = tune(measured(), OPTIONS, 3, lambda _steps, _text: None, fixed)
+    options = replace(OPTIONS, params=tuning.params, mine=1, noise_weights=True)
+    made = replace(train(measured(), options, lambda _steps, _text: None), tuning=tuning)
+    save(made, tmp_path / "model")
+    ours = json.loads((tmp_path / "model" / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
+    assert ours["tuning"] == {"settings": 3, "chosen": tuning.chosen}
+    assert ours["noise_weights"] == {"floor": 0.05}
+    assert [one["number"] for one in ours["mining"]["rounds"]][:1] == [0]
+    assert (
+        ours["oof_efficiency"]["rank"]["mean"] == (ours["mining"]["rounds"][ours["mining"]["kept"]]["mean_efficiency"])
+    )
+    document = json.loads((tmp_path / "model" / "tuning.json").read_text(encoding="utf-8"))
+    assert (document["seed"], document["folds"], document["default"]) == (42, 3, 0)
+    assert set(fixed).isdisjoint(document["space"])
+    assert [one["number"] for one in document["settings"]] == [0, 1, 2]
+    assert document["settings"][0]["params"]["num_leaves"] == TREES.num_leaves
+    assert document["settings"][0]["dropped_after_fold"] is None
+    assert sorted(len(one["fold_efficiency"]) for one in document["settings"]) == [1, 3, 3]
+    dropped = next(one for one in document["settings"] if len(one["fold_efficiency"]) == 1)
+    assert dropped["dropped_after_fold"] == 1
