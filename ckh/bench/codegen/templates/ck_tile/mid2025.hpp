@@ -29,8 +29,11 @@ struct FixedVectors : Policy {
     }
 };
 
-using Traits = ck_tile::GroupedConvTraits<kernel::ndim_spatial, kernel::specialization, InLayout, WeiLayout, NoTensors,
-                                          OutLayout>;
+struct Traits : ck_tile::GroupedConvTraits<kernel::ndim_spatial, kernel::specialization, InLayout, WeiLayout, NoTensors,
+                                           OutLayout> {
+    // What the backward-weight kernel calls NDimSpatial, when it is specialized.
+    static constexpr ck_tile::index_t NDimSpatial_ = kernel::ndim_spatial;
+};
 using Implicit = typename Traits::GroupedConvImplicitGemmTraits;
 using Partitioner = ck_tile::GemmTile1DPartitioner<Shape>;
 using UniversalTraits =
