@@ -1,0 +1,139 @@
+"""Splitting a pool's columns in two, so that few distinct halves make up all candidates.
+
+One half (the *tile*) holds what the features that change with the problem read, the other (the *variant*) the rest.
+Which column goes where is chosen by an estimate of the work; without any gain, everything is tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.rank.families import words_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.features.engine import Array
+
+_TABLE = 1 << 22  # keys up to here are counted in a table rather than sorted
+_MOST_VARIANTS = 512
+_MIXED = 3  # a test of both halves costs this many times another, for each class of variants
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What reads kernel columns.
+
+    Attributes:
+        reads: the kernel columns.
+        nodes: how many nodes test it.
+        is_dynamic: whether its value changes with the problem.
+    """
+
+    reads: frozenset[str]
+    nodes: int
+    is_dynamic: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """The distinct values of some columns over the candidates.
+
+    Attributes:
+        first: a candidate that has each, shape (keys,).
+        of: which of them each candidate has, shape (candidates,).
+    """
+
+    first: NDArray[np.intp]
+    of: NDArray[np.intp]
+
+
+def coded(column: Array) -> NDArray[np.int64]:
+    """A column's values as numbers from 0."""
+    values = np.asarray(column).tolist()
+    table = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return np.array([table[value] for value in values], np.int64)
+
+
+def keys(codes: Sequence[NDArray[np.int64]], candidates: int) -> Keys:
+    """The distinct combinations of columns, by their codes."""
+    _, first, of = np.unique(_combined(codes, candidates), return_index=True, return_inverse=True)
+    return Keys(first, of.reshape(-1))
+
+
+def _combined(codes: Sequence[NDArray[np.int64]], candidates: int) -> NDArray[np.int64]:
+    key, size = np.zeros(candidates, np.int64), 1
+    for column in codes:
+        radix = int(column.max()) + 1
+        key, size = key * radix + column, size * radix
+        if size > _TABLE:
+            distinct, key = np.unique(key, return_inverse=True)
+            key, size = key.reshape(-1), len(distinct)
+    return key
+
+
+def _count(codes: Sequence[NDArray[np.int64]], candidates: int) -> int:
+    key = _combined(codes, candidates)
+    seen = np.zeros(int(key.max()) + 1, np.bool_)
+    seen[key] = True
+    return int(np.count_nonzero(seen))
+
+
+def split(codes: Mapping[str, NDArray[np.int64]], uses: Sequence[Use], candidates: int) -> frozenset[str]:
+    """The columns of the tile half; the other columns are the variant half."""
+    search = _Search(codes, uses, candidates)
+    dynamic = {name: sum(use.nodes for use in uses if use.is_dynamic and name in use.reads) for name in codes}
+    most = max(dynamic.values(), default=0)
+    tile = frozenset(name for name, nodes in dynamic.items() if nodes > most / 4)
+    best, cost = tile, search.cost(tile)
+    while True:
+        moves = [best ^ {name} for name in codes]
+        costs = [search.cost(move) for move in moves]
+        if not moves or min(costs) >= cost:
+            break
+        cost = min(costs)
+        best = moves[costs.index(cost)]
+    everything = frozenset(codes)
+    return everything if search.cost(everything) <= cost else best
+
+
+class _Search:
+    def __init__(self, codes: Mapping[str, NDArray[np.int64]], uses: Sequence[Use], candidates: int) -> None:
+        self._codes = codes
+        self._uses = uses
+        self._candidates = candidates
+        self._counts: dict[frozenset[str], int] = {frozenset(): 1}
+        self._costs: dict[frozenset[str], float] = {}
+
+    def cost(self, tile: frozenset[str]) -> float:
+        """About how many steps ranking takes."""
+        if tile not in self._costs:
+            self._costs[tile] = self._cost(tile)
+        return self._costs[tile]
+
+    def _cost(self, tile: frozenset[str]) -> float:
+        tiles, variants = self._distinct(tile), self._distinct(frozenset(self._codes) - tile)
+        if variants > _MOST_VARIANTS:
+            return np.inf
+        words = words_for(tiles)
+        step = 1 + words / 8 + tiles / 256  # at a test that splits the tiles
+        work = float(variants * tiles)
+        for use in self._uses:
+            inside, outside = use.reads & tile, use.reads - tile
+            if inside and not outside:
+                work += use.nodes * step
+            elif inside or use.is_dynamic:
+                work += use.nodes * step * _MIXED * self._distinct(outside)
+            else:
+                work += use.nodes * (1 + tiles / 64)
+        return work
+
+    def _distinct(self, names: frozenset[str]) -> int:
+        if names not in self._counts:
+            self._counts[names] = _count([self._codes[name] for name in sorted(names)], self._candidates)
+        return self._counts[names]

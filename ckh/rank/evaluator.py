@@ -1,0 +1,121 @@
+"""Ranking pools: forests, a pool and the implementation that runs, behind one class."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import ModelError, UsageError
+from ckh.rank import partial_numpy
+from ckh.rank.plan import make_plan
+from ckh.rank.pool import Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.features.engine import Array, FeatureEngine
+    from ckh.rank.packed import PackedForest
+    from ckh.rank.plan import Plan
+    from ckh.rank.pool import Values
+
+    Scoring = Callable[[Plan, Values, NDArray[np.float64]], None]
+
+BACKEND_VARIABLE = "CKH_RANK_BACKEND"
+_CELLS = 1 << 20  # feature values that are held at once
+
+
+def backend_name() -> str:
+    """Which implementation ranks: "c", or "numpy" where the C part is absent or $CKH_RANK_BACKEND says so.
+
+    Raises:
+        UsageError: the variable names another, or C that is not there.
+    """
+    return _backend()[0]
+
+
+def _backend() -> tuple[str, Scoring]:
+    from ckh.rank import partial_c
+
+    wanted = os.environ.get(BACKEND_VARIABLE, "")
+    if wanted not in {"", "c", "numpy"}:
+        raise UsageError(f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or not at all')
+    if wanted != "numpy" and partial_c.is_available():
+        return "c", partial_c.scores
+    if wanted == "c":
+        raise UsageError(f"{BACKEND_VARIABLE} asks for C: {partial_c.why_not()}", "install ckh with a C compiler")
+    return "numpy", partial_numpy.scores
+
+
+class Ranker:
+    """Forests over a pool of candidates, prepared once for many problems. It may be used by several threads.
+
+    Args:
+        forests: forests over the same inputs.
+        engine: the features.
+        names: the inputs of the forests, in order.
+        hardware: the hardware profile by name.
+        kernels: the candidates' raw columns, of one row for each.
+        example: the raw columns of any problem, of one row.
+
+    Raises:
+        ModelError: a forest has another number of inputs, or the engine lacks one.
+        DataError: a column that a feature needs is missing.
+    """
+
+    def __init__(
+        self,
+        forests: Sequence[PackedForest],
+        engine: FeatureEngine,
+        names: Sequence[str],
+        hardware: Mapping[str, Array],
+        kernels: Mapping[str, Array],
+        example: Mapping[str, Array],
+    ) -> None:
+        nodes = np.zeros(len(names), np.int64)
+        for forest in forests:
+            if len(forest.feature_names) != len(names):
+                raise ModelError(f"a model of {len(forest.feature_names)} inputs got {len(names)} features")
+            np.add.at(nodes, forest.families[:, 0], forest.family_nodes())
+        self._pool = Pool(engine, names, hardware, kernels, example, nodes)
+        self._plans = [make_plan(forest, self._pool) for forest in forests]
+
+    @property
+    def candidates(self) -> int:
+        """Number of candidates."""
+        return len(self._pool.tile_of)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of distinct tiles and of distinct variants: how the pool is taken apart."""
+        return self._pool.tiles, self._pool.variants
+
+    def scores(self, problems: Mapping[str, Array]) -> NDArray[np.float64]:
+        """Raw scores, shape (forests, problems, candidates).
+
+        Args:
+            problems: raw columns, of one row for each problem; one row in all stands for all.
+
+        Raises:
+            DataError: a column that a feature needs is missing.
+        """
+        columns = {name: np.atleast_1d(column) for name, column in problems.items()}
+        count = max((len(column) for column in columns.values()), default=1)
+        score = _backend()[1]
+        out = np.empty((len(self._plans), count, self.candidates))
+        step = max(_CELLS // max(self._pool.cells, 1), 1)
+        for start in range(0, count, step):
+            some = slice(start, min(start + step, count))
+            part = {name: column if len(column) == 1 else column[some] for name, column in columns.items()}
+            values = self._pool.values(part, some.stop - some.start)
+            for plan, rows in zip(self._plans, out, strict=True):
+                score(plan, values, rows[some])
+        return out
+
+
+def best_first(scores: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The order of candidates by score, along the last axis; of equal ones the first comes first."""
+    return np.argsort(-scores, axis=-1, kind="stable")

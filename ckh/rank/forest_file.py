@@ -1,0 +1,217 @@
+"""Packed forests as files: encoding, bounds-checked decoding, and the cache of those built before.
+
+A file is a header, the names of the inputs, and the arrays in native byte order, each starting at a multiple of eight.
+All sizes follow from the counts in the header, which has a checksum as the rest has.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import mmap
+import struct
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import DataError, ModelError
+from ckh.paths import cache_dir, write_atomic
+from ckh.rank.lightgbm_text import parse_forest
+from ckh.rank.packed import CATEGORICAL, MAX_TREES, PackedForest, pack
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+VERSION = 1  # of the format and of how forests are packed
+_MAGIC = b"CKHRANK" + sys.byteorder[:1].encode()
+# Version, trees, nodes, leaves, families, tests, words, bytes of names, the two exponents, checksum of the rest; then
+# the checksum of these.
+_HEADER = struct.Struct("=8s10iI")
+_HEADER_CHECK = struct.Struct("=I")
+_START = 56
+_GZIP_MAGIC = b"\x1f\x8b"
+_EXPONENTS = range(-2048, 2048)
+_LOW_BITS = range(1, 61)
+
+
+def open_forest(path: Path) -> PackedForest:
+    """The forest of a LightGBM text, plain or gzipped; from the cache, where it is put if it is not there.
+
+    Raises:
+        ModelError: it cannot be read, or is no model that can be packed (`parse_forest`).
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from error
+    return forest_of(content, str(path))
+
+
+def forest_of(content: bytes, name: str) -> PackedForest:
+    """As `open_forest`, for the content of a file of this name."""
+    key = hashlib.sha256(content).hexdigest()
+    try:
+        cached = cache_dir() / "forests" / f"{key}-{VERSION}{sys.byteorder[:1]}.bin"
+    except DataError:  # nowhere to keep it
+        return _build(content, name)
+    try:
+        return read_packed(cached)
+    except ModelError:
+        forest = _build(content, name)
+    try:
+        cached.parent.mkdir(mode=0o700, exist_ok=True)
+        write_atomic(cached, encode(forest))
+    except OSError:  # as good as no cache
+        pass
+    return forest
+
+
+def _build(content: bytes, name: str) -> PackedForest:
+    try:
+        text = (gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ModelError(f"{name} is damaged: {error}") from error
+    try:
+        forest = pack(parse_forest(text))
+        _check(forest)
+    except ModelError as error:
+        raise ModelError(f"{name}: {error.message}", error.hint) from error
+    return forest
+
+
+def read_packed(path: Path) -> PackedForest:
+    """The forest in a packed file, mapped into memory.
+
+    Raises:
+        ModelError: the file is missing, damaged or of another version.
+    """
+    try:
+        with path.open("rb") as file:
+            content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # mmap says ValueError of an empty file
+        raise ModelError(f"cannot read the packed model {path}: {error}") from error
+    try:
+        return decode(content)
+    except ModelError as error:
+        raise ModelError(f"{path}: {error.message}") from error
+
+
+def encode(forest: PackedForest) -> bytes:
+    """The content of a packed file."""
+    names = "\n".join(forest.feature_names).encode()
+    arrays = [getattr(forest, name) for name in _layout((0,) * 6)]
+    body = b"".join(map(_padded, [names, *(np.ascontiguousarray(array).tobytes() for array in arrays)]))
+    counts = [len(forest.roots), len(forest.nodes), len(forest.leaves), len(forest.families), len(forest.thresholds)]
+    fields = [*counts, len(forest.words), len(names), forest.high_exponent, forest.low_exponent]
+    header = _HEADER.pack(_MAGIC, VERSION, *fields, zlib.crc32(body))
+    return header + _HEADER_CHECK.pack(zlib.crc32(header)) + body
+
+
+def decode(content: bytes | mmap.mmap) -> PackedForest:
+    """The forest in the content of a packed file, which the arrays stay views of.
+
+    Raises:
+        ModelError: it is damaged or of another version.
+    """
+    if (
+        len(content) < _START
+        or zlib.crc32(content[: _HEADER.size]) != _HEADER_CHECK.unpack_from(content, _HEADER.size)[0]
+    ):
+        raise ModelError("damaged packed model")
+    magic, version, *fields, check = _HEADER.unpack_from(content)
+    if magic != _MAGIC or version != VERSION:
+        raise ModelError("packed model of another version")
+    *counts, name_bytes, high_exponent, low_exponent = fields
+    if min(*counts, name_bytes) < 0 or counts[0] > MAX_TREES:
+        raise ModelError("damaged packed model")
+    layout = _layout(tuple(counts))
+    end = _START + _rounded(name_bytes)
+    starts = []
+    for dtype, shape in layout.values():
+        starts.append(end)
+        end += _rounded(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+    if end != len(content) or zlib.crc32(memoryview(content)[_START:]) != check:
+        raise ModelError("damaged packed model")
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.frombuffer(content, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape)
+        for start, (name, (dtype, shape)) in zip(starts, layout.items(), strict=True)
+    }
+    try:
+        names = tuple(content[_START : _START + name_bytes].decode().split("\n"))
+    except UnicodeDecodeError as error:
+        raise ModelError("damaged packed model") from error
+    forest = PackedForest(names, **arrays, high_exponent=high_exponent, low_exponent=low_exponent)
+    _check(forest)
+    return forest
+
+
+def _layout(counts: tuple[int, ...]) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    trees, nodes, leaves, families, tests, words = counts
+    index, number, part = np.dtype(np.int32), np.dtype(np.float64), np.dtype(np.int64)
+    return {
+        "roots": (index, (trees,)),
+        "nodes": (index, (nodes, 3)),
+        "leaves": (part, (leaves, 2)),
+        "families": (index, (families, 4)),
+        "thresholds": (number, (tests,)),
+        "sets": (index, (tests, 2)),
+        "words": (np.dtype(np.uint32), (words,)),
+    }
+
+
+def _rounded(size: int) -> int:
+    return (size + 7) // 8 * 8
+
+
+def _padded(part: bytes) -> bytes:
+    return part.ljust(_rounded(len(part)), b"\0")
+
+
+def _check(forest: PackedForest) -> None:
+    """Refuse a forest with an index that lies outside: what evaluates it checks no more."""
+    if not (_are_trees(forest) and _are_families(forest) and _are_sets(forest) and _are_exponents(forest)):
+        raise ModelError("damaged packed model: an index lies outside")
+
+
+def _are_trees(forest: PackedForest) -> bool:
+    """Whether each node but the roots, and each leaf, has one parent, and each node comes after its parent."""
+    nodes, leaves = len(forest.nodes), len(forest.leaves)
+    children = forest.nodes[:, 1:]
+    if not (_within(children, -leaves, nodes) and _within(forest.roots, -leaves, nodes)):
+        return False
+    if not ((children < 0) | (children > np.arange(nodes)[:, None])).all():
+        return False
+    everything = np.concatenate([children.ravel(), forest.roots])
+    seen = np.bincount(everything + leaves, minlength=nodes + leaves)
+    return len(seen) == nodes + leaves and bool((seen == 1).all())
+
+
+def _are_families(forest: PackedForest) -> bool:
+    families, tests = forest.families, len(forest.thresholds)
+    feature, flags, first, count = families.astype(np.int64).T
+    ends = np.cumsum(count)
+    tiled = np.array_equal(first, ends - count) and (count > 0).all() and (ends[-1] if len(ends) else 0) == tests
+    inputs = _within(feature, 0, len(forest.feature_names)) and _within(flags, 0, 16)
+    return bool(tiled) and inputs and _within(forest.nodes[:, 0], 0, tests)
+
+
+def _are_sets(forest: PackedForest) -> bool:
+    start, count = forest.sets.astype(np.int64).T
+    is_set = np.repeat((forest.families[:, 1] & CATEGORICAL) != 0, forest.families[:, 3])
+    inside = (start >= 0) & (count >= 0) & (start + count <= len(forest.words))
+    rising = (forest.thresholds[1:] > forest.thresholds[:-1]) | is_set[1:]
+    rising[forest.families[1:, 2] - 1] = True
+    return bool(inside.all() and rising.all() and not np.isnan(forest.thresholds).any())
+
+
+def _are_exponents(forest: PackedForest) -> bool:
+    low_bits = forest.high_exponent - forest.low_exponent
+    return forest.high_exponent in _EXPONENTS and low_bits in _LOW_BITS
+
+
+def _within(values: NDArray[np.integer], low: int, high: int) -> bool:
+    return not len(values) or bool(low <= values.min() and values.max() < high)

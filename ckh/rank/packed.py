@@ -1,0 +1,230 @@
+"""The packed forest: LightGBM's trees laid out for partial evaluation.
+
+Every distinct test has one index. Tests that only their threshold tells apart form a *family*, sorted by threshold, so
+that a value decides a whole family with one search: it goes left from some position on. Trees are in depth-first order.
+
+Leaf values are integers, `high * 2**high_exponent + low * 2**low_exponent`, so that sums are exact: scores depend
+neither on the order of additions nor on which implementation adds, and candidates that reach the same leaves tie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import ModelError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.rank.lightgbm_text import Forest, IntArray
+
+    Int32 = NDArray[np.int32]
+
+CATEGORICAL, DEFAULT_LEFT, MISSING_ZERO, MISSING_NAN = 1, 2, 4, 8  # bits of a family's flags: LightGBM's decision type
+ZERO_BOUND = float(np.float32(1e-35))  # LightGBM's kZeroThreshold
+MAX_TREES = 1 << 20  # beyond, sums of leaves would overflow
+_MAX_COUNT = (1 << 30) - 1
+_SUM_BITS = 61
+_EXACT_BITS = 53  # of a floating-point number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedForest:
+    """A forest for partial evaluation.
+
+    Attributes:
+        feature_names: names of the inputs, in order.
+        roots: root of each tree; not negative: a node, else `~leaf`, shape (trees,).
+        nodes: test, child where it holds and other child of each node, shape (nodes, 3).
+        leaves: high and low part of each leaf's value, shape (leaves, 2).
+        families: input, flags, first test and number of tests, shape (families, 4), sorted by input.
+        thresholds: bound of a numerical test, shape (tests,).
+        sets: first word and number of words of a categorical test's bit set, shape (tests, 2).
+        words: 32-bit words of all bit sets.
+        high_exponent: what the high parts count in, as a power of two.
+        low_exponent: what the low parts count in.
+    """
+
+    feature_names: tuple[str, ...]
+    roots: Int32
+    nodes: Int32
+    leaves: NDArray[np.int64]
+    families: Int32
+    thresholds: NDArray[np.float64]
+    sets: Int32
+    words: NDArray[np.uint32]
+    high_exponent: int
+    low_exponent: int
+
+    @property
+    def piece_bits(self) -> int:
+        """Bits of the lower of two pieces of a leaf value, both so small that floating point adds them exactly."""
+        return _piece_bits(len(self.roots))
+
+    def family_nodes(self) -> IntArray:
+        """How many nodes test each family, shape (families,)."""
+        of_test = np.repeat(np.arange(len(self.families)), self.families[:, 3])
+        return np.bincount(of_test[self.nodes[:, 0]], minlength=len(self.families))
+
+    def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sums of leaf values as numbers; `sums` has high and low parts in its last axis."""
+        shift = self.high_exponent - self.low_exponent
+        carry = sums[..., 1] >> shift
+        high = (sums[..., 0] + carry).astype(np.float64)
+        low = (sums[..., 1] - (carry << shift)).astype(np.float64)
+        scores: NDArray[np.float64] = high * np.ldexp(1.0, self.high_exponent) + low * np.ldexp(1.0, self.low_exponent)
+        return scores
+
+
+def pack(forest: Forest) -> PackedForest:
+    """Pack a forest.
+
+    Raises:
+        ModelError: its trees are no trees, or it holds numbers that are none.
+    """
+    if not len(forest.roots) <= MAX_TREES or max(len(forest.feature), len(forest.leaf_value)) > _MAX_COUNT:
+        raise ModelError("the model is too large to be packed")
+    node_at, leaf_at = _depth_first(forest)
+    test, families, thresholds, sets = _tests(forest)
+    nodes = np.empty((len(test), 3), np.int32)
+    nodes[node_at, 0] = test
+    nodes[node_at, 1] = _moved(forest.left, node_at, leaf_at)
+    nodes[node_at, 2] = _moved(forest.right, node_at, leaf_at)
+    trees = np.searchsorted(np.sort(forest.roots[forest.roots >= 0]), np.arange(len(test)), side="right")
+    parts, high_exponent, low_exponent = _integers(forest, trees)
+    leaves = np.empty_like(parts)
+    leaves[leaf_at] = parts
+    return PackedForest(
+        feature_names=forest.feature_names,
+        roots=_moved(forest.roots, node_at, leaf_at),
+        nodes=nodes,
+        leaves=leaves,
+        families=families,
+        thresholds=thresholds,
+        sets=sets,
+        words=forest.category_words.astype(np.uint32),
+        high_exponent=high_exponent,
+        low_exponent=low_exponent,
+    )
+
+
+def _moved(children: IntArray, node_at: IntArray, leaf_at: IntArray) -> Int32:
+    inner = children >= 0
+    moved = np.empty(len(children), np.int32)
+    moved[inner] = node_at[children[inner]]
+    moved[~inner] = ~leaf_at[~children[~inner]]
+    return moved
+
+
+def _depth_first(forest: Forest) -> tuple[IntArray, IntArray]:
+    """New numbers of nodes and leaves: parents before children, left before right, tree after tree.
+
+    Raises:
+        ModelError: some node or leaf has no parent or several.
+    """
+    count, leaves = len(forest.feature), len(forest.leaf_value)
+    children = np.concatenate([forest.roots, forest.left, forest.right])
+    seen_nodes = np.bincount(children[children >= 0], minlength=count)
+    seen_leaves = np.bincount(~children[children < 0], minlength=leaves)
+    if len(seen_nodes) != count or len(seen_leaves) != leaves or (seen_nodes != 1).any() or (seen_leaves != 1).any():
+        raise ModelError("damaged LightGBM model text: its trees are no trees")
+    levels = []
+    level = forest.roots[forest.roots >= 0]
+    while len(level):
+        levels.append(level)
+        below = np.concatenate([forest.left[level], forest.right[level]])
+        level = below[below >= 0]
+    size = np.ones(count + 1, np.int64)
+    size[-1] = 0  # of leaves, which index -1 stands for here
+    left, right = np.where(forest.left >= 0, forest.left, -1), np.where(forest.right >= 0, forest.right, -1)
+    for level in reversed(levels):
+        size[level] += size[left[level]] + size[right[level]]
+    at = np.zeros(count + 1, np.int64)
+    roots = forest.roots[forest.roots >= 0]
+    at[roots] = np.cumsum(size[roots]) - size[roots]
+    for level in levels:
+        at[left[level]] = at[level] + 1
+        at[right[level]] = at[level] + 1 + size[left[level]]
+    owner = np.empty(leaves, np.int64)  # order of the leaves: that of what they hang on
+    for side, column in enumerate((forest.left, forest.right)):
+        hanging = np.flatnonzero(column < 0)
+        owner[~column[hanging]] = 2 * at[hanging] + side
+    alone = forest.roots < 0
+    owner[~forest.roots[alone]] = 2 * count + np.arange(alone.sum())
+    leaf_at = np.empty(leaves, np.int64)
+    leaf_at[np.argsort(owner, kind="stable")] = np.arange(leaves)
+    return at[:-1], leaf_at
+
+
+def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
+    """The test of each node, and the families, thresholds and sets of the distinct tests."""
+    if np.isnan(forest.threshold).any():
+        raise ModelError("damaged LightGBM model text: a threshold is not a number")
+    categorical = (forest.decision & CATEGORICAL) != 0
+    missing = forest.decision & (MISSING_ZERO | MISSING_NAN)
+    flags = np.where(missing == 0, 0, missing | (forest.decision & DEFAULT_LEFT))
+    flags = np.where(categorical, CATEGORICAL, flags)
+    value = forest.threshold.copy()
+    known: dict[bytes, int] = {}
+    for node in np.flatnonzero(categorical):
+        start = forest.category_start[node]
+        words = forest.category_words[start : start + forest.category_count[node]]
+        value[node] = known.setdefault(words.tobytes(), len(known))
+    order = np.lexsort((value, flags, forest.feature))
+    feature, flags, value = forest.feature[order], flags[order], value[order]
+    is_new_family = np.ones(len(order), bool)
+    is_new_family[1:] = (feature[1:] != feature[:-1]) | (flags[1:] != flags[:-1])
+    is_new = is_new_family.copy()
+    is_new[1:] |= value[1:] != value[:-1]
+    test = np.empty(len(order), np.int32)
+    test[order] = np.cumsum(is_new) - 1
+    first = np.flatnonzero(is_new)
+    starts = np.flatnonzero(is_new_family[first])
+    chosen = first[starts]
+    counts = np.diff(np.append(starts, len(first)))
+    families = np.stack([feature[chosen], flags[chosen], starts, counts], axis=1).astype(np.int32).reshape(-1, 4)
+    sets = np.stack([forest.category_start, forest.category_count], axis=1)[order][first]
+    return test, families, value[first], sets.astype(np.int32).reshape(-1, 2)
+
+
+def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64], int, int]:
+    """High and low parts of the leaf values, and what these count in.
+
+    The sum over trees of the largest values is below 2**61 in high parts. Both parts together are two pieces of
+    `_piece_bits`, so what is cut off is below 2**-63 of that sum, and for 2,000 trees below 2**-83.
+    """
+    value = forest.leaf_value
+    trees = len(forest.roots)
+    largest = np.zeros(trees + 1)
+    of_node = _root_of_node(forest, tree_of_node)
+    for column in (forest.left, forest.right):
+        hanging = np.flatnonzero(column < 0)
+        np.maximum.at(largest, of_node[hanging], np.abs(value[~column[hanging]]))
+    alone = np.flatnonzero(forest.roots < 0)
+    largest[alone] = np.abs(value[~forest.roots[alone]])
+    with np.errstate(over="ignore"):
+        total = float(largest.sum())
+    if not np.isfinite(total):
+        raise ModelError("damaged LightGBM model text: its leaf values are no finite numbers")
+    high_exponent = int(np.frexp(total)[1]) - _SUM_BITS
+    shift = 2 * _piece_bits(trees) - _SUM_BITS
+    scaled = np.ldexp(value, -high_exponent)
+    high = np.rint(scaled)
+    low = np.rint(np.ldexp(scaled - high, shift)).astype(np.int64)
+    carry = low >> shift  # so that low parts are not negative
+    parts = np.stack([high.astype(np.int64) + carry, low - (carry << shift)], axis=1)
+    return parts, high_exponent, high_exponent - shift
+
+
+def _piece_bits(trees: int) -> int:
+    return _EXACT_BITS - trees.bit_length()
+
+
+def _root_of_node(forest: Forest, rank: IntArray) -> IntArray:
+    """Number of the tree that each node is in: trees' nodes lie together, their roots first."""
+    with_nodes = np.flatnonzero(forest.roots >= 0)
+    by_root = with_nodes[np.argsort(forest.roots[with_nodes], kind="stable")]
+    return by_root[rank - 1] if len(rank) else rank

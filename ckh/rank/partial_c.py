@@ -1,0 +1,108 @@
+"""Partial evaluation in C: finding the library, and handing it a plan."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.errors import ModelError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.rank.packed import PackedForest
+    from ckh.rank.plan import Block, Plan
+    from ckh.rank.pool import Values
+
+LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
+_ABI = 1
+_NO_MEMORY = 1
+
+
+class _Forest(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("trees", "families", "tests", "high_exponent", "low_exponent", "unused")),
+        *((name, ctypes.c_void_p) for name in ("roots", "nodes", "family", "sets", "leaves", "thresholds", "words")),
+    ]
+
+
+class _Plan(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("tiles", "variants", "candidates", "constants")),
+        *((name, ctypes.c_int32) for name in ("rows", "static_masks", "all_masks", "variant_tests")),
+        *((name, ctypes.c_void_p) for name in ("family", "class_starts", "tile_of", "variant_of")),
+        *((name, ctypes.c_void_p) for name in ("masks", "variant_masks", "class_masks")),
+    ]
+
+
+@cache
+def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
+    """The library, or why it cannot be used."""
+    try:
+        library = ctypes.CDLL(str(path))
+        library.ckh_rank_abi.restype = ctypes.c_int32
+        abi = library.ckh_rank_abi()
+    except (OSError, AttributeError) as error:
+        return None, str(error) if path.exists() else "ckh was installed without a C compiler"
+    if abi != _ABI:
+        return None, f"{path} is of another version"
+    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    library.ckh_rank_scores.restype = ctypes.c_int32
+    library.ckh_rank_scores.argtypes = [pointer, pointer, size, pointer, pointer, pointer, size, ctypes.c_int32]
+    return library, ""
+
+
+def is_available() -> bool:
+    """Whether the library is there and loads."""
+    return _load(LIBRARY)[0] is not None
+
+
+def why_not() -> str:
+    """Why it cannot be used; empty if it can."""
+    return _load(LIBRARY)[1]
+
+
+def scores(plan: Plan, values: Values, out: NDArray[np.float64], *, is_portable: bool = False) -> None:
+    """Write the score of each candidate for each problem to `out`, shape (problems, candidates).
+
+    `is_portable` keeps to instructions that every processor of this kind has.
+
+    Raises:
+        ModelError: the forest is so deep that memory does not suffice.
+    """
+    library, reason = _load(LIBRARY)
+    assert library is not None, reason
+    forest = _forest(plan.forest)
+    constants = np.ascontiguousarray(values.constants)
+    for block in plan.blocks:
+        rows = np.ascontiguousarray(values.rows[:, :, block.tiles])
+        is_all = len(block.candidates) == out.shape[1] and out.flags.c_contiguous
+        target = out if is_all else np.empty((len(out), len(block.candidates)))
+        described = _plan(plan, block, constants.shape[1], rows.shape[1])
+        pointers = (constants.ctypes.data, rows.ctypes.data, target.ctypes.data)
+        by_reference = (ctypes.byref(forest), ctypes.byref(described))
+        failed = library.ckh_rank_scores(*by_reference, len(out), *pointers, target.shape[1], is_portable)
+        if failed:
+            raise ModelError("not enough memory to rank" if failed == _NO_MEMORY else "a tree of the model is too deep")
+        if not is_all:
+            out[:, block.candidates] = target
+
+
+def _forest(forest: PackedForest) -> _Forest:
+    numbers = (len(forest.roots), len(forest.families), len(forest.thresholds))
+    arrays: tuple[NDArray[Any], ...] = (forest.roots, forest.nodes, forest.families, forest.sets)
+    arrays += (forest.leaves, forest.thresholds, forest.words)
+    exponents = (forest.high_exponent, forest.low_exponent, 0)
+    return _Forest(*numbers, *exponents, *(array.ctypes.data for array in arrays))
+
+
+def _plan(plan: Plan, block: Block, constants: int, rows: int) -> _Plan:
+    tiles = block.tiles.stop - block.tiles.start
+    numbers = (tiles, plan.variants, len(block.candidates), constants, rows, *plan.masks, len(plan.variant_masks))
+    arrays: tuple[NDArray[Any], ...] = (plan.families, plan.class_starts, block.tile_of, block.variant_of)
+    arrays += (block.masks, plan.variant_masks, plan.class_masks)
+    return _Plan(*numbers, *(array.ctypes.data for array in arrays))

@@ -1,0 +1,63 @@
+"""Compiles the C part of ckh into the wheel, where there is a C compiler; without one the wheel is pure."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_SOURCE = Path("ckh", "rank", "csrc", "ckh_rank.c")
+_LIBRARY = Path("ckh", "rank", "_ckh_rank.so")
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
+
+
+class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be unknown to the type checker
+    """Builds `_ckh_rank.so`: into a wheel, or for an editable installation beside its source."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, add the library to the wheel and tag it for this platform; or say why not, and go on."""
+        root = Path(self.root)
+        if version == "editable":
+            built = _compile(root / _SOURCE, root / _LIBRARY)
+        else:
+            self._folder = tempfile.TemporaryDirectory()
+            built = _compile(root / _SOURCE, Path(self._folder.name, _LIBRARY.name))
+            if built is not None:
+                build_data["force_include"][str(built)] = _LIBRARY.as_posix()
+        if built is None:
+            return
+        build_data["pure_python"] = False
+        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+
+
+def _compile(source: Path, library: Path) -> Path | None:
+    compiler = _compiler()
+    if compiler is None:
+        print("no C compiler: ranking will run in NumPy", file=sys.stderr)  # noqa: T201
+        return None
+    part = library.with_name(f".{library.name}.{os.getpid()}")
+    command = [*compiler, *_FLAGS, "-o", str(part), str(source), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        part.unlink(missing_ok=True)
+        print(f"{shlex.join(command)} failed, ranking will run in NumPy:\n{done.stderr}", file=sys.stderr)  # noqa: T201
+        return None
+    part.replace(library)
+    return library
+
+
+def _compiler() -> list[str] | None:
+    """$CC, or the first of cc, gcc and clang; nothing on Windows, whose compilers take other options."""
+    if os.name == "nt":
+        return None
+    named = shlex.split(os.environ.get("CC", ""))
+    found = [command for command in ([named] if named else [["cc"], ["gcc"], ["clang"]]) if shutil.which(command[0])]
+    return found[0] if found else None

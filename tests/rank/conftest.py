@@ -1,0 +1,138 @@
+"""What tests of ranking share: the C part, compiled for them, and an engine whose features depend on everything."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pytest
+
+from ckh.features.engine import Depends, Feature, FeatureEngine
+from ckh.rank import partial_c
+from ckh.rank.lightgbm_text import parse_forest
+from ckh.rank.packed import PackedForest, pack
+
+SOURCE = Path(partial_c.__file__).with_name("csrc") / "ckh_rank.c"
+COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)]
+
+
+def compile_library(target: Path, *flags: str, compiler: str | None = None) -> Path:
+    """Compile the C part."""
+    command = [compiler or COMPILERS[0], "-std=c11", "-fPIC", "-shared", *flags, str(SOURCE), "-o", str(target), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return target
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C part as it is now, whatever is installed."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    return compile_library(tmp_path_factory.mktemp("library") / "ckh_rank.so", "-O2")
+
+
+@pytest.fixture(params=["c", "numpy"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each implementation in turn."""
+    if request.param == "c":
+        monkeypatch.setattr(partial_c, "LIBRARY", request.getfixturevalue("library"))
+    monkeypatch.setenv("CKH_RANK_BACKEND", request.param)
+    return str(request.param)
+
+
+def _quietly(formula: Any) -> Any:
+    def quiet(columns: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return formula(columns)
+
+    return quiet
+
+
+_K, _B, _P, _H = Depends.KERNEL, Depends.BOTH, Depends.PROBLEM, Depends.HARDWARE
+_FORMULAS = {
+    "p": (_P, lambda c: c["p"]),
+    "q": (_P, lambda c: c["q"]),
+    "a": (_K, lambda c: c["a"]),
+    "b": (_K, lambda c: c["b"]),
+    "u": (_K, lambda c: c["u"]),
+    "v": (_K, lambda c: c.codes("v", {"x": 0.0, "y": 1.0, "z": 40.0}, -1.0)),
+    "p_over_a": (_B, lambda c: c["p_over_a"]),
+    "fill": (_B, lambda c: np.mod(c["p_over_a"], 3) * c["hw_units"]),
+    "q_less_u": (_B, lambda c: c["q"] < c["u"]),
+    "a_if_x": (_K, lambda c: np.where(c.raw("v") == "x", c["a"], c["b"])),
+    "mixed": (_B, lambda c: np.where(c["u"] > 1, c["p_over_a"], c["q"]) + c["b"]),
+    "units": (_H, lambda c: c["hw_units"]),
+}
+ENGINE = FeatureEngine(
+    op_type="test",
+    features=tuple(Feature(name, "", depends, _quietly(f)) for name, (depends, f) in _FORMULAS.items()),
+    categorical=("v", "b"),
+    derived={"p_over_a": _quietly(lambda c: c["p"] / c["a"])},
+    defaults={},
+)
+HARDWARE = {"units": 4.0}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model of LightGBM's, and the same packed."""
+
+    booster: lightgbm.Booster
+    forest: PackedForest
+
+    def reference(self, kernels: dict[str, Any], problem: dict[str, Any]) -> np.ndarray:
+        """LightGBM's scores of the candidates."""
+        return np.asarray(self.booster.predict(ENGINE.matrix({**problem, **kernels}, HARDWARE), raw_score=True))
+
+
+def random_columns(random: np.random.Generator, rows: int, *, is_product: bool = True) -> dict[str, Any]:
+    """Kernel columns: few tiles times few variants with some left out, or anything."""
+    if is_product:
+        return {
+            "a": random.choice([1.0, 2.0, 3.0, 0.0, np.nan], rows),
+            "b": random.integers(-1, 6, rows).astype(float),
+            "u": random.choice([0.0, 1.5, 2.5, -1.0], rows),
+            "v": random.choice(["x", "y", "z", "w"], rows),
+        }
+    return {
+        "a": random.normal(size=rows),
+        "b": random.integers(0, 60, rows).astype(float),
+        "u": random.normal(size=rows),
+        "v": random.choice(["x", "y", "z", "w"], rows),
+    }
+
+
+EXTREMES = (0.0, -0.0, 1e-36, -1e-36, 1e-34, 1e300, -1e300, np.inf, -np.inf, np.nan, 1.0, 2.0)
+
+
+def random_problem(random: np.random.Generator, count: int = 1) -> dict[str, Any]:
+    """Problem columns, now and then extreme."""
+    extreme = random.choice(EXTREMES, (2, count))
+    plain = random.normal(size=(2, count)) * 3
+    p, q = np.where(random.random((2, count)) < 0.2, extreme, plain)
+    return {"p": p, "q": q}
+
+
+@cache
+def train(settings: tuple[tuple[str, Any], ...] = (), seed: int = 0, rounds: int = 30) -> Trained:
+    """Train a model on random rows."""
+    random = np.random.default_rng(seed)
+    halves = [random_columns(random, 500), random_columns(random, 500, is_product=False)]
+    kernels = {name: np.concatenate([half[name] for half in halves]) for name in halves[0]}
+    x = ENGINE.matrix({**random_problem(random, 1000), **kernels}, HARDWARE)
+    x[np.isinf(x)] = 7.0
+    x[random.random(x.shape) < 0.05] = np.nan
+    y = np.nan_to_num(x[:, 0]).clip(-9, 9) * np.sin(np.nan_to_num(x[:, 2])) + x[:, 3] % 3 + (x[:, 5] == 1)
+    y = np.nan_to_num(y) + np.nan_to_num(x[:, 10]).clip(-3, 3) + np.nan_to_num(x[:, 9]).clip(-1, 1)
+    options = {"objective": "regression", "num_leaves": 31, "min_data_in_leaf": 3, "verbose": -1, "seed": seed}
+    options |= {"min_data_per_group": 3, "cat_smooth": 1, "num_threads": 1, **dict(settings)}
+    data = lightgbm.Dataset(x, y, categorical_feature=[3, 5], params={"verbose": -1, **dict(settings)})
+    booster = lightgbm.train(options, data, num_boost_round=rounds)
+    return Trained(booster, pack(parse_forest(booster.model_to_string())))
