@@ -176,7 +176,7 @@ def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list
     from ckh.archs import HOST
     from ckh.assess.oracle import measured_again
     from ckh.bench.compile import default_jobs
-    from ckh.bench.device import HIP_KIND, HOST_KIND, DeviceOptions, open_device
+    from ckh.bench.device import HIP_KIND, HOST_KIND, DeviceOptions, open_device, require_usable
     from ckh.bench.rounds import measure_interleaved
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
@@ -188,6 +188,7 @@ def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list
     device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else model.spec.arch))
     if device.arch.name != model.spec.arch:
         raise DeviceError(f"the model is for {model.spec.arch}, this machine has {device.arch.name}")
+    require_usable(device)
     by_problem = {one.problem: one for one in found}
     tasks = {one.problem: [parse_kernel_name(name) for name in one.kernels] for one in found}
     options = SupervisorOptions(timeout_s, device.worker_configs()[0])
