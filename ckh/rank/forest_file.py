@@ -19,7 +19,7 @@ import numpy as np
 from ckh.errors import DataError, ModelError
 from ckh.paths import cache_dir, write_atomic
 from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.packed import CATEGORICAL, MAX_TREES, PackedForest, pack
+from ckh.rank.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,6 @@ _HEADER_CHECK = struct.Struct("=I")
 _START = 56
 _GZIP_MAGIC = b"\x1f\x8b"
 _EXPONENTS = range(-2048, 2048)
-_LOW_BITS = range(1, 61)
 
 
 def open_forest(path: Path) -> PackedForest:
@@ -209,8 +208,7 @@ def _are_sets(forest: PackedForest) -> bool:
 
 
 def _are_exponents(forest: PackedForest) -> bool:
-    low_bits = forest.high_exponent - forest.low_exponent
-    return forest.high_exponent in _EXPONENTS and low_bits in _LOW_BITS
+    return forest.high_exponent in _EXPONENTS and forest.low_bits == low_bits_of(len(forest.roots))
 
 
 def _within(values: NDArray[np.integer], low: int, high: int) -> bool:

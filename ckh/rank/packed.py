@@ -62,7 +62,12 @@ class PackedForest:
     @property
     def piece_bits(self) -> int:
         """Bits of the lower of two pieces of a leaf value, both so small that floating point adds them exactly."""
-        return _piece_bits(len(self.roots))
+        return _EXACT_BITS - len(self.roots).bit_length()
+
+    @property
+    def low_bits(self) -> int:
+        """Bits of the low part of a leaf value: two pieces less the high part."""
+        return self.high_exponent - self.low_exponent
 
     def family_nodes(self) -> IntArray:
         """How many nodes test each family, shape (families,)."""
@@ -71,7 +76,7 @@ class PackedForest:
 
     def to_float(self, sums: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums of leaf values as numbers; `sums` has high and low parts in its last axis."""
-        shift = self.high_exponent - self.low_exponent
+        shift = self.low_bits
         carry = sums[..., 1] >> shift
         high = (sums[..., 0] + carry).astype(np.float64)
         low = (sums[..., 1] - (carry << shift)).astype(np.float64)
@@ -194,7 +199,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     """High and low parts of the leaf values, and what these count in.
 
     The sum over trees of the largest values is below 2**61 in high parts. Both parts together are two pieces of
-    `_piece_bits`, so what is cut off is below 2**-63 of that sum, and for 2,000 trees below 2**-83.
+    `piece_bits`, so what is cut off is below 2**-63 of that sum, and for 2,000 trees below 2**-83.
     """
     value = forest.leaf_value
     trees = len(forest.roots)
@@ -210,7 +215,7 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     if not np.isfinite(total):
         raise ModelError("damaged LightGBM model text: its leaf values are no finite numbers")
     high_exponent = int(np.frexp(total)[1]) - _SUM_BITS
-    shift = 2 * _piece_bits(trees) - _SUM_BITS
+    shift = low_bits_of(trees)
     scaled = np.ldexp(value, -high_exponent)
     high = np.rint(scaled)
     low = np.rint(np.ldexp(scaled - high, shift)).astype(np.int64)
@@ -219,8 +224,9 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     return parts, high_exponent, high_exponent - shift
 
 
-def _piece_bits(trees: int) -> int:
-    return _EXACT_BITS - trees.bit_length()
+def low_bits_of(trees: int) -> int:
+    """How many bits the low parts have in a forest of so many trees."""
+    return 2 * (_EXACT_BITS - trees.bit_length()) - _SUM_BITS
 
 
 def _root_of_node(forest: Forest, rank: IntArray) -> IntArray:

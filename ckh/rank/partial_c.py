@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from ckh.rank.pool import Values
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
-_ABI = 1
-_NO_MEMORY = 1
+_ABI = 2
+_NO_MEMORY, _TOO_DEEP = 1, 2
+_MESSAGES = {_NO_MEMORY: "not enough memory to rank", _TOO_DEEP: "a tree of the model is too deep"}
 
 
 class _Forest(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("trees", "families", "tests", "high_exponent", "low_exponent", "unused")),
-        *((name, ctypes.c_void_p) for name in ("roots", "nodes", "family", "sets", "leaves", "thresholds", "words")),
+        *((name, ctypes.c_int32) for name in ("trees", "families", "tests", "leaves", "high_exponent", "low_exponent")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("roots", "nodes", "family", "sets", "leaf_values", "thresholds", "words")
+        ),
     ]
 
 
@@ -51,9 +55,40 @@ def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
     if abi != _ABI:
         return None, f"{path} is of another version"
     pointer, size = ctypes.c_void_p, ctypes.c_int64
+    library.ckh_rank_open.restype = pointer
+    library.ckh_rank_open.argtypes = [pointer, pointer]
+    library.ckh_rank_close.restype = None
+    library.ckh_rank_close.argtypes = [pointer]
     library.ckh_rank_scores.restype = ctypes.c_int32
-    library.ckh_rank_scores.argtypes = [pointer, pointer, size, pointer, pointer, pointer, size, ctypes.c_int32]
+    library.ckh_rank_scores.argtypes = [pointer, size, pointer, pointer, pointer, size, ctypes.c_int32]
     return library, ""
+
+
+class _State:
+    """What the library remembers of a plan and a block from one call to the next; one thread uses it at a time."""
+
+    def __init__(self, library: ctypes.CDLL, plan: Plan, block: Block, constants: int, rows: int) -> None:
+        self.library = library
+        # The library points into these.
+        self._keep = plan.forest, plan.families, plan.class_starts, plan.variant_masks, plan.class_masks, block
+        self._forest, self._plan = _forest(plan.forest), _plan(plan, block, constants, rows)
+        self._handle = library.ckh_rank_open(ctypes.byref(self._forest), ctypes.byref(self._plan))
+        if not self._handle:
+            raise ModelError(_MESSAGES[_NO_MEMORY])
+
+    def scores(
+        self, constants: NDArray[np.float64], rows: NDArray[np.float64], out: NDArray[np.float64], *, is_portable: bool
+    ) -> None:
+        """Rank problems."""
+        pointers = (constants.ctypes.data, rows.ctypes.data, out.ctypes.data)
+        failed = self.library.ckh_rank_scores(self._handle, len(out), *pointers, out.shape[1], is_portable)
+        if failed:
+            raise ModelError(_MESSAGES[failed])
+
+    def __del__(self) -> None:
+        """Give the memory back."""
+        if getattr(self, "_handle", None):
+            self.library.ckh_rank_close(self._handle)
 
 
 def is_available() -> bool:
@@ -76,27 +111,28 @@ def scores(plan: Plan, values: Values, out: NDArray[np.float64], *, is_portable:
     """
     library, reason = _load(LIBRARY)
     assert library is not None, reason
-    forest = _forest(plan.forest)
     constants = np.ascontiguousarray(values.constants)
     for block in plan.blocks:
         rows = np.ascontiguousarray(values.rows[:, :, block.tiles])
         is_all = len(block.candidates) == out.shape[1] and out.flags.c_contiguous
         target = out if is_all else np.empty((len(out), len(block.candidates)))
-        described = _plan(plan, block, constants.shape[1], rows.shape[1])
-        pointers = (constants.ctypes.data, rows.ctypes.data, target.ctypes.data)
-        by_reference = (ctypes.byref(forest), ctypes.byref(described))
-        failed = library.ckh_rank_scores(*by_reference, len(out), *pointers, target.shape[1], is_portable)
-        if failed:
-            raise ModelError("not enough memory to rank" if failed == _NO_MEMORY else "a tree of the model is too deep")
+        try:
+            state = block.idle.pop()
+        except IndexError:
+            state = None
+        if state is None or state.library is not library:
+            state = _State(library, plan, block, constants.shape[1], rows.shape[1])
+        state.scores(constants, rows, target, is_portable=is_portable)
+        block.idle.append(state)  # but not after an error
         if not is_all:
             out[:, block.candidates] = target
 
 
 def _forest(forest: PackedForest) -> _Forest:
-    numbers = (len(forest.roots), len(forest.families), len(forest.thresholds))
+    numbers = (len(forest.roots), len(forest.families), len(forest.thresholds), len(forest.leaves))
     arrays: tuple[NDArray[Any], ...] = (forest.roots, forest.nodes, forest.families, forest.sets)
     arrays += (forest.leaves, forest.thresholds, forest.words)
-    exponents = (forest.high_exponent, forest.low_exponent, 0)
+    exponents = (forest.high_exponent, forest.low_exponent)
     return _Forest(*numbers, *exponents, *(array.ctypes.data for array in arrays))
 
 

@@ -1,8 +1,8 @@
 """Partial evaluation in NumPy: every tree walks down at once, with the tiles and variants that are still together.
 
 A state is a node, a bit set of tiles and one of variants. A test that the problem decides moves it on, any other may
-split it in two. At the leaves, sums over tiles and variants are products of matrices of bits and leaf values. These are
-exact: leaf values are integers, taken apart into pieces so small that their sums are exact in floating point.
+split it in two. At the leaves, values are added up by tile and set of variants, and handed on to the variants of the
+sets. Sums are exact: leaf values are integers, taken apart into pieces so small that floating point adds them exactly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
 
 _RIGHT, _LEFT, _TILE, _VARIANT, _MIXED = range(5)  # what becomes of a state at a test
-_LEAVES = 4096  # states whose bits are spread out at once
+_LEAVES = 1 << 16  # states that wait for being added up
+_CELLS = 1 << 23  # bits that are spread out at once
+_FACTORS = np.cumprod(np.full(64, 0x9E3779B97F4A7C15, np.uint64))  # for hashes of bit sets
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,17 +157,38 @@ def _add(plan: Plan, waiting: list[_States], sums: NDArray[np.int64]) -> None:
     tiles, variants = sums.shape[:2]
     leaf, of_tiles, of_variants = (np.concatenate([getattr(s, name) for s in waiting]) for name in _States.__slots__)
     high, low = plan.forest.leaves[~leaf].T
-    shift = plan.forest.high_exponent - plan.forest.low_exponent
+    shift = plan.forest.low_bits
     rest = plan.forest.piece_bits - shift  # bits of high parts that go to the lower piece
     pieces = (high >> rest).astype(np.float64), (((high & ((1 << rest) - 1)) << shift) + low).astype(np.float64)
-    for start in range(0, len(leaf), _LEAVES):
-        some = slice(start, start + _LEAVES)
-        in_tiles, in_variants = _bits(of_tiles[some], tiles).T, _bits(of_variants[some], variants)
-        upper, lower = ((in_tiles @ (in_variants * piece[some, None])).astype(np.int64) for piece in pieces)
+    sets, of_set = _distinct(of_variants)
+    spread = _bits(sets, variants).astype(np.float64)
+    step = max(_CELLS // tiles, 1)
+    for start in range(0, len(leaf), step):
+        held = np.flatnonzero(_bits(of_tiles[start : start + step], tiles).ravel())
+        state = held // tiles
+        cell = held - state * tiles
+        state += start
+        cell += of_set[state] * tiles
+        upper, lower = (_spread(cell, piece[state], spread, tiles) for piece in pieces)
         sums[..., 0] += (upper << rest) + (lower >> shift)
         sums[..., 1] += lower & ((1 << shift) - 1)
 
 
-def _bits(words: Words, count: int) -> NDArray[np.float64]:
-    spread = np.unpackbits(words.astype("<u8").view(np.uint8), axis=1, count=count, bitorder="little")
-    return spread.astype(np.float64)
+def _spread(cell: Ints, values: NDArray[np.float64], spread: NDArray[np.float64], tiles: int) -> NDArray[np.int64]:
+    """Sums by set of variants and tile, handed to the variants of the sets; shape (tiles, variants)."""
+    by_set = np.bincount(cell, values, minlength=len(spread) * tiles).reshape(-1, tiles)
+    exact: NDArray[np.int64] = (by_set.T @ spread).astype(np.int64)
+    return exact
+
+
+def _distinct(masks: Words) -> tuple[Words, Ints]:
+    """The distinct rows, and which of them each row is."""
+    _, first, of = np.unique(masks @ _FACTORS[: masks.shape[1]], return_index=True, return_inverse=True)
+    if np.array_equal(masks[first][of], masks):
+        return masks[first], of
+    distinct, of = np.unique(masks, axis=0, return_inverse=True)  # two rows have one hash: nearly impossible
+    return distinct, of.reshape(-1)
+
+
+def _bits(words: Words, count: int) -> NDArray[np.bool_]:
+    return np.unpackbits(words.astype("<u8").view(np.uint8), axis=1, count=count, bitorder="little").view(np.bool_)

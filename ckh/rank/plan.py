@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Block:
         tile_of: the tile of each, counted from the block's first.
         variant_of: the variant of each.
         masks: of static tests: the tiles that each holds for, shape (static masks, words).
+        idle: what the C part remembers between calls, as much of it as no thread uses now.
     """
 
     tiles: slice
@@ -39,6 +40,7 @@ class Block:
     tile_of: Int32
     variant_of: Int32
     masks: Words
+    idle: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

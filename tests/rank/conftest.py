@@ -38,6 +38,12 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_library(tmp_path_factory.mktemp("library") / "ckh_rank.so", "-O2")
 
 
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for the session, so that forests are built once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture(params=["c", "numpy"])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each implementation in turn."""

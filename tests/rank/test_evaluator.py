@@ -133,8 +133,11 @@ def test_trees_of_one_leaf(backend: str) -> None:
 
 
 @pytest.mark.parametrize("folder", [ref.path for ref in list_models([MODELS])], ids=lambda path: path.name)
-def test_shipped_models_rank_as_lightgbm(backend: str, folder: Path) -> None:
+def test_shipped_models_rank_as_lightgbm(
+    backend: str, folder: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every shipped model over its whole pool orders candidates exactly as LightGBM does."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(shared_cache))
     model = load_model(folder)
     spec, op = model.spec, model.spec.op
     variant = None if spec.variant is None else str(spec.variant)

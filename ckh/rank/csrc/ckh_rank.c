@@ -5,7 +5,7 @@
    the smaller one gets the difference of their values, and the state goes on with the larger one's: most tiles are
    never touched. That is exact, since leaf values are integers (two 64-bit words, added modulo 2^64).
 
-   C11 without extensions that are not guarded. No global state: any number of threads may call ckh_rank_scores. */
+   C11 without extensions that are not guarded. No global state: any number of threads may rank, each with what it opened. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #define V3 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
 #endif
 
-enum { ABI = 1 };
+enum { ABI = 2 };
 enum { OK = 0, NO_MEMORY = 1, TOO_DEEP = 2 };
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3 };                            /* kinds of families */
 enum { GO_RIGHT = 0, GO_LEFT = 1, SPLIT_TILES = 2, SPLIT_VARIANTS = 3 };            /* low bits of actions */
@@ -33,7 +33,7 @@ enum { CATEGORICAL = 1, DEFAULT_LEFT = 2, MISSING_ZERO = 4, MISSING_NAN = 8 };  
 #endif
 
 typedef struct {
-  int32_t trees, families, tests, high_exponent, low_exponent, reserved;
+  int32_t trees, families, tests, leaves_count, high_exponent, low_exponent;
   const int32_t *roots, *nodes, *family, *sets;
   const int64_t *leaves;
   const double *thresholds;
@@ -79,6 +79,7 @@ typedef struct {
   const ckh_rank_plan *plan;
   size_t tile_words, variant_words;
   uint32_t *action;    /* of each test: what to do, and with which mask */
+  uint64_t *scratch;   /* two sets of variants */
   uint32_t *splitting; /* the same, where no problem decides */
   int32_t *at;         /* of each tile: a position */
   mixed_test *mixed;
@@ -648,9 +649,26 @@ static void hand_down(state *s) {
   }
 }
 
+/* Have a tree brought near while those before it are walked: a quarter of the time, when the forest is in no cache. */
+INLINE void fetch(const ckh_rank_forest *forest, int32_t tree) {
+#if defined(__GNUC__)
+  if (tree < forest->trees - 1 && forest->roots[tree] >= 0) {
+    const int64_t root = forest->roots[tree], count = forest->roots[tree + 1] - root, leaf = root + tree;
+    if (count <= 0 || count > 512) return;
+    for (int64_t at = 0; at < 3 * count; at += 16) __builtin_prefetch(forest->nodes + 3 * root + at);
+    if (leaf + count > forest->leaves_count) return;
+    for (int64_t at = 0; at < 2 * count; at += 8) __builtin_prefetch(forest->leaves + 2 * leaf + at);
+  }
+#else
+  (void)forest;
+  (void)tree;
+#endif
+}
+
 INLINE int walk_forest(state *s, uint64_t *scratch, value *common, const size_t words, const int is_v3) {
   fill_ones(s->tiles, s->plan->tiles);
   for (int32_t tree = 0; tree < s->forest->trees; tree++) {
+    fetch(s->forest, tree + 2);
     const int failed = walk_tree(s, s->forest->roots[tree], scratch, common, words, is_v3);
     if (failed) return failed;
     if (s->set_count > s->set_limit) { /* keep what belongs to single variants, forget the other sets */
@@ -692,26 +710,23 @@ static int walk(state *s, uint64_t *scratch, value *common) { WALK_BY_WORDS(0) }
 V3 static int walk_v3(state *s, uint64_t *scratch, value *common) { WALK_BY_WORDS(1) }
 #endif
 
-static double to_double(const ckh_rank_forest *forest, value x) {
-  const int shift = forest->high_exponent - forest->low_exponent;
-  const uint64_t below = ((uint64_t)1 << shift) - 1, sign = (uint64_t)1 << 63;
-  const uint64_t carry = ((x.low ^ sign) >> shift) - (sign >> shift); /* rounded down, also if negative */
-  const uint64_t high = x.high + carry;
-  const double magnitude = high & sign ? -(double)(~high + 1) : (double)high;
-  return magnitude * ldexp(1, forest->high_exponent) + (double)(x.low & below) * ldexp(1, forest->low_exponent);
-}
-
 static void write_scores(const state *s, value common, double *scores) {
   const ckh_rank_plan *plan = s->plan;
+  const int shift = s->forest->high_exponent - s->forest->low_exponent;
+  const uint64_t below = ((uint64_t)1 << shift) - 1, sign = (uint64_t)1 << 63;
+  const double unit = ldexp(1, s->forest->high_exponent), low_unit = ldexp(1, s->forest->low_exponent);
   for (int32_t c = 0; c < plan->candidates; c++) {
     const int32_t v = plan->variant_of[c];
     const value *sum = s->sums + (size_t)v * (size_t)plan->tiles + plan->tile_of[c], *all = &s->sets[v].all;
-    const value x = {sum->high + all->high + common.high, sum->low + all->low + common.low};
-    scores[c] = to_double(s->forest, x);
+    const uint64_t low = sum->low + all->low + common.low;
+    const uint64_t carry = ((low ^ sign) >> shift) - (sign >> shift); /* rounded down, also if negative */
+    const uint64_t high = sum->high + all->high + common.high + carry;
+    const double whole = high & sign ? -(double)(~high + 1) : (double)high;
+    scores[c] = whole * unit + (double)(low & below) * low_unit;
   }
 }
 
-static int prepare(state *s, uint64_t **scratch) {
+static int prepare(state *s) {
   const ckh_rank_plan *plan = s->plan;
   size_t mixed = 0, per_set;
   for (int32_t f = 0; f < s->forest->families; f++)
@@ -726,65 +741,81 @@ static int prepare(state *s, uint64_t **scratch) {
   s->at = grown(NULL, (size_t)plan->tiles, sizeof *s->at);
   s->mixed = grown(NULL, mixed, sizeof *s->mixed);
   s->masks = grown(NULL, (size_t)plan->all_masks * s->tile_words, 8);
-  *scratch = grown(NULL, 2 * s->variant_words, 8);
+  s->scratch = grown(NULL, 2 * s->variant_words, 8);
   s->touched = grown(NULL, (size_t)plan->variants + 1, sizeof *s->touched);
-  if (!s->action || !s->splitting || !s->at || !s->mixed || !s->masks || !s->touched || !*scratch) return NO_MEMORY;
+  if (!s->action || !s->splitting || !s->at || !s->mixed || !s->masks || !s->touched || !s->scratch) return NO_MEMORY;
   memcpy(s->masks, plan->masks, (size_t)plan->static_masks * s->tile_words * 8);
   set_actions(s);
   if (grow_frames(s)) return NO_MEMORY;
-  return first_sets(s, *scratch);
+  return first_sets(s, s->scratch);
+}
+
+void ckh_rank_close(void *opened);
+void ckh_rank_close(void *opened) {
+  state *s = opened;
+  if (!s) return;
+  free(s->action);
+  free(s->splitting);
+  free(s->at);
+  free(s->mixed);
+  free(s->masks);
+  free(s->sets);
+  free(s->members);
+  free(s->sums);
+  free(s->by_members);
+  free(s->touched);
+  free(s->splits);
+  free(s->frames);
+  free(s->tiles);
+  free(s->scratch);
+  free(s);
 }
 
 int32_t ckh_rank_abi(void);
 int32_t ckh_rank_abi(void) { return ABI; }
 
+/* What ranking needs to remember of a forest and a plan, which must outlive it; one thread at a time may use it.
+   NULL without memory. */
+void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan);
+void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan) {
+  state *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->forest = forest;
+  s->plan = plan;
+  if (!prepare(s)) return s;
+  ckh_rank_close(s);
+  return NULL;
+}
+
 /* Scores of all candidates for each problem: scores[problem * stride + candidate].
    constants: problems x plan->constants; rows: problems x plan->rows x plan->tiles; portable: no instructions beyond
-   the baseline. 0, or NO_MEMORY, or TOO_DEEP. */
-int32_t ckh_rank_scores(const ckh_rank_forest *forest, const ckh_rank_plan *plan, int64_t problems,
-                        const double *constants, const double *rows, double *scores, int64_t stride, int32_t portable);
-int32_t ckh_rank_scores(const ckh_rank_forest *forest, const ckh_rank_plan *plan, int64_t problems,
-                        const double *constants, const double *rows, double *scores, int64_t stride, int32_t portable) {
-  state s = {0};
-  uint64_t *scratch = NULL;
-  int failed;
+   the baseline. 0, or NO_MEMORY, or TOO_DEEP, after which it can only be closed. */
+int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
+                        int64_t stride, int32_t portable);
+int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
+                        int64_t stride, int32_t portable) {
+  state *s = opened;
+  const ckh_rank_plan *plan = s->plan;
   int (*run)(state *, uint64_t *, value *) = walk;
 #ifdef HAS_V3
   if (!portable && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
     run = walk_v3;
 #endif
   (void)portable;
-  s.forest = forest;
-  s.plan = plan;
-  failed = prepare(&s, &scratch);
-  for (int64_t p = 0; p < problems && !failed; p++) {
+  for (int64_t p = 0; p < problems; p++) {
     value common = {0, 0};
-    decide(&s, constants + p * plan->constants, rows + p * plan->rows * plan->tiles);
-    failed = run(&s, scratch, &common);
-    if (!failed) {
-      hand_down(&s);
-      write_scores(&s, common, scores + p * stride);
-      for (int32_t v = 0; v < plan->variants; v++) {
-        s.sets[v].all = (value){0, 0};
-        s.sets[v].next = UNTOUCHED;
-      }
-      s.touched[1] = -1;
-      memset(s.sums, 0, (size_t)plan->variants * (size_t)plan->tiles * sizeof *s.sums);
+    int failed;
+    decide(s, constants + p * plan->constants, rows + p * plan->rows * plan->tiles);
+    failed = run(s, s->scratch, &common);
+    if (failed) return failed;
+    hand_down(s);
+    write_scores(s, common, scores + p * stride);
+    for (int32_t v = 0; v < plan->variants; v++) {
+      s->sets[v].all = (value){0, 0};
+      s->sets[v].next = UNTOUCHED;
     }
+    s->touched[1] = -1;
+    memset(s->sums, 0, (size_t)plan->variants * (size_t)plan->tiles * sizeof *s->sums);
   }
-  free(s.action);
-  free(s.splitting);
-  free(s.at);
-  free(s.mixed);
-  free(s.masks);
-  free(s.sets);
-  free(s.members);
-  free(s.sums);
-  free(s.by_members);
-  free(s.touched);
-  free(s.splits);
-  free(s.frames);
-  free(s.tiles);
-  free(scratch);
-  return failed;
+  return OK;
 }
