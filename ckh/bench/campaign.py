@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.candidates import DEFAULT_RULE_SET, CandidateSource, make_candidates, make_gemm_candidates
+from ckh.bench.candidates import CandidateSource, make_candidates, make_gemm_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device, require_usable
 from ckh.bench.padding import pad_channels
@@ -22,6 +22,7 @@ from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL_NAME, Journal, JournalWriter, RunRecord, read_journal
 from ckh.errors import DataError, DeviceError, UsageError
+from ckh.kernels.rules import DEFAULT_RULE_SET
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation
 from ckh.problems import Direction
 

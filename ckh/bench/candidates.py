@@ -10,7 +10,7 @@ from ckh.kernels.config import ConvKernel
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.pool import RefusedKernel
 from ckh.kernels.registry import read_registry
-from ckh.kernels.rules import refused_of_rule_set, rule_set
+from ckh.kernels.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
 from ckh.kernels.validity import arch_reasons, problem_reasons
 from ckh.problems import Direction
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.problems import ConvProblem
-
-DEFAULT_RULE_SET = "default"
 
 
 class CandidateSource(Protocol):

@@ -18,9 +18,9 @@ from ckh.bench.compile import Built, KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds
+from ckh.bench.rows import NS_PER_MS, result_row
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.bench.timing import UNSTABLE_SPREAD, summarize
-from ckh.data.journal import EndRecord, KernelRecord, ResultRow
+from ckh.data.journal import EndRecord, KernelRecord
 from ckh.data.schema import MEASURED, Status
 from ckh.errors import CkhError
 from ckh.progress import progress
@@ -31,15 +31,12 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device
     from ckh.bench.plan import Plan, Task
     from ckh.bench.stop import Stop
-    from ckh.data.journal import JournalWriter, RunRecord
+    from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 
 LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
 MAX_LEADERS = 12
 COMPILE_PHASE = "compile"
-
-_MIN_SAMPLES_FOR_SPREAD = 3
-_NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,30 +300,8 @@ class Sweep:
         return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
 
     def _row(self, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        row = ResultRow(
-            run_id=self._run.run_id,
-            problem=canonical,
-            kernel=kernel,
-            status=reply.status,
-            message=reply.message,
-            source_hash=built.source_hash,
-            time=round(time.time(), 3),
-        )
-        if reply.status is not Status.OK:
-            return row
-        timing = summarize(reply.samples_ns)
-        is_unstable = len(reply.samples_ns) >= _MIN_SAMPLES_FOR_SPREAD and timing.spread > UNSTABLE_SPREAD
-        return replace(
-            row,
-            status=Status.UNSTABLE if is_unstable else Status.OK,
-            message=f"the samples spread by {timing.spread:.1%}" if is_unstable else "",
-            latency_ms=timing.median_ns / _NS_PER_MS,
-            latency_min_ms=timing.min_ns / _NS_PER_MS,
-            spread=round(timing.spread, 6),
-            samples_ns=reply.samples_ns,
-            loops=reply.loops,
-        )
+        return result_row(self._run.run_id, canonical, kernel, reply, built)
 
 
 def _time_ns(row: ResultRow) -> float:
-    return (row.latency_ms or 0.0) * _NS_PER_MS
+    return (row.latency_ms or 0.0) * NS_PER_MS

@@ -8,10 +8,12 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ckh.ops import operation_names
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-OP_HELP = "Operation: grouped_conv, gemm_universal or miopen_conv."
+OP_HELP = f"Operation: {', '.join(operation_names())}."
 JSON_HELP = "Print one JSON document instead of tables."
 
 _SIZE = re.compile(r" = \d+")

@@ -9,7 +9,7 @@ import typer
 from ckh.commands._common import OP_HELP
 from ckh.errors import UsageError
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
-from ckh.strenum import StrEnum
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 _GEMM_OPTIONS = frozenset({"m", "n", "k", "layout", "split_k"})
 _GEMM_ONLY = _GEMM_OPTIONS - {"n", "k"}
-
-
-class Variant(StrEnum):
-    """What `--variant` takes."""
-
-    FORWARD = "forward"
-    BWD_DATA = "bwd_data"
-    BWD_WEIGHT = "bwd_weight"
 
 
 OP = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]")
@@ -103,7 +95,7 @@ class Chooser:
             self._found[wanted] = find_model(wanted)
         return self._found[wanted]
 
-    def problem(self, given: dict[str, Any], variant: Variant | None, command: str) -> Problem:
+    def problem(self, given: dict[str, Any], variant: Direction | None, command: str) -> Problem:
         """The problem that was typed.
 
         Args:

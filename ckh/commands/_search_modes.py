@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.commands import _search_output as output
 from ckh.commands._duration import format_duration, parse_duration
-from ckh.commands._problem_options import Chooser, Variant
+from ckh.commands._problem_options import Chooser
 from ckh.errors import ModelError, NoKernelError
 from ckh.log import note
 from ckh.ops import GEMM_UNIVERSAL
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device
     from ckh.learn.artifact import Model, Ranked
     from ckh.ops.base import Kernel, Problem
+    from ckh.problems import Direction
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide, Settings
 
@@ -46,7 +47,7 @@ class Wanted:
     """What is searched for: the options of the problem that were given, and what else was said or not."""
 
     given: dict[str, Any]
-    variant: Variant | None
+    variant: Direction | None
     op: str | None
     dtype: str | None
     arch: str | None

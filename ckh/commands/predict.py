@@ -9,9 +9,10 @@ import typer
 
 from ckh.commands import _problem_options as options
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
-from ckh.commands._problem_options import Chooser, Variant, as_option, in_words
+from ckh.commands._problem_options import Chooser, as_option, in_words
 from ckh.errors import NoKernelError, UsageError
 from ckh.ops import GEMM_UNIVERSAL
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from ckh.learn.answer import Answer
@@ -65,7 +66,7 @@ def predict(
     m: int | None = options.M,
     layout: str | None = options.LAYOUT,
     split_k: int | None = options.SPLIT_K,
-    variant: Variant | None = options.VARIANT,
+    variant: Direction | None = options.VARIANT,
     dtype: str | None = options.DTYPE,
     problems: str | None = typer.Option(
         None, "--problems", metavar="SET|FILE", help="Many problems: a set, or a .txt, .csv or .json file."
@@ -90,7 +91,7 @@ def predict(
     _print_many(chooser, _load(problems, variant, chooser), top, as_json=as_json)
 
 
-def _load(source: str, variant: Variant | None, chooser: Chooser) -> tuple[Problem, ...]:
+def _load(source: str, variant: Direction | None, chooser: Chooser) -> tuple[Problem, ...]:
     if variant is not None and not chooser.op.has_directions:
         raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant")
     # A file may state its own dtype; a set has that of the architecture.

@@ -9,8 +9,9 @@ import typer
 
 from ckh.commands import _problem_options as options
 from ckh.commands._common import JSON_HELP, examples
-from ckh.commands._problem_options import Variant, as_option
+from ckh.commands._problem_options import as_option
 from ckh.errors import ExitCode, UsageError
+from ckh.problems import Direction
 from ckh.strenum import StrEnum
 
 _TOP, _SEEDS = 10, 10
@@ -83,7 +84,7 @@ def search(
     m: int | None = options.M,
     layout: str | None = options.LAYOUT,
     split_k: int | None = options.SPLIT_K,
-    variant: Variant | None = options.VARIANT,
+    variant: Direction | None = options.VARIANT,
     dtype: str | None = options.DTYPE,
     arch: str | None = typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host."),
     model: Path | None = typer.Option(None, "--model", help="Model directory, instead of the first that fits."),

@@ -12,6 +12,7 @@ import typer
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
+from ckh.problems import Direction
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from ckh.learn.train import Trained, TrainedTarget
     from ckh.learn.tune import Trial, Tuning
     from ckh.learn.warm_start import Comparison, Start
-
-
-class Variant(StrEnum):
-    """What `--variant` takes."""
-
-    FORWARD = "forward"
-    BWD_DATA = "bwd_data"
-    BWD_WEIGHT = "bwd_weight"
 
 
 class Rank(StrEnum):
@@ -85,7 +78,7 @@ def train(
     data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated."),
     out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
     op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [the data's]"),
-    variant: Variant | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
+    variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
     rank: Rank | None = typer.Option(None, "--rank", help="What the model that orders is trained for.  [relative]"),
     trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [2000]"),
@@ -190,7 +183,7 @@ def _targets(text: str) -> tuple[str, ...]:
     return names
 
 
-def _select(dataset: Dataset, op: str | None, variant: Variant | None) -> Dataset:
+def _select(dataset: Dataset, op: str | None, variant: Direction | None) -> Dataset:
     from ckh.ops import operation
 
     if op is not None and operation(op).name != dataset.op.name:

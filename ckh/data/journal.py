@@ -171,7 +171,7 @@ class JournalWriter:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise UsageError(f"another run of ckh bench writes {self.path}", "wait for it or choose --out") from None
+            raise UsageError(f"another run writes {self.path}", "wait for it or choose --out") from None
         self._guarded(self._mend_tail)
 
     def start_run(self, run: RunRecord) -> None:
@@ -234,7 +234,7 @@ class JournalWriter:
             raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> DataError:
-        hint = "all earlier results are saved; make room and go on with --resume"
+        hint = "all earlier results are saved; make room, and go on (ckh bench --resume)"
         return DataError(f"cannot write {self.path}: {error.strerror}", hint)
 
 

@@ -94,13 +94,13 @@ _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
 )
 
-_CONV_IDENTITY = (
+CONV_IDENTITY_COLUMNS = (
     Column("variant", "string", "", "forward, bwd_data or bwd_weight"),
     Column("dtype", "string", "", "element type of the tensors"),
     Column("layout", "string", "", "layout of the tensors"),
     Column("ndim_spatial", "int64", "", "2 or 3"),
 )
-_CONV_SIZES = tuple(Column(name, "int64", "", f"problem size {name}") for name in CONV_COLUMNS)
+CONV_SIZES = tuple(Column(name, "int64", "", f"problem size {name}") for name in CONV_COLUMNS)
 _CONV_KERNEL = (
     Column("tile_m", "int64", "elements", "block tile along M of the implicit GEMM"),
     Column("tile_n", "int64", "elements", "block tile along N"),
@@ -124,7 +124,7 @@ def dataset_columns(
     return (*_OPERATION, *identity, *_WHERE, *sizes, *_NAME, *kernel, *_RESULT, *_RESOURCES, *_HARDWARE, *_PROVENANCE)
 
 
-CONV_DATASET: tuple[Column, ...] = dataset_columns(_CONV_IDENTITY, _CONV_SIZES, _CONV_KERNEL)
+CONV_DATASET: tuple[Column, ...] = dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _CONV_KERNEL)
 
 # Complete identity of a problem: groups, joins, oracles and splits use exactly these columns.
 CONV_IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)

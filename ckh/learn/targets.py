@@ -38,6 +38,17 @@ class Fit:
     is_grouped: bool
 
 
+def grades(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """LambdaRank's labels of efficiencies from 0 to 1, shape (rows,)."""
+    return np.asarray(np.floor(efficiency * _GRADES))
+
+
+def lambdarank_parameters() -> dict[str, Any]:
+    """LightGBM's parameters that go with `grades`."""
+    gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
+    return {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
+
+
 def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
     """Labels of a target for the valid rows of a dataset."""
     if target != RANK:
@@ -46,9 +57,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = times_of(dataset).efficiency()
     if rank is RankObjective.LAMBDARANK:
-        gains = [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)]
-        parameters = {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
-        return Fit(target, np.floor(efficiency * _GRADES), None, parameters, is_grouped=True)
+        return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
     label = np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
     return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)

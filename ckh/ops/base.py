@@ -59,7 +59,6 @@ class Operation:
     Attributes:
         name: `op_type` in data and models.
         summary: what it computes, in a few words.
-        prefix: what the canonical text of its problems begins with, and no other operation's does.
         columns: the dataset's columns, in order.
         identity: those that make the complete identity of a problem.
         sizes: those that are sizes, and never negative.
@@ -92,7 +91,6 @@ class Operation:
 
     name: str
     summary: str
-    prefix: str
     columns: tuple[Column, ...]
     identity: tuple[str, ...]
     sizes: tuple[str, ...]

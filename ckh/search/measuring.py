@@ -10,10 +10,11 @@ from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds
+from ckh.bench.rows import NS_PER_MS, result_row
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE
-from ckh.bench.timing import DEFAULT_SAMPLES, UNSTABLE_SPREAD, summarize
-from ckh.data.journal import KernelRecord, ResultRow
+from ckh.bench.timing import DEFAULT_SAMPLES
+from ckh.data.journal import KernelRecord
 from ckh.data.schema import MEASURED, Status
 from ckh.search.run import StoppedError
 
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
-    from ckh.data.journal import JournalWriter
+    from ckh.data.journal import JournalWriter, ResultRow
     from ckh.ops.base import Kernel
-
-_NS_PER_MS = 1e6
-_MIN_SAMPLES_FOR_SPREAD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ class Measurer:
         row = self._row(name, reply, built)
         self._journal.add(row)
         if row.status in MEASURED and row.latency_ms:
-            time_ns = row.latency_ms * _NS_PER_MS
+            time_ns = row.latency_ms * NS_PER_MS
             self._best_ns = min(self._best_ns or time_ns, time_ns)
         return row
 
@@ -157,26 +155,4 @@ class Measurer:
         return built
 
     def _row(self, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        row = ResultRow(
-            run_id=self._run_id,
-            problem=self._problem,
-            kernel=kernel,
-            status=reply.status,
-            message=reply.message,
-            source_hash=built.source_hash,
-            time=round(time.time(), 3),
-        )
-        if reply.status is not Status.OK:
-            return row
-        timing = summarize(reply.samples_ns)
-        is_unstable = len(reply.samples_ns) >= _MIN_SAMPLES_FOR_SPREAD and timing.spread > UNSTABLE_SPREAD
-        return replace(
-            row,
-            status=Status.UNSTABLE if is_unstable else Status.OK,
-            message=f"the samples spread by {timing.spread:.1%}" if is_unstable else "",
-            latency_ms=timing.median_ns / _NS_PER_MS,
-            latency_min_ms=timing.min_ns / _NS_PER_MS,
-            spread=round(timing.spread, 6),
-            samples_ns=reply.samples_ns,
-            loops=reply.loops,
-        )
+        return result_row(self._run_id, self._problem, kernel, reply, built)

@@ -93,14 +93,14 @@ def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
 
 def tools_path(name: str) -> Path:
     """A path that nothing is done with."""
-    return Path("/work") / name
+    return Path("/build") / name
 
 
 def test_the_compiler_is_called_with_our_headers_in_front_of_ck_tiles(tools: DeviceOptions) -> None:
     """One command makes the library: flags, target, both folders, output and source."""
     command = HipDevice(tools).compile_command(tools_path("a.cpp"), tools_path("a.so"))
     assert command[0] == tools.hipcc
-    assert command[-3:] == ["-o", "/work/a.so", "/work/a.cpp"]
+    assert command[-3:] == ["-o", "/build/a.so", "/build/a.cpp"]
     assert [word for word in command if word.startswith("-I")] == [
         f"-I{ck_tile.template_dir()}",
         f"-I{tools.ck_include}",

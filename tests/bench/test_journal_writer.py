@@ -160,7 +160,7 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
 def test_only_one_process_writes(tmp_path: Path) -> None:
     """A second writer is refused until the first has closed the journal."""
     first = JournalWriter(tmp_path)
-    with pytest.raises(UsageError, match="another run of ckh bench writes"):
+    with pytest.raises(UsageError, match="another run writes"):
         JournalWriter(tmp_path)
     first.close()
     JournalWriter(tmp_path).close()

@@ -215,7 +215,7 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
     first = JournalWriter(Path("run"))
     assert run([*args, "--resume"]) == ExitCode.USAGE
     first.close()
-    assert "error: another run of ckh bench writes run/journal.jsonl" in capsys.readouterr().err
+    assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
     assert Path("run/journal.jsonl").read_bytes() == b""
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import lightgbm
 import numpy as np
 import pytest
 
@@ -12,7 +14,9 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
+from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_names, operation_of, operation_of_kernel
+from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.miopen_conv.operation import from_convolution
 from ckh.problems import ConvProblem, Direction
@@ -109,6 +113,37 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
     assert document["problem"] == "gemm_fp32_ccr_m100_n50_k70_splitk1"
     assert len(document["kernels"]) == 5
     assert all(kernel["kernel"].startswith("gemm_universal_fp32_ccr_") for kernel in document["kernels"])
+
+
+@pytest.mark.parametrize("names", [NAMES_72, NAMES_55], ids=["72", "55"])
+def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str, ...], tmp_path: Path) -> None:
+    """A spec without our key is AMD's: the kernels of `mem` are fed as padded, and values are LightGBM's."""
+    folder = tmp_path / "gemm_universal_fp16_gfx942"
+    folder.mkdir()
+    op, problem = operation("gemm_universal"), GemmProblem(100, 256, 500, "fp16")
+    kernels = op.candidates(problem, load_arch("gfx942"), folder).kernels[::400]
+    kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
+    columns = {**op.problem_features(problem), **op.kernel_features(kernels, True)}  # noqa: FBT003 - the record's functions are positional
+    assert columns["pad_m"].tolist() == [1.0] * len(kernels)
+    matrix = op.engine.matrix(columns, load_arch("gfx942").hardware.to_dict(), names)
+    random = np.random.default_rng(1)
+    data = matrix[random.integers(len(matrix), size=400)] * random.uniform(0.5, 2, (400, len(names)))
+    label = np.log1p(data[:, names.index("tile_m")] + data[:, names.index("tile_k")])
+    booster = lightgbm.train(
+        {"verbose": -1, "num_leaves": 8}, lightgbm.Dataset(data, label, feature_name=list(names)), 10
+    )
+    (folder / "model_tflops.lgbm").write_text(booster.model_to_string(), encoding="utf-8")
+    spec: dict[str, Any] = {
+        "op_type": "gemm_universal",
+        "dtype": "fp16",
+        "arch": "gfx942",
+        "feature_names": list(names),
+    }
+    spec |= {"categorical_features": [], "targets": ["tflops"], "log_targets": ["tflops"], "params": {}}
+    (folder / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    expected = np.expm1(np.asarray(booster.predict(matrix)))
+    np.testing.assert_allclose(load_model(folder).predict(problem, kernels), expected, rtol=1e-12)
+    assert len(np.unique(expected)) > 1
 
 
 def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

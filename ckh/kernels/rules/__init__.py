@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ckh.kernels.rules.sets import RULE_SETS, RuleSet, refused_of_rule_set, rule_set
+from ckh.kernels.rules.sets import DEFAULT_RULE_SET, RULE_SETS, RuleSet, refused_of_rule_set, rule_set
 
-__all__ = ["RULE_SETS", "RuleSet", "refused_of_rule_set", "rule_set"]
+__all__ = ["DEFAULT_RULE_SET", "RULE_SETS", "RuleSet", "refused_of_rule_set", "rule_set"]

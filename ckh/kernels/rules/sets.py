@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.problems import Direction
 
-DEFAULT = "default"
+DEFAULT_RULE_SET = "default"
 
 _TILE = ("tile_m", "tile_n", "tile_k")
 _VECTORS = ("vector_a", "vector_b", "vector_c")
@@ -56,7 +56,7 @@ def _covering(*choices: tuple[str, ...]) -> Callable[[Kernels], Kernels]:
 
 
 RULE_SETS: dict[str, RuleSet] = {
-    DEFAULT: RuleSet("the candidates that models rank: ten tiles, thirty pipeline variants", None),
+    DEFAULT_RULE_SET: RuleSet("the candidates that models rank: ten tiles, thirty pipeline variants", None),
     "tiny": RuleSet("a few kernels of every kind, for a quick look", lambda full: smallest(every_fifth(full))),
     "tests": RuleSet(
         "every tile, specialization, and pipeline with each option once",

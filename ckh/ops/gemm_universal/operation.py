@@ -151,7 +151,6 @@ def _set_names() -> tuple[str, ...]:
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
-    prefix="gemm_",
     columns=_columns(),
     identity=GEMM_IDENTITY,
     sizes=tuple(GEMM_COLUMNS),

@@ -123,7 +123,6 @@ def _set_names() -> tuple[str, ...]:
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
-    prefix="conv_",
     columns=CONV_DATASET,
     identity=CONV_IDENTITY,
     sizes=tuple(CONV_COLUMNS),

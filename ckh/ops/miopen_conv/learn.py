@@ -9,7 +9,7 @@ import numpy as np
 
 from ckh.assess.metrics import Times, choices
 from ckh.learn.model_text import join_trees, slim
-from ckh.learn.targets import _GRADE_SCALE, _GRADES, _TRUNCATION
+from ckh.learn.targets import grades, lambdarank_parameters
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS
 
@@ -72,7 +72,7 @@ def train_order(
     rows = np.argsort(times.problem, kind="stable")
     data = lightgbm.Dataset(
         matrix_of(table)[rows],
-        np.floor(times.efficiency()[rows] * _GRADES),
+        grades(times.efficiency()[rows]),
         group=np.bincount(times.problem),
         init_score=None if base is None else predict(base, table, options.jobs)[rows],
         feature_name=list(MIOPEN_CONV.names),
@@ -105,9 +105,7 @@ def predict(text: str, table: SolverTable, jobs: int = 1) -> NDArray[np.float64]
 def _parameters(options: TrainOptions) -> dict[str, Any]:
     return {
         **options.params.to_dict(),
-        "objective": str(options.rank),
-        "lambdarank_truncation_level": _TRUNCATION,
-        "label_gain": [float(np.expm1(grade / _GRADE_SCALE)) for grade in range(_GRADES + 1)],
+        **lambdarank_parameters(),
         "seed": options.seed,
         "num_threads": options.jobs,
         "deterministic": True,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import Column, dataset_columns
+from ckh.data.schema import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, Column, dataset_columns
 from ckh.errors import UsageError
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
@@ -25,19 +25,8 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.options import TrainOptions
 
-_IDENTITY = ("variant", "dtype", "layout", "ndim_spatial", *CONV_COLUMNS)
 _MANY_ROWS = 100_000
-
-
-def _columns() -> tuple[Column, ...]:
-    identity = (
-        Column("variant", "string", "", "forward, bwd_data or bwd_weight"),
-        Column("dtype", "string", "", "element type of the tensors"),
-        Column("layout", "string", "", "layout of the tensors, as MIOpen calls it"),
-        Column("ndim_spatial", "int64", "", "2 or 3"),
-    )
-    sizes = tuple(Column(name, "int64", "", f"problem size {name}, of the forward pass") for name in CONV_COLUMNS)
-    return dataset_columns(identity, sizes, (Column("algorithm", "string", "", "the solver's class of algorithm"),))
+_SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"),)
 
 
 def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
@@ -105,9 +94,8 @@ def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
-    prefix="miopen_",
-    columns=_columns(),
-    identity=_IDENTITY,
+    columns=dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _SOLVER_COLUMNS),
+    identity=CONV_IDENTITY,
     sizes=tuple(CONV_COLUMNS),
     model_per=(),
     engine=MIOPEN_CONV,

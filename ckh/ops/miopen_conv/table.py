@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.data.schema import CONV_IDENTITY
 from ckh.errors import DataError
 from ckh.ops.miopen_conv.fdb import NAME, Device, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIZES: tuple[str, ...] = tuple(CONV_COLUMNS)
-IDENTITY: tuple[str, ...] = ("variant", "dtype", "layout", "ndim_spatial", *SIZES)
+IDENTITY = CONV_IDENTITY
 _RENAMED = {"ndim": "ndim_spatial", "solver": "kernel_name", "time_ms": "latency_ms"}
 _OUTPUTS = ("Do", "Ho", "Wo")
 _TEXTS = ("direction", "dtype", "layout", "solver")

@@ -5,6 +5,7 @@
 
 #include "gemm_vocabulary.hpp"
 #include "mid2025_fp32.hpp"
+#include "mid2025_pipelines.hpp"
 
 namespace ckh {
 
@@ -37,18 +38,6 @@ using WidthProblem = ck_tile::GemmPipelineProblem<Element, Element, Accumulator,
 constexpr ck_tile::index_t width_a = kernel::vector_a ? kernel::vector_a : WidthPolicy::GetVectorSizeA<WidthProblem>();
 constexpr ck_tile::index_t width_b = kernel::vector_b ? kernel::vector_b : WidthPolicy::GetVectorSizeB<WidthProblem>();
 
-template <class Policy>
-struct FixedVectors : Policy {
-    template <class P>
-    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeA() {
-        return P::VectorSizeA;
-    }
-    template <class P>
-    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeB() {
-        return P::VectorSizeB;
-    }
-};
-
 using BasicProblem =
     ck_tile::GemmPipelineProblem<Element, Element, Accumulator, Shape, Traits, Element, true, width_a, width_b>;
 template <bool HasHotLoop, ck_tile::TailNumber Tail>
@@ -56,42 +45,8 @@ using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accu
                                                           kernel::scheduler, HasHotLoop, Tail, Element, true, width_a,
                                                           width_b>;
 
-template <Pipeline>
-struct PipelineClasses;
-
-template <>
-struct PipelineClasses<Pipeline::basic_v1> {
-    template <bool, ck_tile::TailNumber>
-    using Full = ck_tile::GemmPipelineAGmemBGmemCRegV1<BasicProblem>;
-};
-template <>
-struct PipelineClasses<Pipeline::mem> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrMem<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrMem<LoopProblem<HasHotLoop, Tail>,
-                                                FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv3> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV3<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV3<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv4> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV4<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV4<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV4DefaultPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv5> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV5<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV5<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV5DefaultPolicy>>;
-};
+template <Pipeline P>
+using PipelineClasses = PipelineTable<P, BasicProblem, LoopProblem>;
 
 template <Epilogue, Operation>
 struct EpilogueOf;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mid2025_fp32.hpp"
+#include "mid2025_pipelines.hpp"
 #include "types.hpp"
 
 namespace ckh {
@@ -15,19 +16,6 @@ static_assert(!kernel::two_stage, "these headers store nothing but elements");
 constexpr bool is_split = kernel::split_k > 1;
 constexpr auto memory_operation =
     is_split ? ck_tile::memory_operation_enum::atomic_add : ck_tile::memory_operation_enum::set;
-
-// The policy's own choice of vector widths is replaced by the kernel's.
-template <class Policy>
-struct FixedVectors : Policy {
-    template <class P>
-    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeA() {
-        return P::VectorSizeA;
-    }
-    template <class P>
-    CK_TILE_HOST_DEVICE static constexpr auto GetVectorSizeB() {
-        return P::VectorSizeB;
-    }
-};
 
 struct Traits : ck_tile::GroupedConvTraits<kernel::ndim_spatial, kernel::specialization, InLayout, WeiLayout, NoTensors,
                                            OutLayout> {
@@ -49,42 +37,8 @@ using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accu
                                                           kernel::scheduler, HasHotLoop, Tail, Element, true,
                                                           kernel::vector_a, kernel::vector_b>;
 
-template <Pipeline>
-struct PipelineClasses;
-
-template <>
-struct PipelineClasses<Pipeline::basic_v1> {
-    template <bool, ck_tile::TailNumber>
-    using Full = ck_tile::GemmPipelineAGmemBGmemCRegV1<BasicProblem>;
-};
-template <>
-struct PipelineClasses<Pipeline::mem> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrMem<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrMem<LoopProblem<HasHotLoop, Tail>,
-                                                FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv3> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV3<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV3<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv4> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV4<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV4<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV4DefaultPolicy>>;
-};
-template <>
-struct PipelineClasses<Pipeline::compv5> {
-    using Base = ck_tile::BaseGemmPipelineAgBgCrCompV5<BasicProblem>;
-    template <bool HasHotLoop, ck_tile::TailNumber Tail>
-    using Full = ck_tile::GemmPipelineAgBgCrCompV5<LoopProblem<HasHotLoop, Tail>,
-                                                   FixedVectors<ck_tile::GemmPipelineAgBgCrCompV5DefaultPolicy>>;
-};
+template <Pipeline P>
+using PipelineClasses = PipelineTable<P, BasicProblem, LoopProblem>;
 
 using Epilogue = ck_tile::CShuffleEpilogue<ck_tile::CShuffleEpilogueProblem<
     Element, Element, NoTensors, Accumulator, Element, typename Traits::ImplicitGemmDsLayout,

@@ -1,0 +1,45 @@
+"""Journal rows from what a worker answered: the one place that says what a time and an unstable time are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.timing import UNSTABLE_SPREAD, summarize
+from ckh.data.journal import ResultRow
+from ckh.data.schema import Status
+
+if TYPE_CHECKING:
+    from ckh.bench.compile import Built
+    from ckh.bench.protocol import Reply
+
+NS_PER_MS = 1e6
+_MIN_SAMPLES_FOR_SPREAD = 3
+
+
+def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
+    """The row of a (problem, kernel) pair, both by name."""
+    row = ResultRow(
+        run_id=run_id,
+        problem=problem,
+        kernel=kernel,
+        status=reply.status,
+        message=reply.message,
+        source_hash=built.source_hash,
+        time=round(time.time(), 3),
+    )
+    if reply.status is not Status.OK:
+        return row
+    timing = summarize(reply.samples_ns)
+    is_unstable = len(reply.samples_ns) >= _MIN_SAMPLES_FOR_SPREAD and timing.spread > UNSTABLE_SPREAD
+    return replace(
+        row,
+        status=Status.UNSTABLE if is_unstable else Status.OK,
+        message=f"the samples spread by {timing.spread:.1%}" if is_unstable else "",
+        latency_ms=timing.median_ns / NS_PER_MS,
+        latency_min_ms=timing.min_ns / NS_PER_MS,
+        spread=round(timing.spread, 6),
+        samples_ns=reply.samples_ns,
+        loops=reply.loops,
+    )
