@@ -120,8 +120,8 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
     """A spec without our key is AMD's: the kernels of `mem` are fed as padded, and values are LightGBM's."""
     folder = tmp_path / "gemm_universal_fp16_gfx942"
     folder.mkdir()
-    op, problem = operation("gemm_universal"), GemmProblem(100, 256, 500, "fp16")
-    kernels = op.candidates(problem, load_arch("gfx942"), folder).kernels[::400]
+    op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
+    kernels = op.candidates(problem, load_arch("gfx942"), folder).kernels[::40]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
     columns = {**op.problem_features(problem), **op.kernel_features(kernels, True)}  # noqa: FBT003 - the record's functions are positional
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)
