@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ckh.data.dataset import read_dataset
-    from ckh.learn.answer import rank
+    from ckh.learn.answer import rank, rank_many
     from ckh.learn.artifact import load_model
     from ckh.problems import ConvProblem
 
 __version__ = "0.1.0"
-__all__ = ["ConvProblem", "load_model", "rank", "read_dataset"]
+__all__ = ["ConvProblem", "load_model", "rank", "rank_many", "read_dataset"]
 
 # Public name -> its module, imported when it is first used, so that `import ckh` costs nothing.
 _HOMES = {
     "ConvProblem": "ckh.problems",
     "load_model": "ckh.learn.artifact",
     "rank": "ckh.learn.answer",
+    "rank_many": "ckh.learn.answer",
     "read_dataset": "ckh.data.dataset",
 }
 

@@ -67,8 +67,9 @@ class ArchSpec:
     """One architecture: its limits, what its kernels may use, and its hardware profile.
 
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
-    must be multiples of the vector widths; `compv6_min_loops` is the fewest trips of compv6's loop over K that its
-    backward-weight kernel takes; `machine` is set on the host only.
+    must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
+    `compv6_min_loops` is the fewest trips of compv6's loop over K that its backward-weight kernel takes; `machine` is
+    set on the host only.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ArchSpec:
     epilogues: tuple[str, ...]
     options: tuple[str, ...]
     vector_divisibility: bool
+    fnuz_floats: bool
     compv6_min_loops: int
     wave_configs: tuple[Triple, ...]
     warp_tiles: Mapping[str, tuple[Triple, ...]]

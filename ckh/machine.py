@@ -57,6 +57,17 @@ def read_machine(root: Path = Path("/")) -> Machine:
     )
 
 
+def processor_name(root: Path = Path("/")) -> str:
+    """The processor as `proc/cpuinfo` under `root` names it, or "unknown"."""
+    return processor_field("model name", root)
+
+
+def processor_field(name: str, root: Path = Path("/")) -> str:
+    """A field of the first processor in `proc/cpuinfo` under `root`, or "unknown"."""
+    match = re.search(rf"^{re.escape(name)}\s*: (.*)$", text_of(root / "proc/cpuinfo"), re.MULTILINE)
+    return match[1].strip() if match else "unknown"
+
+
 def _clock_mhz(cpus: list[Path], cpuinfo: str) -> int:
     limits_khz = [text_of(cpu / "cpufreq/cpuinfo_max_freq") for cpu in cpus]
     known = [int(limit) // 1000 for limit in limits_khz if limit.isdigit()]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ckh.errors import DataError
 
+MODELS_VARIABLE = "CKH_MODELS"
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -45,6 +46,16 @@ def user_data_dir() -> Path:
     It may not exist.
     """
     return _chosen("CKH_DATA_DIR", "XDG_DATA_HOME", ".local/share")
+
+
+def model_folders() -> list[Path]:
+    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship."""
+    named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
+    try:
+        shipped = [data_dir("models")]
+    except DataError:  # an installation without models works with those of its user
+        shipped = []
+    return [*named, user_data_dir() / "models", *shipped]
 
 
 def _chosen(own: str, xdg: str, below_home: str) -> Path:

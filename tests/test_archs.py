@@ -42,6 +42,11 @@ def test_every_shipped_architecture_loads() -> None:
     assert {load_arch(name).name for name in arch_names()} == expected
 
 
+def test_only_cdna3_has_its_own_floats_of_eight_bits() -> None:
+    """The others have OCP's, or none."""
+    assert [name for name in arch_names() if load_arch(name).fnuz_floats] == ["gfx942"]
+
+
 def test_hardware_profile_has_the_columns_of_the_dataset() -> None:
     """The profile and the hw_ columns are the same eleven numbers in the same order."""
     assert tuple(field.name for field in fields(HardwareProfile)) == HARDWARE

@@ -99,6 +99,7 @@ class Limits:
     timeout_s: float = DEFAULT_TIMEOUT_S
     jobs: int | None = None
     compile_timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S
+    leaders: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,7 @@ class Campaign:
                 compile_timeout_s=limits.compile_timeout_s,
                 supervisors=tuple(SupervisorOptions(limits.timeout_s, config) for config in configs),
                 max_scratch=self.settings.max_scratch,
+                leaders=limits.leaders,
             )
             with Stop(limits.budget_s) as stop:
                 totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ckh.bench.protocol import HIP, WorkerConfig
-from ckh.errors import UsageError
+from ckh.errors import DeviceError, UsageError
+from ckh.machine import processor_field, processor_name
 from ckh.ops import GROUPED_CONV, operation_of_kernel
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class HostDevice:
         return DeviceIdentity(
             kind=HOST_KIND,
             arch=self._arch.name,
-            name=_cpu_field("model name"),
+            name=processor_name(),
             clock_mhz=self._arch.hardware.max_clock_mhz,
             hardware=self._arch.hardware.to_dict(),
             compiler=self._compiler.version,
@@ -154,7 +154,7 @@ class HostDevice:
         """Headers, flags, compiler version and what `-march=native` looks at."""
         from ckh.bench.codegen.host import source_hash_inputs
 
-        cpu = "\0".join(_cpu_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
+        cpu = "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
         parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), cpu)
         return source_hash_inputs() + "\0".join(parts).encode()
 
@@ -214,6 +214,22 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
     return HostDevice()
 
 
+def device_of(arch: str) -> Device:
+    """This machine's device of an architecture.
+
+    Raises:
+        DeviceError: it has none, or it cannot be used.
+    """
+    from ckh.archs import HOST
+
+    is_host = arch == HOST
+    device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else arch))
+    if device.arch.name != arch:
+        raise DeviceError(f"the model is for {arch}, this machine has {device.arch.name}")
+    require_usable(device)
+    return device
+
+
 def default_device_kind(options: DeviceOptions) -> str:
     """`hip` where there is an AMD GPU, or where an option is given that only a GPU has; else `host`."""
     from ckh.archs import detect_gpu_arch
@@ -238,13 +254,3 @@ def _portable_flags() -> tuple[str, ...]:
     from ckh.bench.codegen.host import compile_flags
 
     return tuple(flag for flag in compile_flags() if not flag.startswith("-I"))
-
-
-def _cpu_field(name: str) -> str:
-    """A field of the first processor in /proc/cpuinfo, or "unknown"."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "unknown"
-    match = re.search(rf"^{re.escape(name)}\s*: (.*)$", text, re.MULTILINE)
-    return match[1].strip() if match else "unknown"

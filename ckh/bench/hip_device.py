@@ -8,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.binary import Binary, code_hash, parse_resources
 from ckh.bench.codegen import ck_tile, ck_tile_gemm
+from ckh.bench.codegen.ck_tile_gemm_headers import detect_gemm
 from ckh.bench.device import HIP_KIND, DeviceIdentity, worker_environment, worker_module_command
 from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.protocol import WorkerConfig
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.codegen.ck_tile_gemm import GemmHeaders
+    from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders
     from ckh.bench.compiler import Compiler
     from ckh.bench.device import DeviceOptions
     from ckh.ops.base import Kernel
@@ -129,7 +131,8 @@ class HipDevice:
         profile = self._arch.hardware
         caches_kb = profile.l3_cache_kb + profile.l2_cache_kb * max(profile.num_xcd, 1)
         flush_bytes = _FLUSH_FACTOR * caches_kb * _KB if self._options.cold else 0
-        return tuple(WorkerConfig(0, None, HIP_KIND, number, flush_bytes) for number in self._numbers or (0,))
+        config = WorkerConfig(0, None, HIP_KIND, 0, flush_bytes, fnuz_floats=self._arch.fnuz_floats)
+        return tuple(replace(config, gpu=number) for number in self._numbers or (0,))
 
     def worker_command(self) -> list[str]:
         """This Python with the worker module."""
@@ -149,7 +152,7 @@ class HipDevice:
 
     @cached_property
     def _gemm_headers(self) -> GemmHeaders:
-        return ck_tile_gemm.detect_gemm(self._headers)
+        return detect_gemm(self._headers)
 
     @cached_property
     def _headers_hash(self) -> str:

@@ -90,6 +90,7 @@ class HipMemory:
         self._inputs: list[tuple[Array, DeviceBuffer]] = []
         self._output: DeviceBuffer | None = None
         self._result: Array = np.empty(0)
+        self._unwritten_byte = NAN_BYTE
         self._workspace = DeviceBuffer(runtime, 0)
 
     def clear(self) -> None:
@@ -112,6 +113,7 @@ class HipMemory:
         """Make room for a result between guards."""
         self._output = DeviceBuffer(self._runtime, element.storage.itemsize * prod(shape))
         self._result = np.empty(tuple(shape), element.storage)
+        self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
         """Have at least so many bytes; the smaller buffer is given back before."""
@@ -125,12 +127,12 @@ class HipMemory:
             raise
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill output and workspace with NaN and restore the guards, and wait until that is done."""
+        """Fill output and workspace and restore the guards, and wait until that is done."""
         output = self._has_output()
         for buffer in self._written():
             buffer.restore_guards()
         self._workspace.fill(NAN_BYTE, min(workspace_bytes, WORKSPACE_FILL_BYTES))
-        output.fill(NAN_BYTE, output.size)
+        output.fill(self._unwritten_byte, output.size)
         self._runtime.synchronize()
 
     def pointers(self) -> tuple[int, int, int, int]:

@@ -40,19 +40,22 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 class _Problem:
     """The problem that kernels are measured on: its operands are in the memory, its right results here."""
 
-    def __init__(self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock) -> None:
+    def __init__(
+        self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool
+    ) -> None:
         self.best_ns = best_ns
         computation = computation_of(problem)
         self.c = ctypes.byref(computation.c_problem(problem))
-        element = element_type(problem.dtype)
+        result = element_type(computation.result_dtype(problem))
+        element = element_type(problem.dtype, fnuz_floats=fnuz_floats)
         *operands, output = computation.operand_shapes(problem)
         with clock.phase(Phase.INPUTS):
             # The generator is seeded by the problem: a problem has the same inputs in every worker.
             random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
             a, b = (memory.add_input(element.operand(_uniform(random, shape))) for shape in operands)
-            memory.set_output(output, element)
+            memory.set_output(output, result)
         with clock.phase(Phase.REFERENCE):
-            self.limits = Limits(problem, a, b)
+            self.limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
 
 
 def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -68,11 +71,17 @@ class Bench:
 
     Its methods do one job each. They raise `KernelFailure`, `OSError` or `MemoryError`, and `HipError` when the GPU
     cannot be used any more; `answer` turns these into replies.
+
+    Args:
+        memory: where kernels run.
+        clock: what the time is counted on.
+        fnuz_floats: how its kernels take floating-point numbers of eight bits (`typed.element_type`).
     """
 
-    def __init__(self, memory: Memory, clock: PhaseClock) -> None:
+    def __init__(self, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool = False) -> None:
         self._memory = memory
         self._clock = clock
+        self._fnuz_floats = fnuz_floats
         self._libraries: dict[str, KernelLibrary] = {}
         self._problem: _Problem | None = None
 
@@ -85,7 +94,7 @@ class Bench:
         self._problem = None  # frees the memory first
         self._memory.clear()
         problem = operation_of(job.problem).parse_problem(job.problem)
-        self._problem = _Problem(problem, job.best_ns, self._memory, self._clock)
+        self._problem = _Problem(problem, job.best_ns, self._memory, self._clock, fnuz_floats=self._fnuz_floats)
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
@@ -129,7 +138,7 @@ class Bench:
         return self._libraries[path]
 
     def _prepare(self, library: KernelLibrary, problem: _Problem) -> None:
-        """Ask whether the kernel can run, and fill workspace and output with NaN."""
+        """Ask whether the kernel can run, and fill workspace and output."""
         if reason := library.unsupported(problem.c):
             raise KernelFailure(Status.UNSUPPORTED, reason.decode(errors="replace"))
         with self._clock.phase(Phase.VERIFY):

@@ -40,7 +40,7 @@ class Memory(Protocol):
         """Have at least so many bytes."""
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill the output, and the workspace where it is used, with NaN, and restore what guards them."""
+        """Fill the output with what no kernel writes, the used workspace with NaN, and restore the guards."""
 
     def pointers(self) -> tuple[int, int, int, int]:
         """What a kernel gets: inputs a and b, output, workspace."""
@@ -70,6 +70,7 @@ class HostMemory:
         self._inputs: list[Array] = []
         self._output = GuardedBuffer(0)
         self._result: Array = self._output.data
+        self._unwritten_byte = NAN_BYTE
         self._workspace = GuardedBuffer(0)
 
     def clear(self) -> None:
@@ -87,6 +88,7 @@ class HostMemory:
         """Make room for a result between guards."""
         self._output = GuardedBuffer(element.storage.itemsize * prod(shape))
         self._result = array_view(self._output, shape, element.storage)
+        self._unwritten_byte = element.unwritten_byte
 
     def provide_workspace(self, size: int) -> None:
         """Have at least so many bytes."""
@@ -94,11 +96,11 @@ class HostMemory:
             self._workspace = GuardedBuffer(size)
 
     def reset(self, workspace_bytes: int) -> None:
-        """Fill output and workspace with NaN and restore the guards."""
+        """Fill output and workspace and restore the guards."""
         self._workspace.reset()
         self._workspace.data[: min(workspace_bytes, WORKSPACE_FILL_BYTES)] = NAN_BYTE
         self._output.reset()
-        self._output.data.fill(NAN_BYTE)
+        self._output.data.fill(self._unwritten_byte)
 
     def pointers(self) -> tuple[int, int, int, int]:
         """Addresses."""

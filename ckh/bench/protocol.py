@@ -82,6 +82,7 @@ class WorkerConfig:
         gpu: the number of the GPU, for "hip".
         flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
         load_only: never open the device and accept nothing but `Op.LOAD`.
+        fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
     """
 
     memory_limit_bytes: int
@@ -90,6 +91,7 @@ class WorkerConfig:
     gpu: int = 0
     flush_bytes: int = 0
     load_only: bool = False
+    fnuz_floats: bool = False
 
     @property
     def is_hip(self) -> bool:

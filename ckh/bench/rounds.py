@@ -9,10 +9,13 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import KernelBuilder
+from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.stop import Stop
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.schema import Status
+from ckh.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,6 +78,37 @@ def measure_interleaved(
                 return
             yield problem, replies
             advance(1, problem)
+
+
+def compare_kernels(
+    device: Device,
+    tasks: Mapping[str, Sequence[Kernel]],
+    timeout_s: float,
+    title: str,
+    take: Callable[[str, list[Reply]], None],
+) -> None:
+    """`measure_interleaved` with one worker, a progress bar and Ctrl-C; each problem's replies go to `take` at once.
+
+    Args:
+        device: what measures.
+        tasks: the kernels of each problem, given by its canonical string.
+        timeout_s: longest time for one kernel on one problem, in seconds.
+        title: of the progress bar.
+        take: what is done with a problem's replies, which are in the order of the kernels.
+
+    Raises:
+        DeviceError: compiler or worker cannot be started.
+        KeyboardInterrupt: it was stopped; what was taken is complete.
+    """
+    options = SupervisorOptions(timeout_s, device.worker_configs()[0])
+    jobs = default_jobs(device.job_bytes)
+    with Stop() as stop, progress(title, len(tasks)) as advance:
+        for problem, replies in measure_interleaved(
+            device, tasks, options, DEFAULT_SAMPLES, jobs=jobs, should_stop=stop, advance=advance
+        ):
+            take(problem, replies)
+        if stop():
+            raise KeyboardInterrupt
 
 
 def _measure_one(supervisor: Supervisor, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:

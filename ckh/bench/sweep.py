@@ -41,12 +41,16 @@ COMPILE_PHASE = "compile"
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
-    """`jobs` compilers at a time; each time limit in seconds; `max_scratch` bytes of scratch memory a lane at most."""
+    """`jobs` compilers at a time; each time limit in seconds; `max_scratch` bytes of scratch memory a lane at most.
+
+    `leaders` is how many kernels of a problem are measured again; None: up to 12 that are within 8 % of the best.
+    """
 
     jobs: int
     compile_timeout_s: float
     supervisors: tuple[SupervisorOptions, ...]
     max_scratch: int | None = None
+    leaders: int | None = None
 
 
 @dataclass(slots=True)
@@ -88,13 +92,19 @@ class Results:
         """The least median time of a problem, 0 if none is known."""
         return min((_time_ns(row) for row in self._measured(problem)), default=0.0)
 
-    def leaders(self, problem: str) -> list[ResultRow]:
-        """The rows to measure again, fastest first; none if that was done or there is nothing to compare."""
+    def leaders(self, problem: str, count: int | None = None) -> list[ResultRow]:
+        """The rows to measure again, fastest first; none if that was done or there is nothing to compare.
+
+        Args:
+            problem: canonical text.
+            count: how many; None: up to `MAX_LEADERS` that are within `LEADER_MARGIN` of the best.
+        """
         ranked = sorted(self._measured(problem), key=_time_ns)
-        if not ranked or any(row.remeasured for row in self._by_problem[problem].values()):
+        again = sum(row.remeasured for row in self._by_problem.get(problem, {}).values())
+        if not ranked or again >= (1 if count is None else min(count, len(ranked))):
             return []
-        limit = _time_ns(ranked[0]) * (1 + LEADER_MARGIN)
-        close = [row for row in ranked[:MAX_LEADERS] if _time_ns(row) <= limit]
+        limit = _time_ns(ranked[0]) * (1 + LEADER_MARGIN) if count is None else float("inf")
+        close = [row for row in ranked[: count or MAX_LEADERS] if _time_ns(row) <= limit]
         return close if len(close) > 1 else []
 
     def _measured(self, problem: str) -> list[ResultRow]:
@@ -178,7 +188,7 @@ class Sweep:
         needed = set()
         for task, rest in zip(plan.tasks, left.tasks, strict=True):
             if not rest.kernels:
-                names = {row.kernel for row in results.leaders(task.problem.canonical())}
+                names = {row.kernel for row in results.leaders(task.problem.canonical(), self._options.leaders)}
                 needed |= {kernel for kernel in task.kernels if full_name(kernel) in names}
             elif len(rest.kernels) < len(task.kernels):
                 needed |= set(task.kernels)  # any of them may turn out to lead
@@ -267,7 +277,7 @@ class Sweep:
     def _measure_leaders(
         self, supervisor: Supervisor, canonical: str, built: dict[str, Built], results: Results
     ) -> None:
-        leaders = results.leaders(canonical)
+        leaders = results.leaders(canonical, self._options.leaders)
         if not leaders:
             return
         setup = Job(Op.PROBLEM, -1, problem=canonical, best_ns=results.best_ns(canonical))

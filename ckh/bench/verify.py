@@ -7,12 +7,13 @@ being blocked and errors random, by a few 2^-24. We allow `2^-24 * (16 + sqrt(n)
 below 1/n, what one forgotten product amounts to, for all n up to some ten thousand. An element without products must
 be exactly zero. The bound itself is summed in float32: its terms are positive, so it is good to n * 2^-24.
 
-Kernels of every dtype multiply rounded inputs and sum in float32; the reference is computed from the same rounded
-inputs. What comes out is then made a number of the dtype, which is monotonic, so the least and the greatest right sum
-become the least and the greatest right result:
+Kernels of floating-point dtypes multiply rounded inputs and sum in float32; the reference is computed from the same
+rounded inputs. What comes out is then made a number of the result's dtype, which is monotonic, so the least and the
+greatest right sum become the least and the greatest right result:
 
 - fp32: the sums themselves.
-- fp16: rounded to nearest, that is half a unit in the last place (2^-11 of the value) more on either side.
+- fp16, in which products of fp8 and bf8 come out too: rounded to nearest, that is half a unit in the last place (2^-11
+  of the value) more on either side.
 - bf16: rounded to nearest or cut off, whichever is further away: up to one unit (2^-7) towards zero, half a unit away
   from it. CK Tile does either.
 
@@ -20,6 +21,8 @@ For fp16 and bf16, results below the least normal number may also be zero: matri
 product is found there if it is larger than about a unit in the last place of its sum: nearly always for fp16, and for
 bf16 in sums of up to some hundred. In longer ones it can hide in one large element; a kernel that forgets it in many
 elements is found out by those that are small.
+
+Products of int8 are summed in int32, which is exact: a result is right if it is the reference.
 """
 
 from __future__ import annotations
@@ -53,13 +56,19 @@ class Limits:
     Args:
         problem: its dtype says how operands and result are stored.
         a, b: the operands as kernels get them.
+        fnuz_floats: how those of eight bits are encoded (`typed.element_type`).
     """
 
-    def __init__(self, problem: Problem, a: Array, b: Array) -> None:
-        self._element = element_type(problem.dtype)
-        a, b = self._element.widened(a), self._element.widened(b)
-        compute = computation_of(problem).compute
+    def __init__(self, problem: Problem, a: Array, b: Array, *, fnuz_floats: bool = False) -> None:
+        computation = computation_of(problem)
+        self._element = element_type(computation.result_dtype(problem))
+        operand = element_type(problem.dtype, fnuz_floats=fnuz_floats)
+        a, b = operand.widened(a), operand.widened(b)
+        compute = computation.compute
         exact = compute(problem, a.astype(np.float64), b.astype(np.float64)).reshape(-1)
+        if self._element.is_exact:
+            self._low = self._high = exact
+            return
         margin = compute(problem, np.abs(a), np.abs(b)).reshape(-1).astype(np.float64)
         margin *= tolerance(problem)
         self._low = self._element.lowest(exact - margin)
@@ -78,7 +87,7 @@ class Limits:
     def _describe(self, flat: Array) -> str:
         wrong = ~((flat >= self._low) & (flat <= self._high))
         first = int(np.argmax(wrong))
-        missing = int(np.count_nonzero(np.isnan(flat)))
+        missing = int(np.count_nonzero(np.isnan(flat) | (flat == self._element.unwritten)))
         middle = (float(self._low[first]) + float(self._high[first])) / 2
         text = f"{np.count_nonzero(wrong)} of {flat.size} outputs wrong, the first at {first}: "
         text += f"{float(flat[first]):.7g}, expected {middle:.7g}"

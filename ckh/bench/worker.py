@@ -40,7 +40,7 @@ def main() -> int:
     _settle(config)
     clock = PhaseClock()
     try:
-        bench = Bench(_memory(config), clock)
+        bench = Bench(_memory(config), clock, fnuz_floats=config.fnuz_floats)
     except DeviceError as error:
         _write(replies, Reply(READY_ID, Status.LAUNCH_ERROR, error.message, is_last=True))
         return error.exit_code

@@ -30,9 +30,14 @@ def print_json(document: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout, the first column left-aligned, the others right-aligned, never cut or wrapped."""
+    sys.stdout.write(table_text(title, columns, rows))
+
+
+def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """What `print_table` prints."""
     widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
     lines = [_line(row, widths) for row in (columns, ["-" * width for width in widths], *rows)]
-    sys.stdout.write("\n".join(([title] if title else []) + lines) + "\n")
+    return "\n".join(([title] if title else []) + lines) + "\n"
 
 
 def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:

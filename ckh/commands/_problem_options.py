@@ -134,17 +134,6 @@ class Chooser:
         return from_convolution(problem, given.get("layout", ""))
 
 
-def in_words(problem: Problem) -> str:
-    """All sizes of a problem, as people write them."""
-    from ckh.problems import ConvProblem
-
-    if isinstance(problem, ConvProblem):
-        from ckh.commands import _conv_sizes
-
-        return _conv_sizes.in_words(problem)
-    return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
-
-
 def _not_of(op: str) -> frozenset[str]:
     """Options that an operation on convolutions does not have."""
     return _GEMM_ONLY - {"layout"} if op == MIOPEN_CONV else _GEMM_ONLY

@@ -90,6 +90,9 @@ def bench(
     budget: str | None = typer.Option(None, "--budget", metavar="TIME", help="Stop after this long, e.g. 20m."),
     seed: int | None = typer.Option(None, "--seed", help="What orders and samples follow from.  [0]"),
     samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
+    leaders: int | None = typer.Option(
+        None, "--leaders", metavar="N", min=2, help="Measure a problem's N fastest again.  [those within 8 %, up to 12]"
+    ),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel on one problem."),
     jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
     compile_timeout: str = typer.Option("5m", "--compile-timeout", metavar="TIME", help="Longest for one compiler."),
@@ -120,6 +123,7 @@ def bench(
         parse_duration(timeout),
         jobs,
         parse_duration(compile_timeout),
+        leaders,
     )
     given = Given(
         variant=None if variant is None else str(variant),

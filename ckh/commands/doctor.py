@@ -64,6 +64,7 @@ def gather() -> dict[str, Any]:
         "compiler": None if compiler is None else " ".join(compiler.command),
         "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         "ck_tile": None if headers is None else f"{headers.include} ({headers.interface})",
+        "ranking": _ranking(),
         "cache": str(cache_dir()),
         "archspecs": str(data_dir("archspecs")),
         "models": _models(),
@@ -78,6 +79,19 @@ def _found(find: Callable[[], T]) -> T | None:
         return find()
     except DeviceError:
         return None
+
+
+def _ranking() -> str:
+    """Which implementation ranks, and why not C."""
+    from ckh.errors import UsageError
+    from ckh.rank.evaluator import backend_name
+    from ckh.rank.partial_c import why_not
+
+    try:
+        name = backend_name()
+    except UsageError as error:
+        return error.message
+    return name if name == "c" or not why_not() else f"{name} ({why_not()})"
 
 
 def _models() -> list[dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,19 @@ import typer
 
 from ckh.commands import _problem_options as options
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
-from ckh.commands._problem_options import Chooser, as_option, in_words
+from ckh.commands._duration import parse_duration
+from ckh.commands._problem_options import Chooser, as_option
+from ckh.commands._ranking_text import COLUMNS, WHY, figure, head, model_words, table
 from ckh.errors import NoKernelError, UsageError
 from ckh.ops import GEMM_UNIVERSAL
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.learn.answer import Answer
     from ckh.learn.artifact import Model, Ranked
+    from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
 
 _HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
@@ -25,6 +31,9 @@ What is left out of a convolution has defaults: N=1, C=64, K=C, G=1, input 28x28
 padding that keeps the size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
 The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host) from
 $CKH_MODELS, your own models and those that ship.
+
+--probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
+by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
 """
 
 
@@ -43,6 +52,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --op gemm_universal --problems host-llm --top 1",
             "ckh predict --op miopen_conv --arch gfx90a --n 16 --c 256",
             "ckh predict --c 256 --model models/mine",
+            "ckh predict --n 1 --c 64 --hi 14 --probe 5",
         ),
     )(predict)
 
@@ -74,6 +84,10 @@ def predict(
     arch: str | None = typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host."),
     model: Path | None = typer.Option(None, "--model", help="Model directory, instead of a search."),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
+    probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
+    measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
+    why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
@@ -81,14 +95,18 @@ def predict(
     typed |= {"ndim": ndim, "stride": stride, "pad": pad, "dilation": dilation}
     typed |= {"m": m, "layout": layout, "split_k": split_k}
     given = {name: value for name, value in typed.items() if value is not None}
+    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured)
     chooser = Chooser(model, arch, dtype, op or (GEMM_UNIVERSAL if m is not None else None))
     if problems is None:
         problem = chooser.problem(given, variant, "predict")
-        _print_one(chooser, problem, top, as_json=as_json)
+        found = _answered(chooser, [problem], wanted)[0]
+        if found.failure is not None:
+            raise found.failure
+        _print_one(found, top, as_json=as_json, why=why)
         return
     if given:
         raise UsageError(f"{as_option(next(iter(given)))} says one problem, --problems many", "leave one of them out")
-    _print_many(chooser, _load(problems, variant, chooser), top, as_json=as_json)
+    _print_many(_answered(chooser, _load(problems, variant, chooser), wanted), top, as_json=as_json)
 
 
 def _load(source: str, variant: Direction | None, chooser: Chooser) -> tuple[Problem, ...]:
@@ -99,66 +117,108 @@ def _load(source: str, variant: Direction | None, chooser: Chooser) -> tuple[Pro
     return chooser.op.load_problems(source, None if variant is None else str(variant), dtype)
 
 
-def _print_one(chooser: Chooser, problem: Problem, top: int, *, as_json: bool) -> None:
-    from ckh.learn.answer import answer
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """How many choices to probe, the time limit for one in seconds, and whether what was probed before counts."""
 
-    model = chooser.model(problem)
-    found = answer(problem, model)
-    if as_json:
-        print_json(_document(found, model, top))
-        return
-    typer.echo(f"problem  {in_words(problem)}")
-    typer.echo(f"         {problem.canonical()}")
-    typer.echo(f"model    {model.path.name}, measured on {model.spec.device or model.spec.arch}{_warning(model)}")
-    typer.echo(f"kernels  {len(found.ranked)} candidates, {sum(found.refused.values())} refused")
-    for reason, count in found.refused.items():
-        typer.echo(f"         {count} x {reason}")
-    typer.echo("")
-    rows = [[str(place), *_cells(ranked, model)] for place, ranked in enumerate(found.ranked[:top], 1)]
-    print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel"), rows)
+    probe: int
+    timeout_s: float
+    uses_old: bool
 
 
-def _print_many(chooser: Chooser, problems: tuple[Problem, ...], top: int, *, as_json: bool) -> None:
-    from ckh.learn.answer import answer
+def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
+    """The answers, in order; what was measured or is to be measured now is in front."""
+    from ckh.commands._probing import measured_before, probe_all
+    from ckh.learn.answer import answers
 
-    answers: list[tuple[Answer, Model]] = []
-    failures: list[NoKernelError] = []
+    of_model: dict[int, list[Problem]] = {}
+    models: dict[int, Model] = {}
     for problem in problems:
         model = chooser.model(problem)
-        try:
-            answers.append((answer(problem, model), model))
-        except NoKernelError as error:
-            failures.append(error)
+        models[id(model)] = model
+        of_model.setdefault(id(model), []).append(problem)
+    known: dict[Problem, Answer] = {}
+    for key, some in of_model.items():
+        found = answers(some, models[key])
+        if wanted.probe:
+            new = [one for one in found if len(one.order) and not (wanted.uses_old and _is_known(one, wanted.probe))]
+            if new:
+                probe_all(new, wanted.probe, wanted.timeout_s)
+        if wanted.probe or wanted.uses_old:
+            found = [measured_before(one) for one in found]
+        known |= dict(zip(some, found, strict=True))
+    return [known[problem] for problem in problems]
+
+
+def _is_known(found: Answer, count: int) -> bool:
+    """Whether the first choices were all probed before."""
+    from ckh.commands._probing import measured_before
+
+    probe = measured_before(found).probe
+    names = set() if probe is None else {one.kernel for one in probe.kernels}
+    return all(found.model.spec.op.kernel_name(one.kernel) in names for one in found.best(count))
+
+
+def _print_one(found: Answer, top: int, *, as_json: bool, why: bool) -> None:
+    model, problem = found.model, found.problem
     if as_json:
-        print_json({"results": [_document(found, model, top) for found, model in answers]})
+        print_json(_document(found, top))
+        return
+    refused = sum(found.refused.values())
+    words = model_words(model.path.name, model.spec.device, model.spec.arch)
+    text = head(problem, words, len(found.order), refused)
+    typer.echo(text.replace(WHY, "") if why else text, nl=False)
+    if why:
+        for reason, count in found.refused.items():
+            typer.echo(f"         {count} x {reason}")
+    if found.probe is None:
+        name = model.spec.op.short_name
+        typer.echo(table([(name(one.kernel), one.tflops, one.latency_ms) for one in found.best(top)]), nl=False)
+        return
+    typer.echo(f"measured the first {len(found.probe.fastest_first())} on {found.probe.device}, {found.probe.when}")
+    for one in found.probe.kernels:
+        if one.latency_ms is None:
+            typer.echo(f"         {one.kernel} failed: {one.status} {one.message}")
+    rows = [[str(place), *_cells(ranked, model, found.probe)] for place, ranked in enumerate(found.best(top), 1)]
+    typer.echo("")
+    print_table("", ("", *_columns(found.probe)), rows)
+
+
+def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
+    found = [one for one in answers if len(one.order)]
+    failures = [failure for one in answers if (failure := one.failure)]
+    if as_json:
+        print_json({"results": [_document(one, top) for one in found]})
     else:
-        rows = [
-            [found.problem.canonical(), *_cells(ranked, model)]
-            for found, model in answers
-            for ranked in found.ranked[:top]
-        ]
-        print_table("", ("problem", "predicted TFLOPS", "predicted ms", "kernel"), rows)
+        probe = next((one.probe for one in found if one.probe is not None), None)
+        rows = [[o.problem.canonical(), *_cells(ranked, o.model, probe)] for o in found for ranked in o.best(top)]
+        print_table("", ("problem", *_columns(probe)), rows)
     if failures:
-        raise NoKernelError(f"{len(failures)} of {len(problems)} problems have no kernel; {failures[0].message}")
+        raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
 
 
-def _cells(ranked: Ranked, model: Model) -> list[str]:
-    figures = ["-" if value is None else f"{value:.4g}" for value in (ranked.tflops, ranked.latency_ms)]
-    return [*figures, model.spec.op.short_name(ranked.kernel)]
+def _columns(probe: Probe | None) -> tuple[str, ...]:
+    return (*COLUMNS, *(() if probe is None else ("measured ms",)), "kernel")
 
 
-def _warning(model: Model) -> str:
-    return " (host numbers: they say nothing about a GPU)" if model.spec.arch == "host" else ""
+def _cells(ranked: Ranked, model: Model, probe: Probe | None) -> list[str]:
+    values = (ranked.tflops, ranked.latency_ms, *(() if probe is None else (ranked.measured_ms,)))
+    return [*map(figure, values), model.spec.op.short_name(ranked.kernel)]
 
 
-def _document(found: Answer, model: Model, top: int) -> dict[str, Any]:
+def _document(found: Answer, top: int) -> dict[str, Any]:
+    from ckh.rank.evaluator import backend_name
+
+    model = found.model
     return {
         "problem": found.problem.canonical(),
         "sizes": found.problem.to_dict(),
         "model": str(model.path),
         "arch": model.spec.arch,
         "device": model.spec.device,
-        "candidates": len(found.ranked),
+        "ranked_by": backend_name(),
+        "candidates": len(found.order),
+        "measured": None if found.probe is None else asdict(found.probe),
         "refused": found.refused,
         "kernels": [
             {
@@ -166,7 +226,8 @@ def _document(found: Answer, model: Model, top: int) -> dict[str, Any]:
                 "score": ranked.score,
                 "predicted_tflops": ranked.tflops,
                 "predicted_latency_ms": ranked.latency_ms,
+                "measured_latency_ms": ranked.measured_ms,
             }
-            for ranked in found.ranked[:top]
+            for ranked in found.best(top)
         ],
     }

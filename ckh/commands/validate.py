@@ -12,7 +12,7 @@ from ckh.commands import _validate_kernels
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._judging import load_judged, percent
-from ckh.errors import DeviceError, ExitCode, UsageError
+from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.assess.compare import Comparison
     from ckh.assess.oracle import Contest, Remeasured
+    from ckh.bench.protocol import Reply
     from ckh.learn.artifact import Model
 
 _ORACLE_HELP = """Compare a model's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
@@ -173,33 +174,19 @@ def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
 
 
 def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list[Remeasured]:
-    from ckh.archs import HOST
     from ckh.assess.oracle import measured_again
-    from ckh.bench.compile import default_jobs
-    from ckh.bench.device import HIP_KIND, HOST_KIND, DeviceOptions, open_device, require_usable
-    from ckh.bench.rounds import measure_interleaved
-    from ckh.bench.stop import Stop
-    from ckh.bench.supervisor import SupervisorOptions
-    from ckh.bench.timing import DEFAULT_SAMPLES
-    from ckh.kernels.names import parse_kernel_name
-    from ckh.progress import progress
+    from ckh.bench.device import device_of
+    from ckh.bench.rounds import compare_kernels
 
-    is_host = model.spec.arch == HOST
-    device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else model.spec.arch))
-    if device.arch.name != model.spec.arch:
-        raise DeviceError(f"the model is for {model.spec.arch}, this machine has {device.arch.name}")
-    require_usable(device)
+    device = device_of(model.spec.arch)
     by_problem = {one.problem: one for one in found}
-    tasks = {one.problem: [parse_kernel_name(name) for name in one.kernels] for one in found}
-    options = SupervisorOptions(timeout_s, device.worker_configs()[0])
-    jobs = default_jobs(device.job_bytes)
-    with Stop() as stop, progress("measuring again", len(found)) as advance:
-        replies = measure_interleaved(
-            device, tasks, options, DEFAULT_SAMPLES, jobs=jobs, should_stop=stop, advance=advance
-        )
-        again = [measured_again(by_problem[name], [one.samples_ns for one in of]) for name, of in replies]
-        if stop():
-            raise KeyboardInterrupt
+    tasks = {one.problem: [model.spec.op.parse_kernel(name) for name in one.kernels] for one in found}
+    again: list[Remeasured] = []
+
+    def take(problem: str, replies: list[Reply]) -> None:
+        again.append(measured_again(by_problem[problem], [one.samples_ns for one in replies]))
+
+    compare_kernels(device, tasks, timeout_s, "measuring again", take)
     return again
 
 

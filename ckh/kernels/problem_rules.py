@@ -5,7 +5,8 @@ C and K are channels per group here, as they are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from math import gcd
 
 from ckh.archs import ArchSpec
 from ckh.kernels.config import ConvKernel
@@ -105,3 +106,17 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     _specialization,
     _compv6_loops,
 )
+
+# All vector widths and numbers of merged groups divide the first; the trips that a kernel needs are within the second.
+_MOST_DIVISOR = 3 * 5 * 7 * 1024
+_MOST_DEPTH = 4096
+
+
+def rule_key(problem: ConvProblem) -> Hashable:
+    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
+    channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
+    # Only compv6 in backward weight asks how long K is.
+    depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
+    kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
+    return (*kind, *channels, _has_one_channel(problem), *specialized, depth)

@@ -1,13 +1,12 @@
 """Model directories: finding them, loading them, and what a loaded model can do.
 
-A directory has AMD's file names, so theirs load here and ours there. Loading never writes. Predicting for a problem
-imports NumPy only; LightGBM is loaded for whole datasets.
+A directory has AMD's file names, so theirs load here and ours there. Loading never writes there. Ranking imports NumPy
+only, and keeps packed forests in the cache; LightGBM is loaded for whole datasets.
 """
 
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import zlib
 from dataclasses import dataclass
@@ -17,9 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import arch_names, load_arch
-from ckh.errors import DataError, ModelError, UsageError
+from ckh.errors import ModelError, UsageError
+from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
-from ckh.paths import data_dir, user_data_dir
+from ckh.paths import MODELS_VARIABLE, model_folders
+from ckh.rank.evaluator import best_first
+from ckh.rank.forest_file import open_forest
 from ckh.rank.lightgbm_text import Forest, parse_forest
 from ckh.rank.numpy_forest import predict
 
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
+    from ckh.learn.answer import Answer
     from ckh.ops.base import Kernel, Problem
+    from ckh.rank.packed import PackedForest
 
-MODELS_VARIABLE = "CKH_MODELS"
 _TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
-_FLOPS_PER_TFLOPS_MS = 1e9
+_ANSWERS = 1024  # that a model remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +85,21 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A kernel in its place: the score that orders, and the TFLOPS and time that the model expects, if it does."""
+    """A kernel in its place.
+
+    Attributes:
+        kernel: the kernel.
+        score: what the model orders by.
+        tflops: what the model expects, if it does.
+        latency_ms: the time that goes with it.
+        measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
+    """
 
     kernel: Kernel
     score: float
     tflops: float | None
     latency_ms: float | None
-
-
-def model_folders() -> list[Path]:
-    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship."""
-    named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
-    try:
-        shipped = [data_dir("models")]
-    except DataError:  # an installation without models works with those of its user
-        shipped = []
-    return [*named, user_data_dir() / "models", *shipped]
+    measured_ms: float | None = None
 
 
 def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
@@ -144,7 +146,14 @@ def load_model(path: Path | str) -> Model:
 
 
 class Model:
-    """A loaded model. Its forests are read when they are first needed."""
+    """A loaded model. Its forests are read when they are first needed.
+
+    Attributes:
+        path: its folder.
+        spec: what it is for, and its inputs.
+        hardware: the hardware profile of its architecture, by name.
+        remembered: answers it gave, by problem.
+    """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
         self.path = path
@@ -154,6 +163,9 @@ class Model:
         if spec.arch not in arch_names():
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
+        self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
+        self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
+        self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
 
     def require(self, wanted: Wanted) -> None:
         """Refuse to be used for what it was not trained for.
@@ -180,15 +192,27 @@ class Model:
         Raises:
             ModelError: a file of the model is damaged.
         """
-        matrix = self._matrix(problem, kernels)
-        scores = self._predict(matrix, self.spec.rank_by)
-        order = np.argsort(-scores, kind="stable")
-        if TFLOPS not in self.spec.targets:
-            return [Ranked(kernels[i], float(scores[i]), None, None) for i in order]
-        tflops = scores if self.spec.rank_by == TFLOPS else self._predict(matrix, TFLOPS)
-        with np.errstate(divide="ignore"):
-            latency_ms = problem.flops / (tflops * _FLOPS_PER_TFLOPS_MS)
-        return [Ranked(kernels[i], float(scores[i]), float(tflops[i]), float(latency_ms[i])) for i in order]
+        from ckh.learn.answer import Answer
+
+        pool = tuple(kernels)
+        score, tflops = self.score_pool([problem], pool)
+        order = best_first(score[0])
+        return Answer(problem, self, pool, order, score[0, order], None if tflops is None else tflops[0, order]).ranked
+
+    def score_pool(
+        self, problems: Sequence[Problem], pool: tuple[Kernel, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """What orders the kernels of a pool, and the TFLOPS expected of them, if the model tells.
+
+        Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
+        asked about.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        raw = self._scorer.raw(problems, pool)
+        told = {target: self._linear(rows, target) for target, rows in zip(self._told, raw, strict=True)}
+        return told[self.spec.rank_by], told.get(TFLOPS)
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """The score of every row of a dataset, shape (rows,): higher is better."""
@@ -239,6 +263,20 @@ class Model:
             self._texts[target], self._forests[target] = text, forest
         return self._forests[target]
 
+    def packed_forest(self, target: str) -> PackedForest:
+        """The forest of a target, packed.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        path = _forest_path(self.path, target)
+        try:
+            forest = open_forest(path)
+        except ModelError as error:
+            raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint) from error
+        self._check_inputs(forest.feature_names, target)
+        return forest
+
     def _check_inputs(self, names: tuple[str, ...], target: str) -> None:
         expected = self.spec.feature_names
         where = f"{self.path}: the model of {target}"
@@ -250,6 +288,15 @@ class Model:
 
 
 def _read_forest(folder: Path, target: str) -> str:
+    path = _forest_path(folder, target)
+    try:
+        content = path.read_bytes()
+        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} is damaged: {error}") from error
+
+
+def _forest_path(folder: Path, target: str) -> Path:
     files: list[tuple[float, Path]] = []
     for suffix in (".lgbm.gz", ".lgbm"):
         path = folder / f"model_{target}{suffix}"
@@ -257,9 +304,4 @@ def _read_forest(folder: Path, target: str) -> str:
             files.append((path.stat().st_mtime, path))
     if not files:
         raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
-    path = max(files)[1]  # the newer, should both be there
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+    return max(files)[1]  # the newer, should both be there

@@ -17,7 +17,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError, UsageError
 from ckh.learn.mining import Mined, mine, row_weights
-from ckh.learn.model_text import join_trees
+from ckh.learn.model_text import join_trees, shorten
 from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import problem_id, spec_of
 from ckh.learn.spec import RANK, TFLOPS
@@ -221,7 +221,7 @@ class Trainer:
         chosen = self._chosen_efficiency(validated.predicted, rows) if folds and ranks else None
         text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
         if fit.is_grouped and self._options.ensemble > 1:
-            text = join_trees([text, *self._further(fit, trees)])
+            text = shorten(join_trees([text, *self._further(fit, trees)]))
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importances_ if self._prepared.start is None else split_counts(text, self._engine.names)
         return TrainedTarget(

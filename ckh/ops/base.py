@@ -6,11 +6,12 @@ folder with one of these and an entry in `ckh.ops`.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -46,10 +47,41 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks."""
+    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks.
 
-    kernels: tuple[Kernel, ...]
+    Attributes:
+        pool: kernels among which the problem decides; the same object for problems of a kind, so that what is
+            prepared for a pool can be kept.
+        chosen: those that apply, as numbers in the pool, ascending.
+        refused: reason -> how many kernels; of the pool and of what the architecture does not build.
+    """
+
+    pool: tuple[Kernel, ...]
+    chosen: tuple[int, ...]
     refused: dict[str, int]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Those that apply."""
+        return tuple(self.pool[index] for index in self.chosen)
+
+
+def choose(pool: tuple[Kernel, ...], reasons: Callable[[Kernel], Sequence[str]], refused: Iterable[str]) -> Candidates:
+    """The candidates of a pool.
+
+    Args:
+        pool: kernels that the architecture builds.
+        reasons: every rule of the problem that a kernel breaks.
+        refused: why the architecture refuses others, a reason each.
+    """
+    counts = Counter(refused)
+    chosen = []
+    for index, kernel in enumerate(pool):
+        if broken := reasons(kernel):
+            counts[broken[0]] += 1
+        else:
+            chosen.append(index)
+    return Candidates(pool, tuple(chosen), dict(counts.most_common()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +110,8 @@ class Operation:
         legacy_columns: dataset columns as models of AMD's tools were trained with.
         mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
         candidates: the kernels for a problem on an architecture; told the folder of the model that will rank them.
+        candidates_key: what `candidates` depends on in a problem: those with one key have one pool, and the same chosen
+            of it.
         slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
         kernel_slice: the dataset column by which efficiency is also told, among the kernels of one value.
         place: a problem as a point, for the nearest-problem baseline.
@@ -110,6 +144,7 @@ class Operation:
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]]
     mismatch: Callable[[Kernel, Any], str]
     candidates: Callable[[Any, ArchSpec, Path], Candidates]
+    candidates_key: Callable[[Any], Hashable]
     slices: dict[str, dict[str, Callable[[Any], bool]]]
     kernel_slice: str
     place: Callable[[Any], list[float]]

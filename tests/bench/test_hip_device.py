@@ -138,8 +138,8 @@ def test_a_gpu_that_the_driver_says_little_of_has_the_profile(
 
 def gpus_of(device: HipDevice) -> list[int]:
     """The GPU of each worker."""
-    configs = device.worker_configs()
-    assert all(config == WorkerConfig(0, None, "hip", config.gpu) for config in configs)
+    configs, floats = device.worker_configs(), device.arch.name == "gfx942"
+    assert all(config == WorkerConfig(0, None, "hip", config.gpu, fnuz_floats=floats) for config in configs)
     return [config.gpu for config in configs]
 
 

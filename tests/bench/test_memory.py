@@ -48,6 +48,17 @@ def test_a_reset_fills_the_output_with_nan(memory: HostMemory, dtype: str) -> No
     assert np.isnan(element.widened(memory.result())).tolist() == [[True] * 3] * 2
 
 
+def test_a_reset_fills_an_output_of_integers_with_what_no_kernel_writes(memory: HostMemory) -> None:
+    """There is no NaN among them; another type's output has NaN again."""
+    element = element_type("int32")
+    memory.set_output((3,), element)
+    memory.reset(0)
+    assert memory.result().tolist() == [int(element.unwritten)] * 3 == [-0x7F7F7F80] * 3
+    memory.set_output((1,), element_type("fp16"))
+    memory.reset(0)
+    assert np.isnan(memory.result()).all()
+
+
 def test_a_reset_fills_the_workspace_that_is_asked_for(memory: HostMemory) -> None:
     """As far as a kernel uses it, and of a large one the first megabytes."""
     memory.provide_workspace(WORKSPACE_FILL_BYTES + 100)

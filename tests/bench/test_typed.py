@@ -112,8 +112,53 @@ def test_limits_of_fp32_leave_their_argument_alone() -> None:
     assert element.lowest(values).tobytes() == element.highest(values).tobytes() == values.tobytes()
 
 
-def test_other_dtypes_are_refused() -> None:
+@pytest.mark.parametrize("fnuz_floats", [False, True])
+def test_other_dtypes_are_refused(fnuz_floats: bool) -> None:
     """The error names what can be measured."""
-    with pytest.raises(UsageError, match="int8") as caught:
-        element_type("int8")
-    assert caught.value.hint == "one of fp32, fp16, bf16"
+    with pytest.raises(UsageError, match="fp64") as caught:
+        element_type("fp64", fnuz_floats=fnuz_floats)
+    assert caught.value.hint == "one of fp32, fp16, bf16, fp8, bf8, int8, int32"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fnuz_floats", "codes"),
+    [
+        # 1, -1, 0.75 and what is below the normal numbers, which is zero.
+        ("fp8", False, [0x38, 0xB8, 0x34, 0x00]),
+        ("fp8", True, [0x40, 0xC0, 0x3C, 0x00]),
+        ("bf8", False, [0x3C, 0xBC, 0x3A, 0x00]),
+        ("bf8", True, [0x40, 0xC0, 0x3E, 0x00]),
+    ],
+)
+def test_operands_of_eight_bits_are_encoded_as_the_architecture_has_them(
+    dtype: str, fnuz_floats: bool, codes: list[int]
+) -> None:
+    """CDNA3's exponents are biased by one more than OCP's."""
+    element = element_type(dtype, fnuz_floats=fnuz_floats)
+    operand = element.operand(floats(1, -1, 0.75, 0.9 * element.least_normal))
+    assert operand.tolist() == codes
+    assert element.widened(operand).tolist() == [1, -1, 0.75, 0]
+
+
+def test_operands_of_int8_use_their_range() -> None:
+    """From -1 to 1 become -127 to 127, halves the even one."""
+    element = element_type("int8")
+    operand = element.operand(floats(-1, 1, 0.5 / 127, 1.5 / 127, 0.49, 0))
+    assert operand.dtype == np.int8
+    assert operand.tolist() == [-127, 127, 0, 2, 62, 0]
+
+
+def test_integers_are_widened_without_loss() -> None:
+    """Those of 32 bits to float64, since float32 has not all of them."""
+    stored = np.array([2**24 + 1, -(2**31), 2**31 - 1], np.int32)
+    element = element_type("int32")
+    assert element.widened(stored).tolist() == [2**24 + 1, -(2**31), 2**31 - 1]
+    assert element.rounded(np.array([2.0**24 + 1, -3.0, 1e10])).tolist() == [2**24 + 1, -3, 2**31 - 1]
+    assert element.is_exact
+    assert not element_type("fp16").is_exact
+
+
+def test_what_was_never_written_is_no_right_result() -> None:
+    """It is NaN, or an integer that takes more than a hundred thousand products of int8."""
+    assert np.isnan([element_type(dtype).unwritten for dtype in DTYPES]).all()
+    assert abs(element_type("int32").unwritten) > 100_000 * 127 * 127

@@ -32,7 +32,7 @@ def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No model but those of the test: not the user's, not those that ship."""
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.learn.artifact.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
 
 
 @pytest.fixture
@@ -91,6 +91,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
             "score": one.score,
             "predicted_tflops": one.tflops,
             "predicted_latency_ms": one.latency_ms,
+            "measured_latency_ms": None,
         }
         for one in ranked(model, n=4, c=128, k=128)
     ]

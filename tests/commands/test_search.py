@@ -44,7 +44,7 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
-    monkeypatch.setattr("ckh.learn.artifact.data_dir", lambda name: tmp_path / "shipped" / name)
+    monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
     monkeypatch.setattr("ckh.commands._search_modes.SPACE_LIMIT", 1500)
     monkeypatch.delenv("CXX", raising=False)
     (tmp_path / "here").mkdir()

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import lightgbm
+import numpy as np
 import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, NoKernelError, UsageError
 from ckh.features.grouped_conv import CORE_NAMES
 from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.learn.answer import answer
+from ckh.learn.answer import answer, answers, rank_many
 from ckh.learn.artifact import Model, load_model
+from ckh.learn.scoring import Remembered
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, problems
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.kernels.config import ConvKernel
+    from ckh.problems import ConvProblem
 
 ALL = 10 * 30  # tiles x variants
 
@@ -73,3 +83,66 @@ def test_a_model_answers_only_what_it_was_trained_for(model_dir: Path) -> None:
     """Another direction is refused before anything is ranked."""
     with pytest.raises(UsageError, match="is for grouped_conv forward fp32 on host, not grouped_conv bwd_data fp32"):
         answer(problems(Direction.BWD_DATA)[0], load_model(model_dir))
+
+
+def test_scores_are_lightgbms(model_dir: Path) -> None:
+    """What orders the kernels, and the TFLOPS beside it, are what LightGBM computes from the same features."""
+    model = load_model(model_dir)
+    for problem in problems():
+        found = answer(problem, model)
+        kernels = [one.kernel for one in found.ranked]
+        np.testing.assert_allclose(found.score, booster(model, problem, kernels, model.spec.rank_by), rtol=1e-12)
+        assert found.tflops is not None
+        np.testing.assert_allclose(found.tflops, booster(model, problem, kernels, "tflops"), rtol=1e-12)
+        first = found.ranked[0]
+        assert first.latency_ms == pytest.approx(problem.flops / found.tflops[0] / 1e9)
+        assert found.best(3) == found.ranked[:3]
+
+
+def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], target: str) -> NDArray[np.float64]:
+    """LightGBM's predictions from the model's own text."""
+    text = gzip.decompress((model.path / f"model_{target}.lgbm.gz").read_bytes()).decode()
+    op = model.spec.op
+    columns = {**op.problem_features(problem), **op.kernel_features(kernels, model.spec.legacy_tiles)}
+    matrix = model.spec.engine.matrix(columns, model.hardware, model.spec.feature_names)
+    raw = np.asarray(lightgbm.Booster(model_str=text).predict(matrix))
+    return np.expm1(raw) if target in model.spec.log_targets else raw
+
+
+def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
+    """Problems in one call, of 2D and 3D and some twice, have the rankings that they have alone."""
+    asked = [*problems(), *problems()[:3]]
+    together = answers(asked, load_model(model_dir))
+    assert [one.problem for one in together] == asked
+    alone = load_model(model_dir)
+    assert [one.ranked for one in together] == [answer(problem, alone).ranked for problem in asked]
+    assert rank_many(asked, 2, alone) == [one.best(2) for one in together]
+
+
+def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:
+    """Its answer is empty and says why; its neighbours are ranked."""
+    model = gfx942(tmp_path)
+    narrow = replace(AMD_PROBLEMS[0], c=4)
+    first, none, last = answers([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
+    assert (first.failure, last.failure) == (None, None)
+    assert none.ranked == []
+    assert "C/G = 4" in str(none.failure)
+    assert rank_many([narrow, AMD_PROBLEMS[0]], 1, model) == [[], first.best(1)]
+
+
+def test_answers_are_remembered(model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A problem that was asked before is not scored again; the answer is the same object."""
+    model = load_model(model_dir)
+    first = answer(problems()[0], model)
+    monkeypatch.setattr(model, "score_pool", None)
+    assert answer(problems()[0], model) is first
+
+
+def test_the_oldest_answers_are_forgotten() -> None:
+    """Two are kept: asking for one makes it young again."""
+    kept: Remembered[int] = Remembered(2)
+    kept.put("a", 1)
+    kept.put("b", 2)
+    assert kept.get("a") == 1
+    kept.put("c", 3)
+    assert [kept.get(key) for key in "abc"] == [1, None, 3]

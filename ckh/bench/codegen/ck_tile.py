@@ -175,7 +175,7 @@ def _current_headers(include: Path) -> Headers:
         DeviceError: their templates are not those of the current interface.
     """
     for (name, file), wanted in _CURRENT_TEMPLATES.items():
-        found = _template_parameters(_text_of(include / file), name)
+        found = template_parameters(_text_of(include / file), name)
         if found[: len(wanted)] != wanted:
             has = f"has the parameters {', '.join(found)}" if found else "cannot be found"
             raise _unknown_interface(include, f"{name} of {file} {has}, not {', '.join(wanted)}")
@@ -204,7 +204,7 @@ def _unknown_interface(include: Path, why: str) -> DeviceError:
     )
 
 
-def _template_parameters(text: str, name: str) -> tuple[str, ...]:
+def template_parameters(text: str, name: str) -> tuple[str, ...]:
     """The names of a template's parameters, empty if the text does not define it."""
     text = re.sub(r"//[^\n]*", "", text)
     head = re.search(rf"template\s*<([^;{{}}]*)>\s*(?:struct|CK_TILE_HOST\s+auto)\s+{name}\b", text)

@@ -1,6 +1,6 @@
-"""Features of GEMMs: AMD's 72 (encoding version 0).
+"""Features of GEMMs: AMD's 72 (encoding version 0), and ours beside them.
 
-They equal AMD's `GemmUniversalFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
+The 72 equal AMD's `GemmUniversalFeatureEngine` value by value, its quirks included: an unknown pipeline counts as
 compv3 and an unknown epilogue as default, `tile_eff_*` is how full the last tile is, compv4 has 32 KB of LDS whatever
 the architecture, `cu_utilization` has no upper limit, and `warp_*` is waves per block.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.ops.gemm_universal.features_extra import EXTRA_CATEGORIES, EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
 from ckh.problems import DTYPE_BYTES
 
@@ -99,6 +100,7 @@ _DERIVED: dict[str, Formula] = {
     "bytes": lambda c: (c["m"] * c["k"] + c["k"] * c["n"] + c["m"] * c["n"]) * c["bytes_per_element"],
     "lds_usage": lambda c: (c["tile_m"] * c["tile_k"] + c["tile_n"] * c["tile_k"]) * c["bytes_per_element"],
     "lds_cap": _lds_cap,
+    **{f"{name}_code": _code(name) for name in ("pipeline", "scheduler", "epilogue")},
     "hw_total_simds": _product("hw_num_cus", "hw_simds_per_cu"),
     **_per_axis("rest", lambda axis: lambda c: np.mod(c[axis], np.maximum(c[f"tile_{axis}"], 1))),
     **_per_axis("num_tiles", _tiles),
@@ -123,7 +125,7 @@ _KERNEL_FEATURES = (
     *(Feature(f"tile_{axis}", "elements", _K, _raw(f"tile_{axis}")) for axis in _AXES),
     *(Feature(f"warp_{axis}", "waves", _K, _raw(f"wave_{axis}")) for axis in _AXES),
     *(Feature(f"warp_tile_{axis}", "elements", _K, _raw(f"warp_tile_{axis}")) for axis in _AXES),
-    *(Feature(name, "category", _K, _code(name)) for name in ("pipeline", "scheduler", "epilogue")),
+    *(Feature(name, "category", _K, _raw(f"{name}_code")) for name in ("pipeline", "scheduler", "epilogue")),
     *(Feature(f"pad_{axis}", "", _K, _raw(f"pad_{axis}")) for axis in _AXES),
     Feature("persistent", "", _K, _raw("persistent")),
     Feature("num_warps", "waves", _K, _product("wave_m", "wave_n", "wave_k")),
@@ -167,13 +169,15 @@ _HARDWARE_FEATURES = tuple(
     Feature(f"hw_{name}", unit, _H, _raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items()
 )
 
+_CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES)
+
 GEMM_UNIVERSAL = FeatureEngine(
     op_type=OP_TYPE,
-    features=(*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES),
-    categorical=("layout", "pipeline", "scheduler", "epilogue"),
-    derived=_DERIVED,
+    features=(*_CORE, *EXTRA_FEATURES),
+    categorical=("layout", "pipeline", "scheduler", "epilogue", *EXTRA_CATEGORIES),
+    derived=_DERIVED | EXTRA_DERIVED,
     defaults={},
 )
-NAMES_72: tuple[str, ...] = GEMM_UNIVERSAL.names
+NAMES_72: tuple[str, ...] = tuple(feature.name for feature in _CORE)
 _SINCE_55 = frozenset(feature.name for feature in _FIT_FEATURES)
 NAMES_55: tuple[str, ...] = tuple(name for name in NAMES_72 if name not in _SINCE_55)

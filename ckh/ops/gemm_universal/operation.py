@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
-from ckh.ops.base import Candidates, Operation, amd_options, no_files
+from ckh.ops.base import Candidates, Operation, amd_options, choose, no_files
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -31,6 +30,7 @@ from ckh.ops.gemm_universal.problem import (
     GemmProblem,
     parse_gemm_problem,
 )
+from ckh.ops.gemm_universal.problem_rules import rule_key
 from ckh.ops.gemm_universal.validity import problem_reasons
 
 if TYPE_CHECKING:
@@ -92,14 +92,8 @@ def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
 
 
 def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates:
-    refused = Counter(_reasons_of_refused(arch, problem.dtype, problem.layout))
-    candidates = []
-    for kernel in gemm_pool(arch, problem.dtype, problem.layout):
-        if reasons := problem_reasons(kernel, arch, problem):
-            refused[reasons[0]] += 1
-        else:
-            candidates.append(kernel)
-    return Candidates(tuple(candidates), dict(refused.most_common()))
+    group = (arch, problem.dtype, problem.layout)
+    return choose(gemm_pool(*group), lambda kernel: problem_reasons(kernel, arch, problem), _reasons_of_refused(*group))
 
 
 @cache
@@ -170,6 +164,7 @@ OPERATION = Operation(
     legacy_columns=from_amd,
     mismatch=_mismatch,
     candidates=_candidates,
+    candidates_key=rule_key,
     slices=SLICES,
     kernel_slice="pipeline",
     place=_place,

@@ -7,7 +7,8 @@ padding. A kernel for the host has no code for the rest of an axis that it does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from math import gcd
 
 from ckh.archs import ArchSpec
 from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -63,3 +64,13 @@ def _split_k(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterat
 
 
 PROBLEM_RULES: tuple[ProblemRule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
+
+# Every tile and vector width divides this.
+_MOST_DIVISOR = 3 * 5 * 7 * 4096
+
+
+def rule_key(problem: GemmProblem) -> Hashable:
+    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
+    k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
+    return problem.dtype, problem.layout, problem.split_k, m, n, k

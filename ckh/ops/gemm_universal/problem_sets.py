@@ -27,7 +27,7 @@ TOKENS: tuple[int, ...] = tuple(sorted({2**i for i in range(14)} | {3 * 4**i for
 HOST_RANKS = 8
 HOST_TOKENS: tuple[int, ...] = (1, 4, 12, 32, 100, 256, 1000, 2048)
 HOST_LIMITS = Limits(flops=(1e6, 2e9), size=4096, bytes=128_000_000)
-HOST_COUNT = 320
+HOST_COUNT = 1000
 # All kernels are measured on the hold-out, so its problems are smaller.
 HOST_HOLDOUT_FLOPS = 5e8
 GPU_LIMITS = Limits(flops=(1e6, 4e12), size=16384, bytes=4_000_000_000)

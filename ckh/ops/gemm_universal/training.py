@@ -25,8 +25,8 @@ _TRIES = 100_000
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 23, 31, 37, 61, 67, 97, 127, 131, 251, 257, 509, 521, 1021, 1031, 2039, 4093, 8191)
 _HIDDEN = (
-    *(256, 384, 512, 640, 768, 896, 1152, 1280, 1408, 1536, 1792, 2304, 2560, 2880, 3584, 4608, 5632, 6144, 6656, 6912),
-    *(7680, 8960, 9216, 10240, 12288, 13824),
+    *(256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1408, 1536, 1792, 2048, 2304, 2560, 2880, 3072, 3584, 4096, 4608),
+    *(5120, 5632, 6144, 6656, 6912, 7168, 7680, 8192, 8960, 9216, 10240, 12288, 13824, 14336),
 )
 _TOKENS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31)
 
@@ -78,9 +78,17 @@ def _skinny(rng: Random, most: int) -> Sizes:
 
 def _layer(rng: Random, most: int) -> Sizes:
     """Tokens times a weight of sizes that models have."""
+    return (_spread(rng, most), *_weight(rng))
+
+
+def _decode(rng: Random, most: int) -> Sizes:
+    """As a layer, with few tokens: a language model that writes."""
+    return (_spread(rng, most // 64), *_weight(rng))
+
+
+def _weight(rng: Random) -> tuple[int, int]:
     k = _pick(rng, _HIDDEN)
-    n = k * _pick(rng, (1, 1, 2, 3, 4)) // _pick(rng, (1, 2, 4, 8, 16))
-    return _spread(rng, most), n, k
+    return k * _pick(rng, (1, 1, 2, 3, 4)) // _pick(rng, (1, 2, 4, 8, 16)), k
 
 
 def _deep(rng: Random, most: int) -> Sizes:
@@ -114,15 +122,16 @@ def _turned(rng: Random, sizes: Sizes) -> Sizes:
 
 
 FAMILIES: dict[str, Family] = {
-    "square": Family(8, _square),
-    "aligned": Family(12, _aligned),
-    "skinny": Family(20, _skinny, 0.65),
-    "layer": Family(24, _layer),
-    "deep": Family(9, _deep, 0.8),
-    "shallow": Family(6, _shallow, 0.7),
-    "uneven": Family(9, _uneven),
-    "prime": Family(7, _prime, 0.65),
-    "one": Family(5, _one, 0.42),
+    "square": Family(6, _square),
+    "aligned": Family(10, _aligned),
+    "skinny": Family(16, _skinny, 0.65),
+    "layer": Family(22, _layer),
+    "decode": Family(18, _decode, 0.8),
+    "deep": Family(7, _deep, 0.8),
+    "shallow": Family(5, _shallow, 0.7),
+    "uneven": Family(7, _uneven),
+    "prime": Family(5, _prime, 0.65),
+    "one": Family(4, _one, 0.42),
 }
 SPLIT_FAMILIES: dict[str, Family] = {**FAMILIES, "split": Family(10, _deep, 0.8, (2, 4, 8))}
 

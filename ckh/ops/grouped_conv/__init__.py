@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,9 @@ from ckh.features.columns import legacy_columns, problem_columns
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool, refused_pool
+from ckh.kernels.problem_rules import rule_key
 from ckh.kernels.validity import problem_reasons
-from ckh.ops.base import Candidates, Operation, amd_options, no_files
+from ckh.ops.base import Candidates, Operation, amd_options, choose, no_files
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
@@ -85,14 +85,7 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
 
 def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates:
     group = (problem.variant, arch, problem.ndim, problem.dtype)
-    refused = Counter(_reasons_of_refused(*group))
-    candidates = []
-    for kernel in conv_pool(*group):
-        if reasons := problem_reasons(kernel, arch, problem):
-            refused[reasons[0]] += 1
-        else:
-            candidates.append(kernel)
-    return Candidates(tuple(candidates), dict(refused.most_common()))
+    return choose(conv_pool(*group), lambda kernel: problem_reasons(kernel, arch, problem), _reasons_of_refused(*group))
 
 
 @cache
@@ -142,6 +135,7 @@ OPERATION = Operation(
     legacy_columns=legacy_columns,
     mismatch=_mismatch,
     candidates=_candidates,
+    candidates_key=rule_key,
     slices=SLICES,
     kernel_slice="pipeline",
     place=_place,

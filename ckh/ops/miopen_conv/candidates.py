@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ckh.errors import ModelError
 from ckh.jsonfields import JsonFields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -95,7 +96,7 @@ def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
     name = group_name(problem)
     if name not in table.groups:
         return Candidates((), {f"nothing was measured for {name}": 1})
-    sizes = problem.columns() | {"c_per_group": problem.c_per_group, "k_per_group": problem.k_per_group}
+    sizes = _sizes(problem)
     kept, refused = [], {}
     for candidate in table.groups[name]:
         if reason := candidate.reason(sizes):
@@ -103,6 +104,17 @@ def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
         else:
             kept.append(candidate.solver)
     return Candidates(tuple(kept), refused)
+
+
+def candidates_key(problem: MiopenProblem) -> Hashable:
+    """All that `candidates` reads in a problem."""
+    sizes = _sizes(problem)
+    fixed = (sizes[name] for name in _FIXED)
+    return group_name(problem), *fixed, *(gcd(sizes[name], max(_DIVISORS)) for name in _DIVISIBLE)
+
+
+def _sizes(problem: MiopenProblem) -> dict[str, int]:
+    return problem.columns() | {"c_per_group": problem.c_per_group, "k_per_group": problem.k_per_group}
 
 
 def make_table(frame: pd.DataFrame) -> CandidateTable:

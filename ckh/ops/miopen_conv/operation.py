@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ckh.data.schema import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, Co
 from ckh.errors import UsageError
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
-from ckh.ops.miopen_conv.candidates import CANDIDATES_NAME, candidates, make_table, read_candidates
+from ckh.ops.miopen_conv.candidates import CANDIDATES_NAME, candidates, candidates_key, make_table, read_candidates
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
@@ -61,7 +62,14 @@ def _mismatch(solver: Solver, problem: MiopenProblem) -> str:
 
 def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candidates:
     found = candidates(problem, read_candidates(model))
-    return Candidates(tuple(map(parse_solver, found.solvers)), found.refused)
+    # There are few solvers: those that apply are the pool.
+    pool = _pool(found.solvers)
+    return Candidates(pool, tuple(range(len(pool))), found.refused)
+
+
+@cache
+def _pool(solvers: tuple[str, ...]) -> tuple[Solver, ...]:
+    return tuple(map(parse_solver, solvers))
 
 
 def _model_files(dataset: Dataset) -> dict[str, bytes]:
@@ -113,6 +121,7 @@ OPERATION = Operation(
     legacy_columns=dict,
     mismatch=_mismatch,
     candidates=_candidates,
+    candidates_key=candidates_key,
     slices=CONVOLUTION.slices,
     kernel_slice="algorithm",
     place=CONVOLUTION.place,

@@ -16,7 +16,9 @@ from ckh.bench.binary import code_hash
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers, Interface
-from ckh.bench.codegen.ck_tile_gemm import ELEMENTS, GemmHeaders, detect_gemm, emit, missing
+from ckh.bench.codegen.ck_tile_gemm import emit
+from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders, detect_gemm
+from ckh.bench.codegen.ck_tile_gemm_rules import ELEMENTS, missing
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
@@ -64,7 +66,18 @@ MID_2025 = GemmHeaders(
         }
     ),
 )
-# File -> the kernel's name without its common head.
+CURRENT = replace(
+    MID_2025,
+    common=replace(
+        MID_2025.common,
+        interface=Interface.CURRENT,
+        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
+    ),
+    interwave=frozenset({"mem", "basic_v1"}),
+    persistent=frozenset({"mem", "compv3", "compv4"}),
+    warp_gemms=MID_2025.warp_gemms | {("float", (32, 32, 8))},
+)
+# File -> the kernel's name without its common head, for headers of mid-2025.
 EMITTED = {
     "basic_v1": "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     "mem_interwave_default": "fp16_ccr_mem_default_interwave_True_False_True_False_128x128x64_2x2x1_32x32x16",
@@ -72,6 +85,15 @@ EMITTED = {
     "compv4_crr": "bf16_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
     "compv5_fp8": "fp8_rcr_compv5_cshuffle_intrawave_False_False_False_False_64x64x64_1x1x2_32x32x16_vec16_8_4",
     "int8": "int8_rcr_compv3_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+}
+# The same for current headers.
+EMITTED_CURRENT = {
+    "current_basic_v1_interwave": (
+        "fp16_rcr_basic_v1_cshuffle_interwave_True_True_True_False_64x64x32_2x2x1_32x32x8_vec8_4_2"
+    ),
+    "current_compv4_persistent": "bf16_crr_compv4_cshuffle_intrawave_True_False_True_True_64x64x64_2x2x1_32x32x16",
+    "current_compv6": "fp32_rcr_compv6_default_intrawave_False_False_False_False_64x64x32_2x2x1_32x32x8",
+    "current_mem_int8": "int8_rcr_mem_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
 }
 
 
@@ -83,10 +105,11 @@ def kernel_of(name: str) -> GemmKernel:
 PLAIN = kernel_of("fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16")
 
 
-@pytest.mark.parametrize("name", EMITTED)
+@pytest.mark.parametrize("name", [*EMITTED, *EMITTED_CURRENT])
 def test_emitted_text_does_not_drift(name: str) -> None:
     """A kernel's source is byte for byte what was looked at when its golden file was written."""
-    path, text = GOLDEN / f"{name}.cpp", emit(kernel_of(EMITTED[name]), MID_2025)
+    headers = MID_2025 if name in EMITTED else CURRENT
+    path, text = GOLDEN / f"{name}.cpp", emit(kernel_of((EMITTED | EMITTED_CURRENT)[name]), headers)
     if os.environ.get(UPDATE) == "1":
         path.write_text(text, encoding="utf-8")
     golden = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -95,7 +118,7 @@ def test_emitted_text_does_not_drift(name: str) -> None:
 
 def test_golden_files_are_those_of_the_table() -> None:
     """None is left over."""
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in EMITTED}
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in EMITTED | EMITTED_CURRENT}
 
 
 def test_the_name_is_in_the_label() -> None:
@@ -222,14 +245,6 @@ def test_all_reasons_are_said_at_once() -> None:
     with pytest.raises(UnsupportedKernelError) as caught:
         emit(kernel, MID_2025)
     assert str(caught.value).count("; ") == 3
-
-
-def test_current_headers_are_refused() -> None:
-    """Their interface has no templates for GEMM kernels, which is said and nothing else."""
-    current = replace(MID_2025, common=replace(MID_2025.common, interface=Interface.CURRENT))
-    assert missing(replace(PLAIN, dtype="fp64"), current) == [
-        "GEMM kernels are emitted for headers of mid2025 only, not for the CK Tile headers (current)"
-    ]
 
 
 def test_headers_without_the_kernel_are_refused() -> None:
@@ -384,14 +399,16 @@ UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2
         (BASIC, (100, 72, 132, 1), "CK Tile's IsSupportedArgument refuses it"),
         (BASIC, (1 << 15, 1 << 15, 64, 1), "a matrix is too large for 32-bit offsets"),
         (BASIC, (64, 1 << 26, 32, 1), "a matrix is too large for 32-bit offsets"),
-        (PERSISTENT, (100, 72, 320, 2), None),
+        (PERSISTENT, (100, 72, 320, 1), None),
+        (PERSISTENT, (100, 72, 320, 2), "parts of K would be added to bf16 rows beyond the end of C"),
+        (PERSISTENT, (128, 72, 320, 2), None),
         (
             PERSISTENT,
-            (100, 72, 144, 2),
+            (128, 72, 144, 2),
             "split-K needs a last part whose main loop runs and ends as that of the others",
         ),
-        (PERSISTENT, (100, 72, 16, 2), "split-K leaves nothing for the last part"),
-        (PERSISTENT, (100, 72, 1 << 21, 1 << 16), "K is split into more than 2^16 - 1 parts"),
+        (PERSISTENT, (128, 72, 16, 2), "split-K leaves nothing for the last part"),
+        (PERSISTENT, (64, 72, 1 << 21, 1 << 16), "K is split into more than 2^16 - 1 parts"),
         (DIRECT, (99, 71, 128, 2), None),
         (UNPADDED, (128, 64, 64, 1), None),
         (UNPADDED, (128, 64, 160, 1), None),

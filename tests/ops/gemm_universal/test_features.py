@@ -61,7 +61,7 @@ def test_the_72_equal_amds_engine_bit_for_bit() -> None:
     expected = golden[[name for name in golden.columns if name.startswith("f_")]]
     assert tuple(name.removeprefix("f_") for name in expected.columns) == NAMES_72
     assert set(raw) == set(INPUT_COLUMNS)
-    np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(raw, REFERENCE_HARDWARE), expected.to_numpy())
+    np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(raw, REFERENCE_HARDWARE, NAMES_72), expected.to_numpy())
 
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="the reference vectors are not beside this checkout")
@@ -77,7 +77,7 @@ def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
         problem = GemmProblem(row["m"], row["n"], row["k"], text["dtype"], text["layout"], row["split_k"])
         columns = {**problem_columns(problem), **kernel_columns([kernel])}
         expected = [row[f"f_{name}"] for name in NAMES_72]
-        np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE)[0], expected)
+        np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE, NAMES_72)[0], expected)
 
 
 def test_numbers_worked_out_by_hand() -> None:
@@ -103,6 +103,30 @@ def test_numbers_worked_out_by_hand() -> None:
     # A tile of 32 divides 96 but neither 100 nor 300.
     assert _one([f"needs_padding_{axis}" for axis in "mnk"], 2) == [1, 1, 0]
     assert _one(["tile_eff_k", "any_dim_too_small", "ratio_K_to_tile_k"], 2) == [1, 0, 3]
+
+
+def test_ours_worked_out_by_hand() -> None:
+    """What the 72 leave out, of M=100, N=300, K=96 in fp16 and ccr on a 64x128x64 tile of 4x2 waves of 16x32."""
+    assert _one(["block_m", "block_n", "block_aspect", "blocks_m", "blocks_n"]) == [64, 64, 1, 1, 2]
+    assert _one(["average_fill_m", "average_fill_n", "average_fill_k"]) == [100 / 128, 300 / 384, 96 / 128]
+    assert _one(["block_fill_m", "block_fill_n", "block_rest_m", "block_rest_n"]) == [100 / 128, 300 / 320, 36, 44]
+    assert _one(["used_m", "used_n", "used_k"]) == [64, 128, 64]
+    assert _one(["used_m", "used_n", "used_k"], 1) == [100, 64, 32]
+    # 100 = 4 x 25, 300 = 4 x 75, 96 = 32 x 3.
+    assert _one([f"powers_of_two_{axis}" for axis in "MNK"]) == [2, 2, 5]
+    assert _one([f"rest_16_{axis}" for axis in "MNK"]) == [4, 12, 0]
+    # The L2 of the reference has 4 MiB, its L1 32 KiB, its L3 256 MiB.
+    over_l1, over_l2 = (np.log2(np.array([8192, 16384]) / size) for size in (2**15, 2**22))
+    assert _one(["log2_A_over_l2", "log2_B_over_l3"]) == [np.log2(100 * 96 * 2 / 2**22), np.log2(96 * 300 * 2 / 2**28)]
+    assert _one(["log2_tile_a_over_l1", "log2_tile_c_over_l1", "log2_tile_b_over_l2"]) == [*over_l1, over_l2[1]]
+    assert _one(["log2_panel_m_over_l2"]) == [np.log2(64 * 96 * 2 / 2**22)]
+    assert _one(["log2_panel_n_over_l2"]) == [np.log2(128 * 96 * 2 / 2**22)]
+    # A is read for each of three tiles along N, B for each of two along M.
+    assert _one(["log2_read_a", "log2_read_b"]) == [np.log2(3 * 100 * 96 * 2), np.log2(2 * 96 * 300 * 2)]
+    assert _one(["last_wave_fill"]) == [6 / 256]
+    # mem is 3, interwave 1, cshuffle 1, persistent 1; only N is padded.
+    assert _one(["code_path", "padding"]) == [3 * 8 + 4 + 2 + 1, 2]
+    assert _one(["code_path", "padding"], 1) == [1 * 8, 7]
 
 
 def test_unknown_words_have_amds_codes() -> None:
@@ -131,9 +155,9 @@ def test_hardware_changes_only_what_it_may() -> None:
 def test_a_batch_equals_its_rows() -> None:
     """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
     together = GEMM_UNIVERSAL.matrix({**problem_columns(PROBLEM), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
-    assert together.shape == (3, 72)
+    assert together.shape == (3, len(GEMM_UNIVERSAL.names))
     for index, row in enumerate(together):
-        np.testing.assert_array_equal(_one(list(NAMES_72), index), row)
+        np.testing.assert_array_equal(_one(list(GEMM_UNIVERSAL.names), index), row)
 
 
 def test_declared_dependence_is_true() -> None:
@@ -151,11 +175,12 @@ def test_declared_dependence_is_true() -> None:
 
 
 def test_schema_of_55_is_a_subset_and_categories_are_amds() -> None:
-    """The older schema lacks the 17 features on fit and padding; four features are categories."""
+    """The older schema lacks the 17 features on fit and padding; four of AMD's features are categories."""
     assert (len(NAMES_55), len(NAMES_72), len(set(NAMES_72))) == (55, 72, 72)
     assert [name for name in NAMES_72 if name not in NAMES_55] == list(NAMES_72[43:60])
     assert len(GEMM_UNIVERSAL.select(NAMES_55)) == 55
-    assert GEMM_UNIVERSAL.categorical == ("layout", "pipeline", "scheduler", "epilogue")
+    assert GEMM_UNIVERSAL.categorical == ("layout", "pipeline", "scheduler", "epilogue", "code_path", "padding")
+    assert GEMM_UNIVERSAL.names[:72] == NAMES_72
     assert GEMM_UNIVERSAL.encoding_version == 0
 
 

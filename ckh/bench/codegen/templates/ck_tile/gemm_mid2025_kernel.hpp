@@ -3,30 +3,17 @@
 // such case is a class of its own.
 #pragma once
 
-#include "gemm_vocabulary.hpp"
+#include "gemm_types.hpp"
 #include "mid2025_fp32.hpp"
 #include "mid2025_pipelines.hpp"
 
 namespace ckh {
 
-using kernel::Accumulator;
-using kernel::ALayout;
-using kernel::BLayout;
-using kernel::Element;
-using kernel::Output;
-using NoTensors = ck_tile::tuple<>;
 using Operation = ck_tile::memory_operation_enum;
 
-constexpr bool a_is_row_major = std::is_same_v<ALayout, RowMajor>;
-constexpr bool b_is_row_major = std::is_same_v<BLayout, RowMajor>;
 // The waves of compv5 are two groups, one of which loads while the other computes.
 constexpr ck_tile::index_t num_wave_groups = kernel::pipeline == Pipeline::compv5 ? 2 : 1;
 
-using Shape = ck_tile::TileGemmShape<ck_tile::sequence<kernel::tile_m, kernel::tile_n, kernel::tile_k>,
-                                     ck_tile::sequence<kernel::wave_m, kernel::wave_n, kernel::wave_k>,
-                                     ck_tile::sequence<kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k>>;
-// Which tile a block takes: 8 and 4 are the numbers of CK Tile's own benchmark of these kernels.
-using Partitioner = ck_tile::GemmSpatiallyLocalTilePartitioner<Shape, 8, 4>;
 using Traits = ck_tile::TileGemmUniversalTraits<kernel::pad_m, kernel::pad_n, kernel::pad_k, kernel::double_smem_buffer,
                                                 ALayout, BLayout, RowMajor, false, false, kernel::persistent,
                                                 num_wave_groups>;
@@ -54,7 +41,7 @@ struct EpilogueOf;
 template <Operation StoreOrAdd>
 struct EpilogueOf<Epilogue::cshuffle, StoreOrAdd> {
     using Class = ck_tile::CShuffleEpilogue<ck_tile::CShuffleEpilogueProblem<
-        Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, ck_tile::element_wise::PassThrough,
+        Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, PassThrough,
         BasicProblem::kBlockSize, Partitioner::MPerBlock, Partitioner::NPerBlock, kernel::wave_m, kernel::wave_n,
         kernel::warp_tile_m, kernel::warp_tile_n, kernel::warp_tile_k, BasicProblem::TransposeC, StoreOrAdd,
         num_wave_groups, kernel::vector_c != 0, kernel::vector_c>>;

@@ -1,6 +1,7 @@
 // What CK Tile's GEMM kernels of mid-2025 get wrong without refusing it themselves in IsSupportedArgument.
 #pragma once
 
+#include "gemm_limits.hpp"
 #include "gemm_mid2025_kernel.hpp"
 
 namespace ckh {
@@ -33,31 +34,15 @@ bool runs_alike(int64_t one, int64_t other) {
     }
 }
 
-// compv4 takes three tiles of K where there is one, and five where there are three. Those that are not there are zeros,
-// unless K is contiguous in both operands and not padded: then they are the beginnings of the next rows.
+// compv4 takes three tiles of K where there is one, and five where there are three.
 inline bool reads_next_rows(int64_t length) {
-    constexpr bool has_zeros = kernel::pad_k || !a_is_row_major || b_is_row_major;
     const ck_tile::index_t steps = loop_steps(length);
-    return kernel::pipeline == Pipeline::compv4 && !has_zeros && (steps == 1 || steps == 3);
-}
-
-// Offsets are 32 bits. Loads reach up to three tiles beyond the last line of an operand, where they must not wrap around
-// to its beginning.
-inline bool can_be_read(int64_t lines, int64_t tile, int64_t length) {
-    const int64_t elements = (lines + 3 * tile) * length;
-    return elements <= INT32_MAX && elements * static_cast<int64_t>(sizeof(Element)) <= UINT32_MAX;
-}
-
-inline bool is_addressable(const Problem& p) {
-    const bool reads_a = a_is_row_major ? can_be_read(p.m, kernel::tile_m, p.k) : can_be_read(p.k, kernel::tile_k, p.m);
-    const bool reads_b = b_is_row_major ? can_be_read(p.k, kernel::tile_k, p.n) : can_be_read(p.n, kernel::tile_n, p.k);
-    // A store that is masked out goes 2^31 bytes further.
-    constexpr int64_t most_stored = INT32_MAX / sizeof(Output);
-    return reads_a && reads_b && (p.m + kernel::tile_m) * p.n <= most_stored;
+    return kernel::pipeline == Pipeline::compv4 && !has_zeros_beyond_k && (steps == 1 || steps == 3);
 }
 
 inline const char* split_refused(const Problem& p) {
     if (!can_split) return "parts of K cannot be added to 16-bit results that are stored one by one";
+    if (has_rows_beyond_end(p)) return "parts of K would be added to bf16 rows beyond the end of C";
     if (p.split_k > UINT16_MAX) return "K is split into more than 2^16 - 1 parts";
     if (last_part_length(p) < 1) return "split-K leaves nothing for the last part";
     if (!runs_alike<kernel::pipeline>(part_length(p), last_part_length(p))) {

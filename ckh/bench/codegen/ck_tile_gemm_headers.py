@@ -1,0 +1,154 @@
+"""What CK Tile's headers have for GEMM kernels, told by what stands in them: no header says which version it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.ck_tile import Interface, template_parameters
+from ckh.kernels.config import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import Triple
+    from ckh.bench.codegen.ck_tile import Headers
+
+_GEMM = Path("ck_tile/ops/gemm")
+_KERNEL = _GEMM / "kernel/universal_gemm_kernel.hpp"
+_WARP_GEMMS = _GEMM / "warp/warp_gemm_dispatcher.hpp"
+_TRANSPOSE = Path("ck_tile/core/utility/transpose_vectors.hpp")
+# Pipeline -> the header that tells what it has.
+_PIPELINES = {
+    "basic_v1": _GEMM / "pipeline/gemm_pipeline_agmem_bgmem_creg_v1.hpp",
+    "mem": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_mem.hpp",
+    "compv3": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp",
+    "compv4": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp",
+    "compv5": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v5.hpp",
+    "compv6": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v6.hpp",
+}
+# Epilogue -> its header, and its name in our headers.
+EPILOGUES = {
+    "cshuffle": (Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp"), "cshuffle"),
+    "default": (Path("ck_tile/ops/epilogue/default_2d_epilogue.hpp"), "direct"),
+}
+# The parameters that our headers for the current interface state of templates, beside those that `detect_interface`
+# has looked at.
+_KERNEL_PARAMETERS = ("TilePartitioner_", "GemmPipeline_", "EpiloguePipeline_")
+_DEFAULT_EPILOGUE_PARAMETERS = (
+    *("AsDataType_", "BsDataType_", "DsDataType_", "AccDataType_", "ODataType_", "DsLayout_", "CLayout_"),
+    *("CDElementwise_", "kM_", "kN_", "kPadM_", "kPadN_", "kMPerXdl_", "kNPerXdl_", "kKPerXdl_", "isCTransposed_"),
+    "UseRawStore_",
+)
+# How a pipeline's header says what it has.
+_INTERWAVE = "PipelineImpl<GemmPipelineScheduler::Interwave>"
+_PERSISTENT = re.compile(r"UsePersistentKernel\s*=(?!\s*false)")
+_STEP_ALONG_K = "{0, kKPerBlock}"
+_LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # which the problems of the current interface do not have
+# What the kernel's header asks pipelines for, and how theirs say that they have it.
+_ASKED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
+_PADS_ADDED_ROWS = "pad_not_contiguous_dim"
+_TRANSPOSES_ALL = "generic_tag"
+_WARP_GEMM = re.compile(
+    r"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,\s*(\d+),\s*(\d+),\s*(\d+),\s*false>"
+)
+# Of any two 8-bit types.
+_WARP_GEMM_OF_BYTES = re.compile(
+    r"Dispatcher<A,\s*B,\s*float,\s*(\d+),\s*(\d+),\s*(\d+),\s*false,\s*false,\s*false,\s*I(?:>|,\s*I,)"
+)
+_FLOAT_BYTES = ("fp8_t", "bf8_t")
+
+
+@dataclass(frozen=True, slots=True)
+class GemmHeaders:
+    """What CK Tile's headers have for GEMM kernels.
+
+    Attributes:
+        common: what they have for all kernels.
+        has_kernel: whether the universal GEMM kernel is there.
+        epilogues: those that are there.
+        interwave: the pipelines that have this scheduler.
+        persistent: the pipelines that have persistent kernels.
+        warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction.
+        incomplete: of current headers, the pipelines that lack what the kernel asks them for.
+        along_k: of current headers, pipelines and schedulers that step along the rows of A and the columns of B
+            whatever the layout.
+        transposes_all: whether operands of any element type and any shape can be transposed.
+        pads_added_rows: of current headers, whether a kernel that adds bf16 stops at the last row.
+    """
+
+    common: Headers
+    has_kernel: bool
+    epilogues: frozenset[str]
+    interwave: frozenset[str]
+    persistent: frozenset[str]
+    warp_gemms: frozenset[tuple[str, Triple]]
+    incomplete: frozenset[str] = frozenset()
+    along_k: frozenset[tuple[str, Scheduler]] = frozenset()
+    transposes_all: bool = False
+    pads_added_rows: bool = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether they are of the current interface."""
+        return self.common.interface is Interface.CURRENT
+
+
+def detect_gemm(headers: Headers) -> GemmHeaders:
+    """What headers have for GEMM kernels; what cannot be read is not there."""
+    is_current = headers.interface is Interface.CURRENT
+    pipelines = {name: _text(headers, path) for name, path in _PIPELINES.items()}
+    kernel = _text(headers, _KERNEL)
+    has_kernel = bool(kernel)
+    epilogues = {name: text for name, (path, _) in EPILOGUES.items() if (text := _text(headers, path))}
+    if is_current:
+        has_kernel = _has_parameters(kernel, "UniversalGemmKernel", _KERNEL_PARAMETERS)
+        default = epilogues.pop("default", "")
+        if _has_parameters(default, "DefaultGemm2DEpilogueProblem", _DEFAULT_EPILOGUE_PARAMETERS):
+            epilogues["default"] = default
+    return GemmHeaders(
+        common=headers,
+        has_kernel=has_kernel,
+        epilogues=frozenset(epilogues),
+        interwave=frozenset(name for name, text in pipelines.items() if _INTERWAVE in text),
+        persistent=frozenset(name for name, text in pipelines.items() if _PERSISTENT.search(text)),
+        warp_gemms=frozenset(_warp_gemms(_text(headers, _WARP_GEMMS))),
+        incomplete=frozenset(name for name, text in pipelines.items() if is_current and _is_incomplete(text, kernel)),
+        along_k=frozenset(one for name, text in pipelines.items() if is_current for one in _along_k(name, text)),
+        transposes_all=_TRANSPOSES_ALL in _text(headers, _TRANSPOSE),
+        pads_added_rows=_PADS_ADDED_ROWS in kernel,
+    )
+
+
+def _text(headers: Headers, path: Path) -> str:
+    try:
+        return (headers.include / path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _has_parameters(text: str, name: str, wanted: tuple[str, ...]) -> bool:
+    return template_parameters(text, name)[: len(wanted)] == wanted
+
+
+def _is_incomplete(pipeline: str, kernel: str) -> bool:
+    lacks = (asked in kernel and not has.search(pipeline) for asked, has in _ASKED.items())
+    return bool(pipeline) and (_LOOP_FROM_PROBLEM in pipeline or any(lacks))
+
+
+def _along_k(name: str, text: str) -> Iterator[tuple[str, Scheduler]]:
+    intrawave, _, interwave = text.partition(_INTERWAVE)
+    for scheduler, part in ((Scheduler.INTRAWAVE, intrawave), (Scheduler.INTERWAVE, interwave)):
+        if _STEP_ALONG_K in part:
+            yield name, scheduler
+
+
+def _warp_gemms(dispatcher: str) -> Iterator[tuple[str, Triple]]:
+    for found in _WARP_GEMM.finditer(dispatcher):
+        element, m, n, k = found.groups()
+        yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
+    for found in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
+        m, n, k = found.groups()
+        yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)

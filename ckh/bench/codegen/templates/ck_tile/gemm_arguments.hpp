@@ -1,0 +1,40 @@
+// What a launch of a GEMM kernel takes, in every interface of CK Tile.
+#pragma once
+
+#include "check.hpp"
+#include "gemm_types.hpp"
+
+namespace ckh {
+
+// Leading dimensions of dense operands.
+inline auto host_arguments(const Problem& p, const Operands& operands) {
+    const auto m = static_cast<ck_tile::index_t>(p.m);
+    const auto n = static_cast<ck_tile::index_t>(p.n);
+    const auto k = static_cast<ck_tile::index_t>(p.k);
+    return ck_tile::UniversalGemmHostArgs<1, 1, 0>({operands.a}, {operands.b}, {}, operands.out,
+                                                   static_cast<ck_tile::index_t>(p.split_k), m, n, k,
+                                                   {a_is_row_major ? k : m}, {b_is_row_major ? n : k}, {}, n);
+}
+
+inline int64_t workspace_bytes(const Problem&) { return 0; }
+
+// A persistent kernel has as many blocks as the device holds, which is asked once.
+template <class Kernel>
+dim3 grid_of(const Problem& p, const ck_tile::stream_config& stream) {
+    if constexpr (Kernel::PersistentKernel) {
+        static const dim3 grid = Kernel::MaxOccupancyGridSize(stream);
+        return grid;
+    } else {
+        return Kernel::GridSize(static_cast<ck_tile::index_t>(p.m), static_cast<ck_tile::index_t>(p.n),
+                                static_cast<ck_tile::index_t>(p.split_k));
+    }
+}
+
+// Parts of K are added to what is there.
+inline void zero_result(const Problem& p, const Operands& operands, hipStream_t stream) {
+    if (p.split_k == 1) return;
+    const size_t bytes = static_cast<size_t>(p.m * p.n) * sizeof(Output);
+    check(hipMemsetAsync(operands.out, 0, bytes, stream), "hipMemsetAsync");
+}
+
+}  // namespace ckh

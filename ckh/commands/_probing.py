@@ -1,0 +1,74 @@
+"""`ckh predict --probe`: times the first choices of answers on this machine, and puts what was measured first."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from ckh import __version__
+from ckh.errors import UsageError
+from ckh.learn.probes import Probe, Timed, recall, remember, this_device
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.bench.protocol import Reply
+    from ckh.learn.answer import Answer
+
+_NS_PER_MS = 1e6
+
+
+def measured_before(found: Answer) -> Answer:
+    """The answer with what was probed on this machine before in front, if anything was.
+
+    Raises:
+        DataError: what was measured cannot be read.
+    """
+    probe = recall(found.problem.canonical(), found.model.spec.arch)
+    return found if probe is None else found.by_times(probe)
+
+
+def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
+    """Time the first choices of each answer against each other on this machine, and remember the times.
+
+    Each problem's times are on the disk before the next problem starts.
+
+    Args:
+        found: answers of one model.
+        count: how many choices of each.
+        timeout_s: longest time for one kernel on one problem, in seconds.
+
+    Raises:
+        UsageError: ckh cannot build kernels of the operation.
+        DeviceError: this machine has no device of the model's architecture, or it cannot be used.
+        DataError: the times cannot be written.
+        KeyboardInterrupt: it was stopped; what was measured is kept.
+    """
+    from ckh.bench.computation import is_computed
+    from ckh.bench.device import device_of
+    from ckh.bench.rounds import compare_kernels
+
+    spec = found[0].model.spec
+    if not is_computed(spec.op_type):
+        raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe")
+    device = device_of(spec.arch)
+    compiler = device.identity().compiler
+    tasks = {one.problem.canonical(): [choice.kernel for choice in one.best(count)] for one in found}
+
+    def take(problem: str, replies: Sequence[Reply]) -> None:
+        names = [spec.op.kernel_name(kernel) for kernel in tasks[problem]]
+        kernels = tuple(_timed(name, reply) for name, reply in zip(names, replies, strict=True))
+        when = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        remember(Probe(problem, spec.arch, this_device(spec.arch) or "", when, __version__, compiler, kernels))
+
+    compare_kernels(device, tasks, timeout_s, "probing", take)
+
+
+def _timed(name: str, reply: Reply) -> Timed:
+    from ckh.bench.timing import summarize
+    from ckh.data.schema import Status
+
+    if reply.status is not Status.OK:
+        return Timed(name, str(reply.status), reply.message, None, None)
+    timing = summarize(reply.samples_ns)
+    return Timed(name, str(reply.status), "", timing.median_ns / _NS_PER_MS, timing.spread)

@@ -1,0 +1,134 @@
+"""What was measured of a model's first choices: kept per problem, so that the measured best is the answer next time.
+
+Each problem and architecture has a file of JSON Lines in the user's data folder. A line is one probing: on which
+device, when, with which compiler, and the time of each kernel. Lines are only added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import HOST, load_arch
+from ckh.errors import DataError
+from ckh.gpus import visible_gpus
+from ckh.machine import processor_name
+from ckh.paths import user_data_dir
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FOLDER = "probes"
+_NAME_LENGTH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A kernel that was measured: its complete name, and the time, or why there is none."""
+
+    kernel: str
+    status: str
+    message: str
+    latency_ms: float | None
+    spread: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probing: kernels for one problem, timed against each other.
+
+    Attributes:
+        problem: canonical text.
+        arch: architecture.
+        device: which one of it, as `this_device` says.
+        when: date and time, ISO 8601, UTC.
+        ckh: version.
+        compiler: what compiled the kernels.
+        kernels: in the order in which the model had put them.
+    """
+
+    problem: str
+    arch: str
+    device: str
+    when: str
+    ckh: str
+    compiler: str
+    kernels: tuple[Timed, ...]
+
+    def fastest_first(self) -> list[Timed]:
+        """Those that have a time."""
+        return sorted((one for one in self.kernels if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
+
+
+def this_device(arch: str) -> str | None:
+    """This machine's device of an architecture, in words that tell it from others; None if it has none."""
+    if arch == HOST:
+        hardware = load_arch(HOST).hardware
+        return f"{processor_name()}, {hardware.max_clock_mhz} MHz, L2 {hardware.l2_cache_kb} KB"
+    for gpu in visible_gpus():
+        if gpu.arch == arch:
+            return f"{gpu.arch}, {gpu.num_cus} CUs, {gpu.max_clock_mhz} MHz"
+    return None
+
+
+def probe_path(problem: str, arch: str) -> Path:
+    """The file of a problem."""
+    name = hashlib.sha256(f"{arch} {problem}".encode()).hexdigest()[:_NAME_LENGTH]
+    return user_data_dir() / _FOLDER / f"{name}.jsonl"
+
+
+def recall(problem: str, arch: str) -> Probe | None:
+    """The last probing of a problem on this machine's device of the architecture.
+
+    Raises:
+        DataError: the file cannot be read. A line that a crash cut off is passed over.
+    """
+    path = probe_path(problem, arch)
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}", "remove it, or use --no-measured") from error
+    device = this_device(arch)
+    for line in reversed(lines):
+        probe = _parse(line)
+        if probe is not None and (probe.problem, probe.arch, probe.device) == (problem, arch, device):
+            return probe
+    return None
+
+
+def remember(probe: Probe) -> None:
+    """Add a probing to its problem's file, and see that it is on the disk.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    path = probe_path(probe.problem, probe.arch)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            size = os.lseek(file, 0, os.SEEK_END)
+            # What a crash cut off must not take this line with it.
+            torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+            os.write(file, (b"\n" if torn else b"") + json.dumps(asdict(probe)).encode() + b"\n")
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR") from error
+
+
+def _parse(line: str) -> Probe | None:
+    try:
+        values: dict[str, Any] = json.loads(line)
+        kernels = tuple(Timed(**one) for one in values.pop("kernels"))
+        probe = Probe(**values, kernels=kernels)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    times = [one.latency_ms for one in kernels if one.latency_ms is not None]
+    return probe if all(isinstance(time, (int, float)) and time > 0 for time in times) else None

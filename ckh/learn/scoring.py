@@ -1,0 +1,102 @@
+"""A model's forests over pools of kernels: prepared once for each pool, then asked for many problems."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from ckh.rank.evaluator import Ranker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.spec import ModelSpec
+    from ckh.ops.base import Kernel, Problem
+    from ckh.rank.packed import PackedForest
+
+_POOLS = 32  # prepared pools that are kept
+_Value = TypeVar("_Value")
+
+
+class Remembered(Generic[_Value]):
+    """The values that were last put in, for several threads.
+
+    Args:
+        most: how many are kept.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> _Value | None:
+        """The value of a key, or None."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Hashable, value: _Value) -> None:
+        """Keep a value; what was not asked for the longest goes."""
+        with self._lock:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+
+class PoolScorer:
+    """Scores pools of kernels for problems.
+
+    Args:
+        spec: what the model is for, and its inputs.
+        hardware: the hardware profile by name.
+        targets: what to tell of each kernel.
+        forest: the forest of a target.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        hardware: Mapping[str, Any],
+        targets: Sequence[str],
+        forest: Callable[[str], PackedForest],
+    ) -> None:
+        self._spec = spec
+        self._hardware = hardware
+        self._targets = tuple(targets)
+        self._forest = forest
+        # By identity, which the pool beside it keeps from being used again.
+        self._rankers: Remembered[tuple[tuple[Kernel, ...], Ranker]] = Remembered(_POOLS)
+
+    def raw(self, problems: Sequence[Problem], pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+        """What the forests say, shape (targets, problems, kernels).
+
+        Raises:
+            ModelError: a file of the model is missing or damaged.
+        """
+        columns = [self._spec.op.problem_features(problem) for problem in problems]
+        ranker = self._ranker(pool, columns[0])
+        return ranker.scores({name: np.concatenate([one[name] for one in columns]) for name in columns[0]})
+
+    def _ranker(self, pool: tuple[Kernel, ...], example: Mapping[str, Any]) -> Ranker:
+        known = self._rankers.get(id(pool))
+        if known is not None:
+            return known[1]
+        spec = self._spec
+        made = Ranker(
+            [self._forest(target) for target in self._targets],
+            spec.engine,
+            spec.feature_names,
+            self._hardware,
+            spec.op.kernel_features(pool, spec.legacy_tiles),
+            example,
+        )
+        self._rankers.put(id(pool), (pool, made))
+        return made

@@ -1,0 +1,28 @@
+// Stub of a pipeline.
+#pragma once
+
+#include "ck_tile/ops/gemm/pipeline/gemm_pipeline_problem.hpp"
+
+namespace ck_tile {
+
+struct GemmPipelineAgBgCrCompV6DefaultPolicy : UniversalGemmPipelineAgBgCrPolicy {};
+
+template <typename Problem, typename Policy = GemmPipelineAgBgCrCompV6DefaultPolicy>
+struct GemmPipelineAgBgCrCompV6 : StubPipeline<Problem> {
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeA() {
+        return Policy::template GetVectorSizeA<Problem, IsWave32Host>();
+    }
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeB() {
+        return Policy::template GetVectorSizeB<Problem, IsWave32Host>();
+    }
+    static constexpr bool Preshuffle = Problem::Traits::Preshuffle;
+    template <GemmPipelineScheduler>
+    struct PipelineImpl;
+    template <>
+    struct PipelineImpl<GemmPipelineScheduler::Intrawave> {};
+    static_assert(sizeof(PipelineImpl<Problem::Scheduler>) > 0);
+};
+
+}  // namespace ck_tile

@@ -1,0 +1,35 @@
+#include "gemm_vocabulary.hpp"
+
+namespace ckh::kernel {
+
+inline constexpr char label[512] = "ckh-kernel:gemm_universal_fp32_rcr_compv6_default_intrawave_False_False_False_False_64x64x32_2x2x1_32x32x8";
+using Element = float;
+using Accumulator = float;
+using Output = float;
+using ALayout = RowMajor;
+using BLayout = ColumnMajor;
+inline constexpr ck_tile::index_t tile_m = 64;
+inline constexpr ck_tile::index_t tile_n = 64;
+inline constexpr ck_tile::index_t tile_k = 32;
+inline constexpr ck_tile::index_t wave_m = 2;
+inline constexpr ck_tile::index_t wave_n = 2;
+inline constexpr ck_tile::index_t wave_k = 1;
+inline constexpr ck_tile::index_t warp_tile_m = 32;
+inline constexpr ck_tile::index_t warp_tile_n = 32;
+inline constexpr ck_tile::index_t warp_tile_k = 8;
+inline constexpr ck_tile::index_t vector_a = 0;
+inline constexpr ck_tile::index_t vector_b = 0;
+inline constexpr ck_tile::index_t vector_c = 0;
+inline constexpr bool pad_m = false;
+inline constexpr bool pad_n = false;
+inline constexpr bool pad_k = false;
+inline constexpr bool persistent = false;
+inline constexpr bool double_smem_buffer = false;
+inline constexpr Pipeline pipeline = Pipeline::compv6;
+inline constexpr Epilogue epilogue = Epilogue::direct;
+inline constexpr auto scheduler = ck_tile::GemmPipelineScheduler::Intrawave;
+inline constexpr bool pads_added_rows = false;
+
+}  // namespace ckh::kernel
+
+#include "gemm_current_abi.hpp"

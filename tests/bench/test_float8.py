@@ -1,0 +1,113 @@
+"""Floating-point numbers of eight bits: every code by its definition, and rounding against all of their numbers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from math import inf, isnan, nan
+
+import numpy as np
+import pytest
+
+from ckh.bench.float8 import E4M3, E4M3_FNUZ, E5M2, E5M2_FNUZ, Float8
+
+FORMATS = {"E4M3": E4M3, "E5M2": E5M2, "E4M3_FNUZ": E4M3_FNUZ, "E5M2_FNUZ": E5M2_FNUZ}
+# Bits of the exponent, its bias, and the codes that are no finite numbers.
+DEFINED: dict[str, tuple[int, int, dict[int, float]]] = {
+    "E4M3": (4, 7, {0x7F: nan, 0xFF: nan}),
+    "E5M2": (5, 15, {0x7C: inf, 0xFC: -inf, **dict.fromkeys((0x7D, 0x7E, 0x7F, 0xFD, 0xFE, 0xFF), nan)}),
+    "E4M3_FNUZ": (4, 8, {0x80: nan}),
+    "E5M2_FNUZ": (5, 16, {0x80: nan}),
+}
+
+
+def defined(name: str) -> list[float]:
+    """The numbers of all codes, from their bits: sign, exponent, mantissa."""
+    width, bias, others = DEFINED[name]
+    numbers = []
+    for code in range(256):
+        bits = f"{code:08b}"
+        exponent, mantissa = int(bits[1 : 1 + width], 2), Fraction(int(bits[1 + width :], 2), 2 ** (7 - width))
+        power = Fraction(2) ** ((exponent or 1) - bias)
+        number = float((mantissa + (exponent > 0)) * power)
+        numbers.append(others.get(code, -number if bits[0] == "1" else number))
+    return numbers
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_code_is_the_number_that_its_bits_say(name: str) -> None:
+    """All 256, negative zero and what is no number among them."""
+    np.testing.assert_array_equal(FORMATS[name].values, np.array(defined(name), np.float32))
+    zeros = [code for code, number in enumerate(FORMATS[name].values) if number == 0]
+    assert zeros == ([0] if "FNUZ" in name else [0, 0x80])
+
+
+@pytest.mark.parametrize(
+    ("name", "greatest", "least_normal", "least"),
+    [
+        ("E4M3", 448.0, 2.0**-6, 2.0**-9),
+        ("E5M2", 57344.0, 2.0**-14, 2.0**-16),
+        ("E4M3_FNUZ", 240.0, 2.0**-7, 2.0**-10),
+        ("E5M2_FNUZ", 57344.0, 2.0**-15, 2.0**-17),
+    ],
+)
+def test_ranges_are_those_of_the_specifications(name: str, greatest: float, least_normal: float, least: float) -> None:
+    """The greatest number, the least normal one and the least of all, as AMD and OCP state them."""
+    encoding = FORMATS[name]
+    finite = encoding.values[np.isfinite(encoding.values)]
+    assert (finite.max(), encoding.least_normal, finite[finite > 0].min()) == (greatest, least_normal, least)
+    assert encoding.values[encoding.encode(np.array([least_normal]))] == least_normal
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_number_is_encoded_as_its_code(name: str) -> None:
+    """Back and forth nothing changes, also the sign of zero where there is one."""
+    encoding = FORMATS[name]
+    codes = np.array([code for code, number in enumerate(defined(name)) if not isnan(number)], np.uint8)
+    np.testing.assert_array_equal(encoding.encode(encoding.decode(codes)), codes)
+
+
+def nearest(candidates: list[tuple[int, float]], number: float) -> float:
+    """The nearest of codes' numbers; of two the one whose code is even. By looking at all of them."""
+    return min((abs(value - number), code % 2, value) for code, value in candidates)[2]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_numbers_are_rounded_to_the_nearest(name: str) -> None:
+    """Halves between neighbours, numbers just beside them, and random ones of every size, in float32 and float64."""
+    encoding = FORMATS[name]
+    candidates = [(code, value) for code, value in enumerate(defined(name)) if abs(value) < inf]
+    finite = sorted({value for _, value in candidates})
+    halves = [(low + high) / 2 for low, high in pairwise(finite)]
+    random = np.random.default_rng(1)
+    drawn = random.uniform(-1, 1, 100) * 2.0 ** random.integers(-20, 8, 100)
+    numbers = np.array([*halves, *np.nextafter(halves, inf), *np.nextafter(halves, -inf), *drawn])
+    numbers = numbers[np.abs(numbers) <= finite[-1]]
+    for precise in (numbers, numbers.astype(np.float32)):
+        expected = [nearest(candidates, float(number)) for number in precise]
+        assert encoding.decode(encoding.encode(precise)).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "beyond"),
+    [("E4M3", 464.0, nan), ("E5M2", 61439.0, inf), ("E4M3_FNUZ", 247.9, nan), ("E5M2_FNUZ", 61439.0, nan)],
+)
+def test_what_is_too_large_is_no_number(name: str, last: float, beyond: float) -> None:
+    """From half a step beyond the greatest number on; infinities too, and NaN stays NaN."""
+    encoding = FORMATS[name]
+    greatest = max(value for value in defined(name) if value < inf)
+    assert encoding.decode(encoding.encode(np.array([last, -last]))).tolist() == [greatest, -greatest]
+    large = encoding.decode(encoding.encode(np.array([last * 1.01, 1e9, inf, -inf, nan])))
+    np.testing.assert_array_equal(large, np.array([beyond, beyond, beyond, -beyond, nan], np.float32))
+
+
+def test_small_numbers_of_fnuz_are_zero_without_a_sign() -> None:
+    """Its code of a negative zero is NaN: nothing that is rounded to zero may have it."""
+    tiny = np.array([-1e-9, -0.0, 1e-9])
+    assert E4M3_FNUZ.encode(tiny).tolist() == E5M2_FNUZ.encode(tiny).tolist() == [0, 0, 0]
+    assert E4M3.encode(tiny).tolist() == E5M2.encode(tiny).tolist() == [0x80, 0x80, 0]
+
+
+def test_formats_are_values() -> None:
+    """Equal ones are equal."""
+    assert Float8(3, 7, 0x7E, 0x7F, 0x7F) == E4M3

@@ -1,0 +1,80 @@
+"""`ckh predict --probe` measures on this machine, remembers, and says what it knows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.features.grouped_conv import NAMES_83
+from tests.learn.conftest import amd_model, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = ("--n", "1", "--c", "16", "--hi", "8")
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model, and nothing that was measured before."""
+    (tmp_path / "models").mkdir()
+    saved(tmp_path / "models" / "mine")
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    """The JSON document of a call."""
+    assert run(["predict", *args, "--json"]) == ExitCode.OK
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_probing_measures_the_first_choices_and_the_next_call_knows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two kernels are compiled and timed here; later they are in front, by their times, and nothing is measured."""
+    before = predict(capsys, *SMALL, "--top", "300")
+    assert before["measured"] is None
+    names = [one["kernel"] for one in before["kernels"]]
+    probed = predict(capsys, *SMALL, "--top", "300", "--probe", "2")
+    times = {one["kernel"]: one["latency_ms"] for one in probed["measured"]["kernels"]}
+    assert list(times) == names[:2]
+    assert all(0 < time < 1000 for time in times.values())
+    assert [one["kernel"] for one in probed["kernels"]] == [*sorted(names[:2], key=times.__getitem__), *names[2:]]
+    assert [one["measured_latency_ms"] for one in probed["kernels"][:3]] == [*sorted(times.values()), None]
+
+    def no_measuring(*_: object) -> None:
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("ckh.bench.rounds.compare_kernels", no_measuring)
+    assert predict(capsys, *SMALL, "--top", "300") == probed
+    assert predict(capsys, *SMALL, "--top", "300", "--probe", "2") == probed
+    assert predict(capsys, *SMALL, "--top", "300", "--no-measured") == before
+    assert run(["predict", *SMALL]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].startswith("measured the first 2 on ")
+    assert "measured ms" in lines[6]
+
+
+def test_solvers_cannot_be_probed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """MIOpen's solvers are not built here."""
+    monkeypatch.delenv("CKH_MODELS")
+    assert run(["predict", "--op", "miopen_conv", "--arch", "gfx90a", "--probe", "1"]) == ExitCode.USAGE
+    assert "ckh builds no kernels of miopen_conv" in capsys.readouterr().err
+
+
+def test_a_model_of_another_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is no gfx950 here: one line, and nothing is remembered."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    args = ["predict", "--model", str(tmp_path / "forward"), "--c", "64", "--probe", "2"]
+    assert run(args) == ExitCode.NO_DEVICE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert stderr.startswith("error: ")
+    assert not (tmp_path / "user").exists()

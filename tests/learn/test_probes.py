@@ -1,0 +1,101 @@
+"""What was probed is kept per problem and device, and survives a crash in the middle of a line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.learn.probes import Probe, Timed, probe_path, recall, remember, this_device
+from tests.learn.conftest import problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+
+
+@pytest.fixture(autouse=True)
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was measured before."""
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+
+
+def probe(*times: tuple[str, float | None], problem: str = PROBLEM) -> Probe:
+    """A probing of kernels on this machine; one without a time failed."""
+    kernels = tuple(
+        Timed(name, "launch_error", "it fell", None, None) if ms is None else Timed(name, "ok", "", ms, 0.01)
+        for name, ms in times
+    )
+    return Probe(problem, "host", this_device("host") or "", "2026-01-02T03:04:05+00:00", "0", "g++", kernels)
+
+
+def test_the_last_probing_is_recalled() -> None:
+    """Nothing at first; then what was added last, of this problem only."""
+    assert recall(PROBLEM, "host") is None
+    first, second = probe(("a", 2.0), ("b", 1.0)), probe(("a", 3.0))
+    remember(first)
+    assert recall(PROBLEM, "host") == first
+    remember(second)
+    remember(probe(("c", 1.0), problem="another"))
+    assert recall(PROBLEM, "host") == second
+    assert len(probe_path(PROBLEM, "host").read_text().splitlines()) == 2
+
+
+def test_another_device_does_not_count() -> None:
+    """Times of another machine with the same home folder are kept, and not used."""
+    mine = probe(("a", 2.0))
+    remember(mine)
+    remember(replace(mine, device="another CPU"))
+    assert recall(PROBLEM, "host") == mine
+
+
+def test_a_line_that_a_crash_cut_off_harms_no_other() -> None:
+    """The rest of it is passed over, and the next line starts anew."""
+    first, second = probe(("a", 2.0)), probe(("b", 1.0))
+    remember(first)
+    path = probe_path(PROBLEM, "host")
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"problem": "conv_')
+    assert recall(PROBLEM, "host") == first
+    remember(second)
+    assert recall(PROBLEM, "host") == second
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"kernels": 3}', "null", "\x00"])
+def test_a_line_of_something_else_is_passed_over(line: str) -> None:
+    """Whatever JSON it is."""
+    first = probe(("a", 2.0))
+    remember(first)
+    with probe_path(PROBLEM, "host").open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    assert recall(PROBLEM, "host") == first
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file stands where the folder should be."""
+    (tmp_path / "user").write_text("")
+    with pytest.raises(DataError, match=r"cannot write .*probes"):
+        remember(probe(("a", 2.0)))
+
+
+def test_measured_kernels_come_first_and_failed_ones_last(model_dir: Path) -> None:
+    """The third choice was fastest, the first fell: 3rd, 2nd, then the rest as predicted, the first at the end."""
+    model = load_model(model_dir)
+    found = answer(problems()[0], model)
+    before = found.ranked
+    name = model.spec.op.kernel_name
+    times = [(name(before[0].kernel), None), (name(before[1].kernel), 2.0), (name(before[2].kernel), 1.0)]
+    after = found.by_times(probe(*times, ("no_such_kernel", 0.5)))
+    expected = [before[2], before[1], *before[3:], before[0]]
+    assert [one.kernel for one in after.ranked] == [one.kernel for one in expected]
+    assert [one.score for one in after.ranked] == [one.score for one in expected]
+    assert [one.tflops for one in after.ranked] == [one.tflops for one in expected]
+    assert [one.measured_ms for one in after.best(4)] == [1.0, 2.0, None, None]
+    assert after.best(1)[0].measured_ms == 1.0
+    assert after.probe is not None
+    assert len(after.probe.kernels) == 3

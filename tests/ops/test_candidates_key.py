@@ -1,0 +1,96 @@
+"""What candidates depend on in a problem: problems of one key have the same candidates, whatever their sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ckh.archs import load_arch
+from ckh.ops import operation
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.miopen_conv.operation import from_convolution
+from ckh.paths import data_dir
+from ckh.problems import ConvProblem, Direction
+
+NOWHERE = Path("nowhere")
+CHANNELS = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 100, 256, 1024, 3072])
+SIZES = st.integers(1, 40)
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> ConvProblem:
+    """All directions, 2D and 3D, small and large filters, with and without groups."""
+    groups, taps = draw(st.sampled_from([1, 2, 4, 8, 32])), draw(st.sampled_from([1, 3, 5]))
+    ndim = draw(st.sampled_from([2, 3]))
+    depth = {"di": 4, "z": taps, "pad_d": taps // 2} if ndim == 3 else {}
+    return ConvProblem(
+        draw(st.sampled_from(list(Direction))),
+        *(draw(SIZES), groups * draw(CHANNELS), groups * draw(CHANNELS), groups),
+        *(draw(SIZES) + taps, draw(SIZES) + taps, taps, taps),
+        pad_h=taps // 2,
+        pad_w=taps // 2,
+        stride_h=draw(st.sampled_from([1, 2])),
+        ndim=ndim,
+        dtype=draw(st.sampled_from(["bf16", "fp32"])),
+        **depth,
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(first=convolutions(), second=convolutions(), factor=st.sampled_from([1, 3, 16, 11]))
+def test_convolutions_of_one_key_have_the_same_candidates(first: ConvProblem, second: ConvProblem, factor: int) -> None:
+    """On a GPU, where vectors must divide channels; sizes that rules do not read may be anything."""
+    op, arch = operation("grouped_conv"), load_arch("gfx942")
+    larger = replace(first, n=first.n * factor, c=first.c * factor, k=first.k * factor, hi=first.hi + factor)
+    for other in (second, larger):
+        if op.candidates_key(first) == op.candidates_key(other):
+            one, two = op.candidates(first, arch, NOWHERE), op.candidates(other, arch, NOWHERE)
+            assert one.pool is two.pool
+            assert one.chosen == two.chosen
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000)),
+    turns=st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)),
+    layout=st.sampled_from(["rcr", "rrr", "ccr"]),
+)
+@pytest.mark.parametrize("arch", ["host", "gfx942"])
+def test_gemms_of_one_key_have_the_same_candidates(
+    sizes: tuple[int, int, int], turns: tuple[int, int, int], layout: str, arch: str
+) -> None:
+    """A size and one that is larger by a common multiple of all tiles are alike."""
+    op, spec = operation("gemm_universal"), load_arch(arch)
+    dtype = spec.default_dtype
+    first = GemmProblem(*sizes, dtype, layout)
+    second = GemmProblem(*(size + turn * 105 * 4096 for size, turn in zip(sizes, turns, strict=True)), dtype, layout)
+    assert op.candidates_key(first) == op.candidates_key(second)
+    one, two = op.candidates(first, spec, NOWHERE), op.candidates(second, spec, NOWHERE)
+    assert one.pool is two.pool
+    assert one.chosen == two.chosen
+
+
+def test_a_key_tells_apart_what_rules_tell_apart() -> None:
+    """Of GEMM sizes from 1 to 300, equal keys have equal candidates, and some keys differ."""
+    op, arch = operation("gemm_universal"), load_arch("host")
+    seen: dict[object, tuple[int, ...]] = {}
+    for size in range(1, 300, 7):
+        problem = GemmProblem(size, 2 * size, 3 * size, "fp32", "rcr")
+        chosen = op.candidates(problem, arch, NOWHERE).chosen
+        assert seen.setdefault(op.candidates_key(problem), chosen) == chosen
+    assert len(set(seen.values())) > 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(first=convolutions(), factor=st.sampled_from([1, 2, 3, 5]))
+def test_solvers_of_one_key_are_the_same(first: ConvProblem, factor: int) -> None:
+    """The shipped table of solvers: batch and image never matter, channels only by what divides them."""
+    op, arch, folder = operation("miopen_conv"), load_arch("gfx90a"), data_dir("models") / "miopen_conv_gfx90a"
+    one = from_convolution(first)
+    other = from_convolution(replace(first, n=first.n + 1, c=first.c * factor, k=first.k * factor, hi=first.hi + 2))
+    if op.candidates_key(one) == op.candidates_key(other):
+        assert op.candidates(one, arch, folder).pool is op.candidates(other, arch, folder).pool
