@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -14,9 +15,17 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_SOURCE = Path("ckh", "rank", "csrc", "ckh_rank.c")
+# Ranking, models that it is handed ready to use, and their programs.
+_EXPORT = Path("ckh", "export", "c")
+_SOURCES = (
+    Path("ckh", "rank", "csrc", "ckh_rank.c"),
+    _EXPORT / "ckh_core.c",
+    _EXPORT / "ckh_fill.c",
+    Path("ckh", "quick", "csrc", "ckh_interpret.c"),
+)
 _LIBRARY = Path("ckh", "rank", "_ckh_rank.so")
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
+# Features must be Python's bit for bit: no fused multiply-add.
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off")
 
 
 class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be unknown to the type checker
@@ -26,10 +35,10 @@ class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be u
         """Compile, add the library to the wheel and tag it for this platform; or say why not, and go on."""
         root = Path(self.root)
         if version == "editable":
-            built = _compile(root / _SOURCE, root / _LIBRARY)
+            built = _compile(root, root / _LIBRARY)
         else:
             self._folder = tempfile.TemporaryDirectory()
-            built = _compile(root / _SOURCE, Path(self._folder.name, _LIBRARY.name))
+            built = _compile(root, Path(self._folder.name, _LIBRARY.name))
             if built is not None:
                 build_data["force_include"][str(built)] = _LIBRARY.as_posix()
         if built is None:
@@ -38,20 +47,34 @@ class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be u
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-def _compile(source: Path, library: Path) -> Path | None:
+def _compile(root: Path, library: Path) -> Path | None:
     compiler = _compiler()
     if compiler is None:
         print("no C compiler: ranking will run in NumPy", file=sys.stderr)  # noqa: T201
         return None
     part = library.with_name(f".{library.name}.{os.getpid()}")
-    command = [*compiler, *_FLAGS, "-o", str(part), str(source), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as headers:
+        _write_headers(root, Path(headers))
+        sources = [str(root / source) for source in _SOURCES]
+        command = [*compiler, *_FLAGS, f"-I{headers}", f"-I{root / _EXPORT}", "-o", str(part), *sources, "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         part.unlink(missing_ok=True)
         print(f"{shlex.join(command)} failed, ranking will run in NumPy:\n{done.stderr}", file=sys.stderr)  # noqa: T201
         return None
     part.replace(library)
     return library
+
+
+def _write_headers(root: Path, folder: Path) -> None:
+    """The headers that an export generates, as `ckh.export.declarations` makes them."""
+    spec = importlib.util.spec_from_file_location("declarations", root / "ckh" / "export" / "declarations.py")
+    assert spec is not None
+    assert spec.loader is not None
+    declarations = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(declarations)
+    (folder / "ckh_rank.h").write_text(declarations.evaluator_header(), encoding="utf-8")
+    (folder / "ckh.h").write_text(declarations.plain_header(), encoding="utf-8")
 
 
 def _compiler() -> list[str] | None:

@@ -122,7 +122,7 @@ def milliseconds(model: lightgbm.Booster, data: Data) -> float:
 
 def report(name: str, train: Data, holdout: Data, jobs: int) -> None:
     """Print a table and mark the smallest model that is good enough."""
-    rows: list[tuple[int, int, float, float, float, float, float, int]] = []
+    rows: list[tuple[Any, ...]] = []
     print(f"\n{name}\n{'trees':>6s}{'leaves':>8s}{'CV mean':>10s}{'CV P10':>10s}{'mean':>10s}{'P10':>10s}", end="")
     print(f"{'ms':>8s}{'KB':>8s}", flush=True)
     for trees in TREES:

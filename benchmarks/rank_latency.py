@@ -34,7 +34,7 @@ from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
 from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
-from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.paths import cache_dir, data_dir
 from ckh.rank import partial_c, partial_numpy
@@ -111,7 +111,7 @@ def _gemm_case(options: argparse.Namespace) -> Case:
         columns = {name: np.array([float(size)]) for name, size in sizes.items()}
         problems.append(columns | {"dtype": np.array(["fp16"]), "layout": np.array(["rcr"])})
     hardware = load_arch("gfx942").hardware.to_dict()
-    return _synthetic(options, "gemm_universal", GEMM_UNIVERSAL, GEMM_UNIVERSAL.names, hardware, kernels, problems)
+    return _synthetic(options, "gemm_universal", GEMM_UNIVERSAL, NAMES_72, hardware, kernels, problems)
 
 
 def _synthetic(

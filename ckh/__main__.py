@@ -1,5 +1,5 @@
 """`python -m ckh` is `ckh`."""
 
-from ckh.cli import main
+from ckh.entry import main
 
 main()

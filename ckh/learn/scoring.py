@@ -11,7 +11,7 @@ import numpy as np
 from ckh.rank.evaluator import Ranker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,17 +32,17 @@ class Remembered(Generic[_Value]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._values: OrderedDict[Hashable, _Value] = OrderedDict()
+        self._values: OrderedDict[Any, _Value] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable) -> _Value | None:
-        """The value of a key, or None."""
+    def get(self, key: Any) -> _Value | None:
+        """The value of a key, which must be hashable, or None."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
-    def put(self, key: Hashable, value: _Value) -> None:
+    def put(self, key: Any, value: _Value) -> None:
         """Keep a value; what was not asked for the longest goes."""
         with self._lock:
             self._values[key] = value

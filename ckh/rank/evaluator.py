@@ -1,8 +1,13 @@
-"""Ranking pools: forests, a pool and the implementation that runs, behind one class."""
+"""Ranking pools: forests, a pool and the implementation that runs, behind one class.
+
+In C, features are run as recorded steps (`ckh.rank.program`) and forests walked by `csrc/ckh_rank.c`; without it, NumPy
+does both (`ckh.rank.pool`, `ckh.rank.partial_numpy`). Scores are the same to the last bit.
+"""
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +16,7 @@ from ckh.errors import ModelError, UsageError
 from ckh.rank import partial_numpy
 from ckh.rank.plan import make_plan
 from ckh.rank.pool import Pool
+from ckh.rank.program import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
     Scoring = Callable[[Plan, Values, NDArray[np.float64]], None]
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
-_CELLS = 1 << 20  # feature values that are held at once
+_CELLS = 1 << 17  # feature values that are held at once
+_FEW = 4  # sorting but the best is worth it for this share of the candidates
 
 
 def backend_name() -> str:
@@ -81,6 +88,7 @@ class Ranker:
                 raise ModelError(f"a model of {len(forest.feature_names)} inputs got {len(names)} features")
             np.add.at(nodes, forest.families[:, 0], forest.family_nodes())
         self._pool = Pool(engine, names, hardware, kernels, example, nodes)
+        self._programs = Programs(self._pool)
         self._plans = [make_plan(forest, self._pool) for forest in forests]
 
     @property
@@ -104,18 +112,51 @@ class Ranker:
         """
         columns = {name: np.atleast_1d(column) for name, column in problems.items()}
         count = max((len(column) for column in columns.values()), default=1)
-        score = _backend()[1]
+        name, score = _backend()
+        compute = self._programs.values if name == "c" else self._pool.values
         out = np.empty((len(self._plans), count, self.candidates))
         step = max(_CELLS // max(self._pool.cells, 1), 1)
         for start in range(0, count, step):
             some = slice(start, min(start + step, count))
             part = {name: column if len(column) == 1 else column[some] for name, column in columns.items()}
-            values = self._pool.values(part, some.stop - some.start)
+            values = compute(part, some.stop - some.start)
             for plan, rows in zip(self._plans, out, strict=True):
                 score(plan, values, rows[some])
         return out
 
 
-def best_first(scores: NDArray[np.float64]) -> NDArray[np.intp]:
-    """The order of candidates by score, along the last axis; of equal ones the first comes first."""
-    return np.argsort(-scores, axis=-1, kind="stable")
+def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[np.intp]:
+    """The order of candidates by score, along the last axis; of equal ones the first comes first.
+
+    Args:
+        scores: numbers that are not NaN, shape (..., candidates).
+        top: how many are wanted, if not all: the same as so many from the start of the whole order.
+    """
+    count = scores.shape[-1]
+    wanted = count if top is None else min(max(top, 0), count)
+    orders = np.empty((*scores.shape[:-1], wanted), np.intp)
+    choose = _sorted if wanted > count // _FEW else partial(_first, wanted=wanted)
+    rows = zip((-scores).reshape(-1, count), orders.reshape(-1, wanted), strict=True) if orders.size else ()
+    for row, order in rows:
+        order[:] = choose(row)[:wanted]
+    return orders
+
+
+def _first(values: NDArray[np.float64], wanted: int) -> NDArray[np.intp]:
+    """The first ones of the stable order: only those up to the last one's value are sorted."""
+    last = np.partition(values, wanted - 1)[wanted - 1]
+    near = np.flatnonzero(values <= last)
+    return near[np.argsort(values[near], kind="stable")]
+
+
+def _sorted(values: NDArray[np.float64]) -> NDArray[np.intp]:
+    """The stable order, by an unstable sort and a second one where values are equal: faster than a stable one."""
+    order = np.argsort(values)
+    values = values[order]
+    is_new = values[1:] != values[:-1]
+    if not is_new.all():
+        bits = len(order).bit_length()
+        order[1:] += np.cumsum(is_new) << bits
+        order.sort()
+        order &= (1 << bits) - 1
+    return order

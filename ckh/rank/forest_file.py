@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-VERSION = 1  # of the format and of how forests are packed
+VERSION = 2  # of the format and of how forests are packed
 _MAGIC = b"CKHRANK" + sys.byteorder[:1].encode()
 # Version, trees, nodes, leaves, families, tests, words, bytes of names, the two exponents, checksum of the rest; then
 # the checksum of these.

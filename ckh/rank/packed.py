@@ -4,7 +4,8 @@ Every distinct test has one index. Tests that only their threshold tells apart f
 that a value decides a whole family with one search: it goes left from some position on. Trees are in depth-first order.
 
 Leaf values are integers, `high * 2**high_exponent + low * 2**low_exponent`, so that sums are exact: scores depend
-neither on the order of additions nor on which implementation adds, and candidates that reach the same leaves tie.
+neither on the order of additions nor on which implementation adds, and candidates that reach the same leaves tie. Low
+parts are 0 unless few leaves are so large that the others would lose digits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ MAX_TREES = 1 << 20  # beyond, sums of leaves would overflow
 _MAX_COUNT = (1 << 30) - 1
 _SUM_BITS = 61
 _EXACT_BITS = 53  # of a floating-point number
+_ENOUGH = 1e-15  # rounding errors of high parts that need no low ones, of the sum of the trees' median values
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +41,7 @@ class PackedForest:
         feature_names: names of the inputs, in order.
         roots: root of each tree; not negative: a node, else `~leaf`, shape (trees,).
         nodes: test, child where it holds and other child of each node, shape (nodes, 3).
-        leaves: high and low part of each leaf's value, shape (leaves, 2).
+        leaves: high and low part of each leaf's value, shape (leaves, 2); all low parts may be 0.
         families: input, flags, first test and number of tests, shape (families, 4), sorted by input.
         thresholds: bound of a numerical test, shape (tests,).
         sets: first word and number of words of a categorical test's bit set, shape (tests, 2).
@@ -58,11 +60,6 @@ class PackedForest:
     words: NDArray[np.uint32]
     high_exponent: int
     low_exponent: int
-
-    @property
-    def piece_bits(self) -> int:
-        """Bits of the lower of two pieces of a leaf value, both so small that floating point adds them exactly."""
-        return _EXACT_BITS - len(self.roots).bit_length()
 
     @property
     def low_bits(self) -> int:
@@ -198,18 +195,12 @@ def _tests(forest: Forest) -> tuple[Int32, Int32, NDArray[np.float64], Int32]:
 def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64], int, int]:
     """High and low parts of the leaf values, and what these count in.
 
-    The sum over trees of the largest values is below 2**61 in high parts. Both parts together are two pieces of
-    `piece_bits`, so what is cut off is below 2**-63 of that sum, and for 2,000 trees below 2**-83.
+    The sum over trees of the largest values is below 2**61 in high parts. Both parts together cut off less than
+    2**-63 of that sum, and for 2,000 trees less than 2**-83. Where high parts alone are enough, low ones are 0.
     """
     value = forest.leaf_value
     trees = len(forest.roots)
-    largest = np.zeros(trees + 1)
-    of_node = _root_of_node(forest, tree_of_node)
-    for column in (forest.left, forest.right):
-        hanging = np.flatnonzero(column < 0)
-        np.maximum.at(largest, of_node[hanging], np.abs(value[~column[hanging]]))
-    alone = np.flatnonzero(forest.roots < 0)
-    largest[alone] = np.abs(value[~forest.roots[alone]])
+    largest, typical = _sizes(forest, tree_of_node)
     with np.errstate(over="ignore"):
         total = float(largest.sum())
     if not np.isfinite(total):
@@ -218,10 +209,29 @@ def _integers(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.int64]
     shift = low_bits_of(trees)
     scaled = np.ldexp(value, -high_exponent)
     high = np.rint(scaled)
+    if np.ldexp(np.sqrt(trees), high_exponent) <= _ENOUGH * float(typical.sum()):
+        parts = np.stack([high, np.zeros(len(high))], axis=1).astype(np.int64)
+        return parts, high_exponent, high_exponent - shift
     low = np.rint(np.ldexp(scaled - high, shift)).astype(np.int64)
     carry = low >> shift  # so that low parts are not negative
     parts = np.stack([high.astype(np.int64) + carry, low - (carry << shift)], axis=1)
     return parts, high_exponent, high_exponent - shift
+
+
+def _sizes(forest: Forest, tree_of_node: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The largest and the median size of each tree's leaf values."""
+    tree = np.empty(len(forest.leaf_value), np.int64)
+    of_node = _root_of_node(forest, tree_of_node)
+    for column in (forest.left, forest.right):
+        hanging = np.flatnonzero(column < 0)
+        tree[~column[hanging]] = of_node[hanging]
+    alone = np.flatnonzero(forest.roots < 0)
+    tree[~forest.roots[alone]] = alone
+    size = np.abs(forest.leaf_value)
+    size = size[np.lexsort((size, tree))]
+    count = np.bincount(tree, minlength=len(forest.roots))
+    end = np.cumsum(count)
+    return size[end - 1], size[end - 1 - count // 2]
 
 
 def low_bits_of(trees: int) -> int:

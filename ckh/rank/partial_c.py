@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.rank.pool import Values
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
-_ABI = 2
+_ABI = 3
 _NO_MEMORY, _TOO_DEEP = 1, 2
 _MESSAGES = {_NO_MEMORY: "not enough memory to rank", _TOO_DEEP: "a tree of the model is too deep"}
 
@@ -60,6 +60,8 @@ def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
     library.ckh_rank_close.restype = None
     library.ckh_rank_close.argtypes = [pointer]
     library.ckh_rank_scores.restype = ctypes.c_int32
+    library.ckh_rank_compute.restype = None
+    library.ckh_rank_compute.argtypes = [size, size, pointer, pointer, pointer, size]
     library.ckh_rank_scores.argtypes = [pointer, size, pointer, pointer, pointer, size, ctypes.c_int32]
     return library, ""
 
@@ -99,6 +101,14 @@ def is_available() -> bool:
 def why_not() -> str:
     """Why it cannot be used; empty if it can."""
     return _load(LIBRARY)[1]
+
+
+def compute(code: NDArray[np.int32], constants: NDArray[np.float64], registers: NDArray[np.float64]) -> None:
+    """Run the steps of a program (`ckh.rank.program`) over the registers of problems, shape (problems, size)."""
+    library, reason = _load(LIBRARY)
+    assert library is not None, reason
+    pointers = (registers.ctypes.data, constants.ctypes.data, code.ctypes.data)
+    library.ckh_rank_compute(len(registers), registers.shape[1], *pointers, len(code))
 
 
 def scores(plan: Plan, values: Values, out: NDArray[np.float64], *, is_portable: bool = False) -> None:

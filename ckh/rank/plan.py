@@ -58,6 +58,7 @@ class Plan:
         class_masks: the variants of each class, partition after partition, shape (classes, words).
         class_starts: where the classes of each partition start, shape (partitions + 1,).
         blocks: the tiles, in turn.
+        nodes: the forest's nodes as the NumPy part wants them, once it has been used.
     """
 
     forest: PackedForest
@@ -68,6 +69,7 @@ class Plan:
     class_masks: Words
     class_starts: Int32
     blocks: tuple[Block, ...]
+    nodes: list[Any] = field(default_factory=list)
 
 
 def make_plan(forest: PackedForest, pool: Pool) -> Plan:

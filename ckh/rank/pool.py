@@ -17,14 +17,16 @@ from ckh.errors import DataError
 from ckh.features.engine import Columns
 from ckh.rank.axes import Keys, Use, coded, keys, split
 from ckh.rank.grid import GridColumns, Source
+from ckh.rank.recording import RecordedColumns
 from ckh.rank.tracing import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.features.engine import Array, FeatureEngine
+    from ckh.features.engine import Array, Feature, FeatureEngine
+    from ckh.rank.recording import Recorded
 
     Floats = NDArray[np.float64]
     Reads = Mapping[str, frozenset[str]]
@@ -37,6 +39,9 @@ class Kind(IntEnum):
     TILE = 1
     VARIANT = 2
     MIXED = 3
+
+
+_BY_TILE = frozenset({Kind.TILE, Kind.MIXED})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,6 +118,7 @@ class Pool:
         self._used = [int(index) for index in np.flatnonzero(nodes)]
         self._features = engine.select([names[index] for index in self._used])
         self._needed = frozenset(example) - frozenset(kernels)
+        self._needed_in_order = sorted(self._needed)
         candidates = max((len(np.atleast_1d(column)) for column in kernels.values()), default=0)
         if not candidates:
             raise DataError("a pool needs candidates")
@@ -151,6 +157,27 @@ class Pool:
         """How many values a problem takes."""
         return self._row_counts[0, False] + self._rows(is_dynamic=True) * self.tiles
 
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """The features that are used."""
+        return self._features
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of what problems enter: constants, rows over tiles, tiles."""
+        return self._row_counts[0, False], self._rows(is_dynamic=True), self.tiles
+
+    def given(self, problems: Mapping[str, Array]) -> dict[str, Array]:
+        """The columns that features read, in a fixed order.
+
+        Raises:
+            DataError: one is missing.
+        """
+        missing = sorted(self._needed.difference(problems))
+        if missing:
+            raise DataError(f"the features need a column {missing[0]!r}")
+        return {name: np.atleast_1d(problems[name]) for name in self._needed_in_order}
+
     def values(self, problems: Mapping[str, Array], count: int) -> Values:
         """The features that problems enter.
 
@@ -161,18 +188,38 @@ class Pool:
         Raises:
             DataError: a column is missing.
         """
-        missing = sorted(self._needed - frozenset(problems))
-        if missing:
-            raise DataError(f"the features need a column {missing[0]!r}")
-        given = {name: column for name, column in problems.items() if name in self._needed}
-        problem_columns = self._columns(given)
-        constants = np.empty((self._row_counts[0, False], count))
-        for feature, place in zip(self._features, self.placed, strict=True):
+        constants, rows, tiles = self.shape
+        values = Values(np.empty((count, constants)), np.empty((count, rows, tiles)))
+        self.fill(values, self.given(problems), range(len(self.placed)))
+        return values
+
+    def fill(self, values: Values, given: Mapping[str, Array], chosen: Iterable[int]) -> None:
+        """Compute some features that problems enter, by their number in `placed`, into their places."""
+        columns = self._columns(given)
+        dynamic = []
+        for index in chosen:
+            place = self.placed[index]
             if place.kind == Kind.CONSTANT:
-                constants[place.row] = feature.formula(problem_columns)
-        rows = np.empty((count, self._rows(is_dynamic=True), self.tiles))
-        self._compute(rows, problem_columns, is_dynamic=True)
-        return Values(np.ascontiguousarray(constants.T), rows)
+                values.constants[:, place.row] = self._features[index].formula(columns)
+            elif place.is_dynamic:
+                dynamic.append(index)
+        self._compute(values.rows, Source(columns, self._kernel_columns, (-1, 1, 1)), dynamic)
+
+    def recorded(self, numbers: Mapping[str, Recorded], texts: Mapping[str, Array]) -> Iterator[tuple[int, Columns]]:
+        """The features that problems enter, by their number in `placed`, and the columns to compute each from.
+
+        Args:
+            numbers: a problem's numbers.
+            texts: its other columns.
+        """
+        given = {**texts, **self._hardware}
+        columns = RecordedColumns(numbers, given, self._engine.derived, self._engine.defaults)
+        grids = self._by_partition(Source(columns, self._kernel_columns, None))
+        for index, place in enumerate(self.placed):
+            if place.kind == Kind.CONSTANT:
+                yield index, columns
+            elif place.is_dynamic:
+                yield index, grids[place.partition]
 
     def _columns(self, given: Mapping[str, Array]) -> Columns:
         return Columns({**given, **self._hardware}, self._engine.derived, self._engine.defaults)
@@ -208,19 +255,24 @@ class Pool:
             if place.kind == Kind.VARIANT:
                 self.variant_rows[place.row] = feature.formula(by_variant)
         static = np.empty((1, self._rows(is_dynamic=False), self.tiles))
-        self._compute(static, self._columns({}), is_dynamic=False)
+        chosen = [i for i, place in enumerate(self.placed) if place.kind in _BY_TILE and not place.is_dynamic]
+        self._compute(static, Source(self._columns({}), self._kernel_columns, (-1, 1, 1)), chosen)
         self.static_rows = static[0]
 
-    def _compute(self, rows: Floats, problems: Columns, *, is_dynamic: bool) -> None:
+    def _compute(self, rows: Floats, problems: Source, chosen: Iterable[int]) -> None:
         """Compute tile rows, shape (problems, rows, tiles); mixed ones have a row for each class."""
-        of_problem = Source(problems, self._kernel_columns, (-1, 1, 1))
+        grids = self._by_partition(problems)
+        for index in chosen:
+            place = self.placed[index]
+            rows[:, place.row : place.row + place.rows] = self._features[index].formula(grids[place.partition])
+
+    def _by_partition(self, problems: Source) -> dict[int, Columns]:
+        """Columns over problems and tiles, and over the classes of each partition as well."""
         of_tile = Source(self._tile_columns, self._needed | self._variant_names, (-1,))
-        pure = GridColumns(self._engine, self._reads, [of_problem, of_tile])
+        pure = GridColumns(self._engine, self._reads, [problems, of_tile])
         shared = Source(pure, self._variant_names, None)
         grids: dict[int, Columns] = {-1: pure}
         for partition, columns in self._classes.values():
             of_class = Source(columns, self._needed | self._tile_names, (-1, 1))
-            grids[partition] = GridColumns(self._engine, self._reads, [of_problem, of_tile, of_class, shared])
-        for feature, place in zip(self._features, self.placed, strict=True):
-            if place.kind in {Kind.TILE, Kind.MIXED} and place.is_dynamic == is_dynamic:
-                rows[:, place.row : place.row + place.rows] = feature.formula(grids[place.partition])
+            grids[partition] = GridColumns(self._engine, self._reads, [problems, of_tile, of_class, shared])
+        return grids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,9 @@ from ckh.ops.miopen_conv.operation import from_convolution
 from ckh.paths import data_dir
 from ckh.problems import ConvProblem, Direction
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 NOWHERE = Path("nowhere")
 CHANNELS = st.sampled_from([1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 100, 256, 1024, 3072])
 SIZES = st.integers(1, 40)
@@ -26,7 +30,7 @@ def convolutions(draw: st.DrawFn) -> ConvProblem:
     """All directions, 2D and 3D, small and large filters, with and without groups."""
     groups, taps = draw(st.sampled_from([1, 2, 4, 8, 32])), draw(st.sampled_from([1, 3, 5]))
     ndim = draw(st.sampled_from([2, 3]))
-    depth = {"di": 4, "z": taps, "pad_d": taps // 2} if ndim == 3 else {}
+    depth: dict[str, Any] = {"di": 4, "z": taps, "pad_d": taps // 2} if ndim == 3 else {}
     return ConvProblem(
         draw(st.sampled_from(list(Direction))),
         *(draw(SIZES), groups * draw(CHANNELS), groups * draw(CHANNELS), groups),
@@ -66,12 +70,18 @@ def test_gemms_of_one_key_have_the_same_candidates(
     """A size and one that is larger by a common multiple of all tiles are alike."""
     op, spec = operation("gemm_universal"), load_arch(arch)
     dtype = spec.default_dtype
-    first = GemmProblem(*sizes, dtype, layout)
-    second = GemmProblem(*(size + turn * 105 * 4096 for size, turn in zip(sizes, turns, strict=True)), dtype, layout)
+    first = gemm(sizes, dtype, layout)
+    second = gemm([size + turn * 105 * 4096 for size, turn in zip(sizes, turns, strict=True)], dtype, layout)
     assert op.candidates_key(first) == op.candidates_key(second)
     one, two = op.candidates(first, spec, NOWHERE), op.candidates(second, spec, NOWHERE)
     assert one.pool is two.pool
     assert one.chosen == two.chosen
+
+
+def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
+    """A product of these M, N and K."""
+    m, n, k = sizes
+    return GemmProblem(m, n, k, dtype, layout)
 
 
 def test_a_key_tells_apart_what_rules_tell_apart() -> None:

@@ -102,20 +102,20 @@ def random_columns(random: np.random.Generator, rows: int, *, is_product: bool =
     """Kernel columns: few tiles times few variants with some left out, or anything."""
     if is_product:
         return {
-            "a": random.choice([1.0, 2.0, 3.0, 0.0, np.nan], rows),
+            "a": random.choice([1.0, 2.0, 3.0, 0.0, np.nan, np.inf, 1e300, 5e-324], rows),
             "b": random.integers(-1, 6, rows).astype(float),
             "u": random.choice([0.0, 1.5, 2.5, -1.0], rows),
             "v": random.choice(["x", "y", "z", "w"], rows),
         }
     return {
         "a": random.normal(size=rows),
-        "b": random.integers(0, 60, rows).astype(float),
+        "b": random.choice([*range(60), *range(100, 5000, 333)], rows).astype(float),
         "u": random.normal(size=rows),
         "v": random.choice(["x", "y", "z", "w"], rows),
     }
 
 
-EXTREMES = (0.0, -0.0, 1e-36, -1e-36, 1e-34, 1e300, -1e300, np.inf, -np.inf, np.nan, 1.0, 2.0)
+EXTREMES = (0.0, -0.0, 1e-36, -1e-36, 1e-34, 5e-324, -1e-310, 1e300, -1e300, np.inf, -np.inf, np.nan, 1.0, 2.0)
 
 
 def random_problem(random: np.random.Generator, count: int = 1) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
-from ckh.rank import partial_c, partial_numpy, plan
+from ckh.rank import partial_c, partial_numpy, plan, pool
 from ckh.rank.evaluator import Ranker, backend_name, best_first
 from ckh.rank.forest_file import open_forest
+from ckh.rank.lightgbm_text import parse_forest
+from ckh.rank.packed import pack
 
 from .conftest import ENGINE, HARDWARE, Trained, random_columns, random_problem, train
 
@@ -107,6 +109,54 @@ def test_a_product_is_taken_apart() -> None:
     assert min(tiles, variants) > 1
 
 
+def test_more_than_a_word_of_tiles_and_of_variants(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit sets of both halves have several words, and not every tile has every variant."""
+    monkeypatch.setattr(pool, "split", lambda *_: frozenset("au"))
+    random = np.random.default_rng(2)
+    grid = np.meshgrid(np.arange(1.0, 13.0), np.arange(30.0), np.linspace(-2, 3, 9), np.arange(4), indexing="ij")
+    chosen = random.random(grid[0].size) < 0.3
+    a, b, u, v = (axis.ravel()[chosen] for axis in grid)
+    kernels = {"a": a, "b": b, "u": u, "v": np.array(["x", "y", "z", "w"])[v.astype(int)]}
+    for seed in range(3):
+        model = train((), seed)
+        ranker = _ranker(model, kernels)
+        assert ranker.shape == (12 * 9, 30 * 4)
+        assert ranker.candidates < 12 * 9 * 30 * 4
+        problem = random_problem(random)
+        _assert_same(ranker.scores(problem)[0, 0], model.reference(kernels, problem), model.booster)
+
+
+def test_one_candidate(backend: str) -> None:
+    """A pool may be a single kernel."""
+    random = np.random.default_rng(4)
+    kernels, problem, model = random_columns(random, 1), random_problem(random), train()
+    scores = _ranker(model, kernels).scores(problem)
+    assert scores.shape == (1, 1, 1)
+    _assert_same(scores[0, 0], model.reference(kernels, problem), model.booster)
+
+
+def test_a_few_huge_leaves_cost_the_others_no_digits(backend: str) -> None:
+    """Where one integer a leaf would not do, there are two."""
+    assert not train().forest.leaves[:, 1].any()
+    booster = lightgbm.Booster(model_str=train().booster.model_to_string())
+    for tree, value in ((0, 1e9), (7, -3e11), (20, 1e4)):
+        booster.set_leaf_output(tree, 2, value)
+    model = Trained(booster, pack(parse_forest(booster.model_to_string())))
+    assert model.forest.leaves[:, 1].any()
+    random = np.random.default_rng(6)
+    kernels = random_columns(random, 300)
+    ordinary = 0
+    for _ in range(5):
+        problem = random_problem(random)
+        reference = model.reference(kernels, problem)
+        some = np.abs(reference) < 1e3
+        ordinary += int(some.sum())
+        ours = _ranker(model, kernels).scores(problem)[0, 0]
+        np.testing.assert_allclose(ours[some], reference[some], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(ours, reference, rtol=1e-12, atol=1e-13)
+    assert 0 < ordinary < 5 * 300
+
+
 def test_pools_larger_than_a_block(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of many tiles is ranked block by block."""
     monkeypatch.setattr(plan, "BLOCK", 100)
@@ -122,9 +172,6 @@ def test_trees_of_one_leaf(backend: str) -> None:
     """A model that found nothing to split gives every candidate its constant."""
     data = lightgbm.Dataset(np.zeros((50, len(ENGINE.names))), np.full(50, 3.5), params={"verbose": -1})
     booster = lightgbm.train({"objective": "regression", "verbose": -1}, data, num_boost_round=3)
-    from ckh.rank.lightgbm_text import parse_forest
-    from ckh.rank.packed import pack
-
     model = Trained(booster, pack(parse_forest(booster.model_to_string())))
     kernels = random_columns(np.random.default_rng(0), 7)
     scores = _ranker(model, kernels).scores({"p": np.ones(2), "q": np.ones(2)})
@@ -162,19 +209,26 @@ def test_shipped_models_rank_as_lightgbm(
 
 
 def test_many_threads_at_once(backend: str) -> None:
-    """Rankers are shared between threads."""
+    """Rankers are shared between threads, each with problems of its own."""
     random = np.random.default_rng(3)
     ranker = _ranker(train(), random_columns(random, 200))
-    problems = random_problem(random, 8)
-    expected = ranker.scores(problems)
-    found: list[NDArray[np.float64]] = []
-    threads = [threading.Thread(target=lambda: found.append(ranker.scores(problems))) for _ in range(6)]
+    problems = [random_problem(random, 3) for _ in range(6)]
+    expected = [ranker.scores(some) for some in problems]
+    found: list[list[NDArray[np.float64]]] = [[] for _ in problems]
+    start = threading.Barrier(len(problems))
+
+    def work(index: int) -> None:
+        start.wait()
+        found[index] += [ranker.scores(problems[index]) for _ in range(10)]
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(problems))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 6
-    assert all(np.array_equal(expected, other) for other in found)
+    for ours, scores in zip(found, expected, strict=True):
+        assert len(ours) == 10
+        assert all(np.array_equal(scores, other) for other in ours)
 
 
 def test_wrong_inputs_are_refused() -> None:

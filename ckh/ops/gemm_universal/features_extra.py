@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _P, _K, _B = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH
 _AXES = "mnk"
 _BLOCK_AXES = "mn"  # along which waves lie
-_OPERANDS = {"a": "mk", "b": "kn", "c": "mn"}
+_OPERANDS = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")}
 _KIB = 1024
 _SMALL = 16
 _POWERS = 12

@@ -1,0 +1,160 @@
+"""Models as C: sources, model files, an example, and how to build them."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh import __version__
+from ckh.export.declarations import EVALUATOR, FOLDER, evaluator_header, template
+from ckh.export.folder import model_names
+from ckh.export.groups import CONV, GEMM, groups_of, kind_of
+from ckh.export.header import field_value, header, sizes_functions
+from ckh.export.model_file import model_file
+from ckh.export.programs import Programs
+from ckh.learn.spec import TFLOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.export.groups import ProblemKind
+    from ckh.export.programs import GroupProgram
+    from ckh.learn.artifact import Model
+    from ckh.rank.packed import PackedForest
+
+_STATIC = ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h", "ckh_numbers.h")
+_LINE, _WORDS = 120, 6
+_EXAMPLES: dict[str, dict[str, Any]] = {
+    CONV: {"n": 16, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3, "pad_h": 1, "pad_w": 1},
+    GEMM: {"m": 128, "n": 1536, "k": 7168},
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Exported:
+    """A model with what is exported of it."""
+
+    name: str
+    model: Model
+    kind: ProblemKind
+    forests: dict[str, PackedForest]
+    groups: tuple[GroupProgram, ...]
+
+
+def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of an export, and what is in it, for JSON.
+
+    Args:
+        models: the models; each keeps its folder's name.
+        embed: whether they become part of the sources instead of files.
+
+    Raises:
+        UsageError: two models have one name, or an operation cannot be exported.
+        ModelError: a model is damaged, or a feature or rule cannot be exported.
+    """
+    programs = Programs()
+    exported = [_prepare(*one, programs) for one in zip(model_names(models), models, strict=True)]
+    contents = {one.name: _content(one, programs.key()) for one in exported}
+    report = {
+        "ckh": __version__,
+        "to": "c",
+        "embedded": embed,
+        "models": [_facts(one, len(contents[one.name])) for one in exported],
+    }
+    texts = {name: (FOLDER / name).read_text(encoding="utf-8") for name in _STATIC}
+    texts |= {
+        "ckh.h": header(template("ckh.h")),
+        "ckh_rank.c": EVALUATOR.read_text(encoding="utf-8"),
+        "ckh_rank.h": evaluator_header(),
+        "ckh_programs.c": _programs_text(programs),
+        "ckh_embedded.c": _embedded_text(contents if embed else {}),
+        "example.c": _example(exported[0], embed=embed),
+        "CMakeLists.txt": template("CMakeLists.txt"),
+        "README.md": _readme(exported, embed=embed),
+        "export.json": json.dumps(report, indent=1) + "\n",
+    }
+    files = {name: text.encode() for name, text in texts.items()}
+    if not embed:
+        files |= {_path(name): content for name, content in contents.items()}
+    return files, report
+
+
+def _prepare(name: str, model: Model, programs: Programs) -> _Exported:
+    kind = kind_of(model.spec.op_type)
+    targets = [model.spec.rank_by, *({TFLOPS} & set(model.spec.targets) - {model.spec.rank_by})]
+    forests = {target: model.packed_forest(target) for target in targets}
+    groups = tuple(programs.add(model, list(forests.values()), kind, group) for group in groups_of(model))
+    return _Exported(name, model, kind, forests, groups)
+
+
+def _content(one: _Exported, key: int) -> bytes:
+    return model_file(one.name, one.model.spec, one.forests, one.groups, one.kind.name, key)
+
+
+def _path(name: str) -> str:
+    return f"models/{name}.ckhm"
+
+
+def _programs_text(programs: Programs) -> str:
+    head = (
+        "/* Features, checks of sizes and conditions of rules: generated from the declarations that ckh evaluates. */\n"
+        '#include "ckh_internal.h"\n#include "ckh_numbers.h"\n'
+    )
+    return "\n".join([head, sizes_functions(), programs.text(), _key_text(programs)])
+
+
+def _key_text(programs: Programs) -> str:
+    return f"const uint64_t ckh_program_key = UINT64_C({programs.key()});\n"
+
+
+def _embedded_text(contents: dict[str, bytes]) -> str:
+    parts = ['/* Models that are part of the sources. */\n#include "ckh_internal.h"\n']
+    for index, content in enumerate(contents.values()):
+        words = [f"0x{int.from_bytes(content[at : at + 8], 'little'):x}" for at in range(0, len(content), 8)]
+        lines = [", ".join(words[at : at + _WORDS]) for at in range(0, len(words), _WORDS)]
+        parts.append(f"static const uint64_t data_{index}[] = {{\n  " + ",\n  ".join(lines) + "\n};\n")
+    entries = [f'  {{"{name}", data_{i}, {len(content)}}}' for i, (name, content) in enumerate(contents.items())]
+    parts.append("const ckh_embedded_model ckh_embedded[] = {\n" + ",\n".join(entries or ["  {0, 0, 0}"]) + "\n};\n")
+    parts.append(f"const size_t ckh_embedded_count = {len(contents)};\n")
+    return "\n".join(parts)
+
+
+def _example(one: _Exported, *, embed: bool) -> str:
+    kind, example = one.kind, one.groups[0].group.example
+    settings = {"dtype": field_value(kind, "dtype", example.dtype), **_EXAMPLES[kind.name]}
+    if kind.name == CONV:
+        settings["direction"] = field_value(kind, "variant", str(example.variant))  # type: ignore[attr-defined]
+    assigned = [f"p.{name} = {value};" for name, value in settings.items()]
+    opened = f'ckh_open_embedded("{one.name}", &model)' if embed else f'ckh_open_file("{_path(one.name)}", &model)'
+    text = template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
+    return text.replace("@SETTINGS@", "\n  ".join(textwrap.wrap(" ".join(assigned), _LINE - 2, break_long_words=False)))
+
+
+def _facts(one: _Exported, size: int) -> dict[str, Any]:
+    spec = one.model.spec
+    return {
+        "name": one.name,
+        "op_type": spec.op_type,
+        "variant": None if spec.variant is None else str(spec.variant),
+        "dtype": spec.dtype,
+        "arch": spec.arch,
+        "device": spec.device,
+        "rank_by": spec.rank_by,
+        "targets": list(one.forests),
+        "trees": {target: len(forest.roots) for target, forest in one.forests.items()},
+        "kernels": len({spec.op.kernel_name(c.kernel) for g in one.groups for c in g.group.candidates}),
+        "kinds_of_problems": len(one.groups),
+        "bytes": size,
+    }
+
+
+def _readme(exported: Sequence[_Exported], *, embed: bool) -> str:
+    rows = [
+        f"| `{one.name}` | {one.model.spec.purpose} | {one.model.spec.device or one.model.spec.arch} |"
+        for one in exported
+    ]
+    where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
+    table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])
+    return template("README.md").replace("@VERSION@", __version__).replace("@MODELS@", table)

@@ -1,0 +1,64 @@
+"""Models as plain text for LightGBM's own C interface, with what its caller must know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh import __version__
+from ckh.export.folder import model_names
+from ckh.learn.artifact import _read_forest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.learn.artifact import Model
+
+_README = Path(__file__).with_name("lgbm") / "README.md.in"
+
+
+def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files of an export, and what is in it, for JSON.
+
+    Raises:
+        UsageError: two models have one name.
+        ModelError: a model is damaged.
+    """
+    names = model_names(models)
+    files, rows = {}, []
+    for name, model in zip(names, models, strict=True):
+        for target in model.spec.targets:
+            path = f"{name}/model_{target}.txt"
+            model.packed_forest(target)  # refuses what is damaged or has other inputs
+            files[path] = _read_forest(model.path, target).encode()
+            rows.append(f"| `{path}` | {target} | {model.spec.purpose} |")
+    features = {"models": {name: _describe(model) for name, model in zip(names, models, strict=True)}}
+    files["features.json"] = (json.dumps(features, indent=1) + "\n").encode()
+    readme = _README.read_text(encoding="utf-8")
+    files["README.md"] = readme.replace("@VERSION@", __version__).replace("@ROWS@", "\n".join(rows)).encode()
+    report = {
+        "ckh": __version__,
+        "to": "lgbm",
+        "models": [
+            {"name": name, "targets": list(model.spec.targets), "features": len(model.spec.feature_names)}
+            for name, model in zip(names, models, strict=True)
+        ],
+    }
+    return files, report
+
+
+def _describe(model: Model) -> dict[str, Any]:
+    spec = model.spec
+    return {
+        "op_type": spec.op_type,
+        "variant": None if spec.variant is None else str(spec.variant),
+        "dtype": spec.dtype,
+        "arch": spec.arch,
+        "rank_by": spec.rank_by,
+        "targets": list(spec.targets),
+        "log_targets": list(spec.log_targets),
+        "categorical_features": list(spec.categorical_features),
+        "hardware": model.hardware,
+        "features": spec.engine.describe(spec.feature_names),
+    }

@@ -1,0 +1,81 @@
+"""Prepared answers in the cache: where they are, and whether they still hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh import __version__
+from ckh.paths import cache_dir, data_dir, model_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.quick.asked import Asked
+
+VERSION = 1  # of what is prepared, and how
+_FOLDER = "answers"
+_DRIVER = "/sys/class/kfd"  # of AMD GPUs
+
+
+def paths(asked: Asked) -> tuple[Path, Path]:
+    """The files of what is asked: facts (JSON) and the model for C."""
+    text = json.dumps(
+        [VERSION, asked.kind, os.environ.get("CKH_MODELS", ""), str(Path.cwd()) if asked.kind["model"] else ""]
+    )
+    name = f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
+    folder = cache_dir() / _FOLDER
+    return folder / f"{name}.json", folder / f"{name}.ckhm"
+
+
+def stamp(asked: Asked) -> str:
+    """Everything that an answer follows from besides its problem: it holds while this stays the same.
+
+    Files by time and size: models in every folder where they are looked for, and what is known of architectures.
+    """
+    folders = [*map(str, model_folders()), *filter(None, [asked.kind["model"]])]
+    parts = [__version__, json.dumps(asked.kind), *os.uname(), *_files(str(data_dir("archspecs")))]
+    for folder in folders:
+        parts.append(folder)
+        parts += _files(folder)
+        for inside in _folders(folder):
+            parts += _files(inside)
+    parts += _gpus()
+    return "\n".join(parts)
+
+
+def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
+    """The facts in a file; None if there is none, or what it was made for has changed."""
+    try:
+        facts = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and facts.get("stamp") == expected else None
+
+
+def _files(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            found = [(one.name, one.stat()) for one in entries if one.is_file()]
+    except OSError:
+        return []
+    return sorted(f"{name} {state.st_mtime_ns} {state.st_size}" for name, state in found)
+
+
+def _folders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(one.path for one in entries if one.is_dir())
+    except OSError:
+        return []
+
+
+def _gpus() -> Iterator[str]:
+    """What chooses the architecture that is not named. Where there is no driver, nothing more is imported."""
+    if os.path.exists(_DRIVER):  # noqa: PTH110 - the same
+        from ckh.gpus import detect_gpu_arch
+
+        yield detect_gpu_arch() or ""

@@ -1,0 +1,76 @@
+"""`ckh export` as it is called."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from tests.learn.conftest import saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model."""
+    return saved(tmp_path / "mine")
+
+
+def test_c_is_written_and_told(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder holds all that a compiler needs, and the report says what is in it."""
+    out = tmp_path / "c"
+    assert run(["export", "--model", str(model), "--to", "c", "--out", str(out)]) == ExitCode.OK
+    printed = capsys.readouterr().out
+    assert "mine, 600 kernels, rank and tflops" in printed
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert {"ckh.h", "ckh.c", "example.c", "CMakeLists.txt", "README.md", "export.json", "models/mine.ckhm"} <= names
+    assert "grouped_conv forward fp32 on host" in (out / "README.md").read_text()
+
+
+def test_json_is_one_document(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json nothing else is printed."""
+    out = tmp_path / "c"
+    assert run(["export", "-m", str(model), "--to", "c", "--out", str(out), "--embed", "--json"]) == ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["embedded"] is True
+    assert report["models"][0]["kernels"] == 600
+    assert report["files"] == {str(p.relative_to(out)): p.stat().st_size for p in out.rglob("*") if p.is_file()}
+
+
+def test_text_is_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--to lgbm writes a text for each target."""
+    out = tmp_path / "text"
+    assert run(["export", "--model", str(model), "--to", "lgbm", "--out", str(out)]) == ExitCode.OK
+    assert (out / "mine" / "model_rank.txt").read_text().startswith("tree\n")
+    assert "features" in capsys.readouterr().out
+
+
+def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder with anything in it needs --force."""
+    args = ["export", "--model", str(model), "--to", "lgbm", "--out", str(model)]
+    assert run(args) == ExitCode.USAGE
+    assert "is not empty" in capsys.readouterr().err
+    assert (model / "feature_spec.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "--embed goes with --to c only"),
+        (["--to", "pascal"], ExitCode.USAGE, "pascal"),
+        (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "there is no model missing"),
+    ],
+)
+def test_wrong_calls(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str], code: ExitCode, words: str
+) -> None:
+    """One line says what is wrong, and nothing is written."""
+    out = tmp_path / "out"
+    assert run(["export", "--model", str(model), "--out", str(out), *args]) == code
+    assert words in capsys.readouterr().err
+    assert not out.exists()

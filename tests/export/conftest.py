@@ -1,0 +1,157 @@
+"""What tests of the C export share: exports of models, compilers, and a program that ranks."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lightgbm
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.export.folder import write_folder
+from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind, gemm_kind
+from ckh.export.to_c import c_files
+from ckh.learn.artifact import load_model
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.operation import OPERATION
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.problems import ConvProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.learn.artifact import Model
+
+HERE = Path(__file__).parent
+MODELS = HERE.parents[1] / "models"
+_PAIRS = (("gcc", "g++"), ("clang", "clang++"), ("clang-19", "clang++-19"))
+COMPILERS = [pair for pair in _PAIRS if all(map(shutil.which, pair))]
+STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
+_SOURCES = ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_programs.c", "ckh_embedded.c", "ckh_rank.c")
+_ERROR = re.compile(r"(CKH_(?:OK|ERROR_\w+)) = (\d+)")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the program says of a problem: the name of the error, and kernels with score, TFLOPS and ms."""
+
+    error: str
+    kernels: list[str]
+    numbers: list[tuple[float, float, float]]
+
+
+def export(folder: Path, models: Sequence[Model], *, embed: bool = False) -> Path:
+    """Export models into a folder."""
+    write_folder(folder, c_files(models, embed=embed)[0])
+    return folder
+
+
+def export_shipped(folder: Path, *names: str) -> Path:
+    """Export models that ship."""
+    return export(folder, [load_model(MODELS / name) for name in names])
+
+
+def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
+    """A small model of all features of GEMMs, of made-up speeds, as AMD's tools write models."""
+    random, spec = np.random.default_rng(0), load_arch(arch)
+    names = GEMM_UNIVERSAL.names
+    pool = OPERATION.candidates(GemmProblem(64, 64, 64, dtype), spec, folder).pool
+    columns = OPERATION.kernel_features([pool[i] for i in random.integers(0, len(pool), 1000)], True)  # noqa: FBT003
+    sizes = 2 ** random.integers(2, 13, (12, 3))
+    problems = [GemmProblem(m, n, k, dtype) for m, n, k in sizes.tolist()]
+    matrices = [
+        GEMM_UNIVERSAL.matrix({**OPERATION.problem_features(one), **columns}, spec.hardware.to_dict(), names)
+        for one in problems
+    ]
+    x = np.concatenate(matrices)
+    y = np.sin(np.log1p(np.abs(x)) @ random.normal(size=(x.shape[1], 6))).sum(axis=1) + 3
+    params = {"objective": "regression", "verbose": -1, "num_leaves": 31, "num_threads": 1, "feature_fraction": 0.1}
+    booster = lightgbm.train(params, lightgbm.Dataset(x, y, feature_name=list(names)), num_boost_round=80)
+    folder.mkdir(parents=True)
+    (folder / "model_tflops.lgbm").write_text(booster.model_to_string(), encoding="utf-8")
+    facts = {"op_type": "gemm_universal", "feature_encoding_version": 0, "hardware": spec.hardware.to_dict()}
+    facts |= {"dtype": dtype, "arch": arch, "feature_names": names, "categorical_features": []}
+    facts |= {"targets": ["tflops"], "log_targets": ["tflops"], "params": {}}
+    (folder / "feature_spec.json").write_text(json.dumps(facts), encoding="utf-8")
+    return load_model(folder)
+
+
+def run(command: Sequence[str | Path], **options: Any) -> str:
+    """What a command that must succeed prints."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    assert not done.returncode, done.stderr[-4000:]
+    return str(done.stdout)
+
+
+def compile_program(
+    folder: Path, source: Path, *flags: str, pair: tuple[str, str] | None = None, is_cpp: bool = False
+) -> Path:
+    """Compile an export with a program: all as C11; or what allows it, and the program, as C++17."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    c, cpp = pair or COMPILERS[0]
+    build = folder / f"build_{source.stem}_{c}_{is_cpp}_{abs(hash(flags))}"
+    build.mkdir(exist_ok=True)
+    objects = []
+    for path in (*(folder / name for name in _SOURCES), source):
+        objects.append(build / f"{path.name}.o")
+        # The evaluator is C alone; the rest is common to both languages.
+        language = [cpp, "-x", "c++", "-std=c++17"] if is_cpp and path.name != "ckh_rank.c" else [c, "-std=c11"]
+        run(
+            [
+                *language,
+                "-ffp-contract=off",
+                "-D_POSIX_C_SOURCE=200809L",
+                f"-I{folder}",
+                *flags,
+                "-c",
+                path,
+                "-o",
+                objects[-1],
+            ]
+        )
+    program = build / source.stem
+    run([cpp if is_cpp else c, *flags, *objects, "-o", program, "-lm", "-lpthread"])
+    return program
+
+
+def line_of(problem: Any) -> str:
+    """A problem as the program reads it."""
+    if isinstance(problem, ConvProblem):
+        layout = conv_kind().layouts.index(problem.layout)
+        codes = (DIRECTIONS.index(str(problem.variant)), DTYPES.index(problem.dtype), layout, problem.ndim)
+        return line("conv", *codes, *(getattr(problem, name) for name in conv_kind().sizes.values()))
+    kind = DTYPES.index(problem.dtype), gemm_kind().layouts.index(problem.layout) - 1
+    return line("gemm", *kind, *(getattr(problem, name) for name in gemm_kind().sizes.values()))
+
+
+def line(kind: str, *numbers: int) -> str:
+    """The same of numbers that may be no problem."""
+    return " ".join([kind, *map(str, numbers)])
+
+
+def ask(program: Path, model: str | Path, lines: Sequence[str], cwd: Path | None = None) -> list[Found]:
+    """What an export says of problems."""
+    out = run([program, model], input="\n".join(lines), cwd=cwd).splitlines()
+    assert out[0].startswith("open 0 "), out[0]
+    names = error_names(program.parents[1] / "ckh.h")
+    found, at = [], 2
+    while at < len(out):
+        _, error, count = out[at].split()
+        rows = [row.split() for row in out[at + 1 : at + 1 + int(count)]]
+        numbers = [tuple(map(float.fromhex, row[1:])) for row in rows]
+        found.append(Found(names[int(error)], [row[0] for row in rows], numbers))  # type: ignore[arg-type]
+        at += 1 + int(count)
+    return found
+
+
+def error_names(header: Path) -> dict[int, str]:
+    """Errors by their numbers, as the header has them."""
+    return {int(number): name for name, number in _ERROR.findall(header.read_text())}

@@ -1,0 +1,116 @@
+"""Decisions say what Python's functions say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.errors import ModelError
+from ckh.export.integers import Branch, Expression, decisions, value_of
+from ckh.export.programs import APPLIES, make_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ckh.export.integers import Tree
+
+_OPERATORS: dict[str, Callable[[int, int], int]] = {
+    "plus": lambda a, b: a + b,
+    "less": lambda a, b: a - b,
+    "times": lambda a, b: a * b,
+    "over": lambda a, b: a // b if b else 0,
+    "modulo": lambda a, b: a % b if b else 0,
+    "==": lambda a, b: a == b,
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+}
+
+
+def evaluate(expression: Expression, sizes: Sequence[int]) -> int:
+    """The value of an expression."""
+    if expression.op == "number":
+        return int(expression.operands[0])
+    if expression.op == "size":
+        return sizes[int(expression.operands[0])]
+    a, b = (evaluate(operand, sizes) for operand in expression.operands)
+    return _OPERATORS[expression.op](a, b)
+
+
+def follow(tree: Tree, sizes: Sequence[int]) -> bool:
+    """Where decisions lead."""
+    while isinstance(tree, Branch):
+        tree = tree.yes if evaluate(tree.condition, sizes) else tree.no
+    return tree
+
+
+def _chain(a: Any, b: Any) -> bool:
+    return bool(1 <= a <= 5 and b > 0)
+
+
+def _smallest(a: Any, b: Any) -> bool:
+    return bool(min(a, b, 7 - a) >= 2)
+
+
+def _tuple(a: Any, b: Any) -> bool:
+    return bool((a, b, 3) != (1, 2, 3))
+
+
+def _rests(a: Any, b: Any) -> bool:
+    return not a % 3 and -(-b // 4) * 4 - b != 2 and bool(a or b)
+
+
+def _loop(a: Any, b: Any) -> bool:
+    return all(value % step == 0 for value, step in ((a, 2), (b, 3), (a * b, 4)))
+
+
+@pytest.mark.parametrize("function", [_chain, _smallest, _tuple, _rests, _loop])
+def test_decisions_are_the_functions(function: Callable[[Any, Any], bool]) -> None:
+    """For all small sizes the way through the decisions ends where the function does."""
+    tree = decisions(lambda size: function(size(0), size(1)))
+    rules = make_rules([tree, tree])
+    assert rules.begins[0] == rules.begins[1]
+    for sizes in itertools.product(range(-3, 15), repeat=2):
+        assert follow(tree, sizes) == function(*sizes)
+        at = rules.begins[0]
+        while at >= 0:
+            condition, yes, no = rules.steps[at]
+            after = yes if evaluate(rules.conditions[condition], sizes) else no
+            assert after < at
+            at = after
+        assert (at == APPLIES) == function(*sizes)
+
+
+def test_what_is_always_so_needs_no_decision() -> None:
+    """Branches that lead to the same are none."""
+    assert decisions(lambda size: size(0) > 3 or size(0) <= 3) is True
+
+
+def test_values_are_those_of_the_function() -> None:
+    """An expression of sums, products, quotients and rests."""
+    found = value_of(lambda size: (2 * size(0) - 3) // size(1) + (7 - size(0)) % 5 * -size(1))
+    for a, b in itertools.product(range(-4, 9), range(1, 6)):
+        assert evaluate(found, (a, b)) == (2 * a - 3) // b + (7 - a) % 5 * -b
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda a: float(a) > 1,
+        lambda a: a / 2 > 1,
+        lambda a: a in {1, 2},
+        lambda a: len(range(a)) > 2000,
+        lambda a: math.gcd(a, 12) == 12,
+        lambda a: a > 1.5,
+    ],
+)
+def test_sizes_do_not_become_numbers_unnoticed(function: Callable[[Any], Any]) -> None:
+    """What would forget the expression is refused."""
+    with pytest.raises(ModelError, match="cannot be exported"):
+        decisions(lambda size: bool(function(size(0))))
+    with pytest.raises(ModelError, match="decision"):
+        value_of(lambda size: size(0) if size(0) > 1 else 0)
+    with pytest.raises(ModelError, match="cannot be exported"):
+        value_of(lambda size: math.gcd(size(0), 12))

@@ -1,0 +1,327 @@
+"""The C export ranks as Python does, to the last kernel, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.errors import NoKernelError, UsageError
+from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind
+from ckh.export.to_c import c_files
+from ckh.features.grouped_conv import CORE_NAMES
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.ops import operation
+from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.problems import ConvProblem, Direction
+from tests.learn.conftest import amd_model, saved
+
+from .conftest import (
+    COMPILERS,
+    HERE,
+    MODELS,
+    STRICT,
+    Found,
+    ask,
+    compile_program,
+    error_names,
+    export,
+    export_shipped,
+    gemm_model,
+    line,
+    line_of,
+    run,
+)
+from .problems import any_conv, conv_problems, gemm_problems
+
+if TYPE_CHECKING:
+    from ckh.learn.artifact import Model
+
+FORWARD, GEMM = "grouped_conv_forward_fp32_host", "gemm_universal_fp32_host"
+HARNESS = HERE / "harness.c"
+PAIRS = 10_000
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of a convolution and a GEMM model that ship."""
+    return export_shipped(tmp_path_factory.mktemp("shipped") / "c", FORWARD, GEMM)
+
+
+@pytest.fixture(scope="module")
+def harness(shipped: Path) -> Path:
+    """The program that ranks, for them."""
+    return compile_program(shipped, HARNESS, "-O1")
+
+
+@cache
+def _name(op: str, kernel: Any) -> str:
+    return operation(op).kernel_name(kernel)
+
+
+def expected(problem: Any, model: Model) -> Found:
+    """What Python says."""
+    try:
+        ranked = answer(problem, model).ranked
+    except NoKernelError:
+        return Found("CKH_ERROR_NO_KERNEL", [], [])
+    names = [_name(model.spec.op.name, one.kernel) for one in ranked]
+    nan = float("nan")
+    told = [(one.score, nan if one.tflops is None else one.tflops, one.latency_ms or nan) for one in ranked]
+    return Found("CKH_OK", names, told)
+
+
+def assert_same(found: list[Found], problems: list[Any], model: Model) -> int:
+    """Compare with Python; the number of kernels that were compared."""
+    assert len(found) == len(problems)
+    pairs = 0
+    for one, problem in zip(found, problems, strict=True):
+        wanted = expected(problem, model)
+        assert one.error == wanted.error, problem
+        assert one.kernels == wanted.kernels, problem
+        if wanted.kernels:
+            np.testing.assert_allclose(one.numbers, wanted.numbers, rtol=1e-12, atol=0)
+        pairs += len(wanted.kernels)
+    return pairs
+
+
+@pytest.mark.parametrize("name", [FORWARD, GEMM])
+@pytest.mark.parametrize("is_cpp", [False, True], ids=["c11", "c++17"])
+@pytest.mark.parametrize("pair", COMPILERS, ids=lambda pair: pair[0])
+def test_ranks_as_python(shipped: Path, pair: tuple[str, str], is_cpp: bool, name: str) -> None:
+    """Ten thousand scores and their order, whatever compiles it, with warnings as errors."""
+    model = load_model(MODELS / name)
+    random = Random(f"{pair} {is_cpp}")
+    if name == FORWARD:
+        problems: list[Any] = conv_problems(random, 40, (Direction.FORWARD,), "fp32")
+    else:
+        problems = gemm_problems(random, 60, "fp32")
+    program = compile_program(shipped, HARNESS, "-O1", *STRICT, pair=pair, is_cpp=is_cpp)
+    found = ask(program, shipped / "models" / f"{name}.ckhm", [line_of(problem) for problem in problems])
+    assert assert_same(found, problems, model) >= PAIRS
+
+
+def test_other_models_rank_as_python(tmp_path: Path) -> None:
+    """A model of AMD's for a GPU: all directions, kernels refused by vectors and loops, TFLOPS that order by log."""
+    amd_model(tmp_path / "any", CORE_NAMES, arch="gfx942", hardware=None)
+    model = load_model(tmp_path / "any")
+    program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
+    problems = conv_problems(Random(1), 150, tuple(Direction), "bf16")
+    found = ask(program, tmp_path / "c" / "models" / "any.ckhm", list(map(line_of, problems)))
+    assert_same(found, problems, model)
+    refused = sum(one.error == "CKH_ERROR_NO_KERNEL" for one in found)
+    assert 0 < refused < len(found)
+    assert len({len(one.kernels) for one in found}) >= 5
+
+
+@pytest.mark.parametrize("tile", [{"tile_m", "tile_n", "tile_k"}, {"tile_m", "pad_n"}, set()], ids=len)
+def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features of tile, variant and problem together, and pools of several blocks, give what they always give."""
+    model = gemm_model(tmp_path / "small")
+    problems = gemm_problems(Random(9), 12, "fp32")
+    wanted = [expected(problem, model) for problem in problems]
+    monkeypatch.setattr("ckh.rank.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
+    monkeypatch.setattr("ckh.rank.plan.BLOCK", 3)
+    folder = export(tmp_path / "c", [model])
+    assert "of_class < " in (folder / "ckh_programs.c").read_text()
+    program = compile_program(folder, HARNESS, "-O1", *STRICT)
+    found = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    assert [one.kernels for one in found] == [one.kernels for one in wanted]
+    for ours, python in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours.numbers, python.numbers, rtol=1e-12, atol=0)
+
+
+@pytest.mark.slow
+def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules on padding, vectors and splits of K, with every sixteenth kernel of gfx942."""
+    pool = gemm_pool
+    monkeypatch.setattr("ckh.ops.gemm_universal.pool.gemm_pool", lambda *group: pool(*group)[::16])
+    monkeypatch.setattr("ckh.ops.gemm_universal.operation.gemm_pool", cache(lambda *group: pool(*group)[::16]))
+    model = gemm_model(tmp_path / "small", "gfx942", "fp16")
+    folder = export(tmp_path / "c", [model])
+    problems = gemm_problems(Random(10), 60, "fp16", most_split=8)
+    found = ask(compile_program(folder, HARNESS, "-O1"), folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    assert assert_same(found, problems, model) >= PAIRS
+    assert len({len(one.kernels) for one in found}) >= 3
+
+
+def test_miopen_ranks_as_python(tmp_path: Path) -> None:
+    """Solvers of MIOpen, all groups; layouts beside the default one; no TFLOPS."""
+    model = load_model(MODELS / "miopen_conv_gfx942")
+    program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
+    from ckh.ops.miopen_conv.operation import from_convolution
+
+    random = Random(2)
+    problems = [
+        from_convolution(one, random.choice(["", "nhwc" if one.ndim == 2 else "ndhwc"]))
+        for dtype in ("fp32", "fp16", "bf16", "int8")
+        for one in conv_problems(random, 150, tuple(Direction), dtype)
+    ]
+    found = ask(program, tmp_path / "c" / "models" / "miopen_conv_gfx942.ckhm", list(map(line_of, problems)))
+    assert assert_same(found, problems, model) > 250
+
+
+def test_a_layout_left_out_is_the_operations_own(harness: Path, shipped: Path) -> None:
+    """0 stands for NHWGC or NDHWGC."""
+    problem = conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0]
+    numbers = line_of(problem).split()
+    both = ask(
+        harness, shipped / "models" / f"{FORWARD}.ckhm", [line_of(problem), " ".join([*numbers[:3], "0", *numbers[4:]])]
+    )
+    assert both[0].kernels == both[1].kernels != []
+
+
+def test_impossible_sizes_are_refused_as_in_python(harness: Path, shipped: Path) -> None:
+    """An error exactly where Python has one, or where products of sizes leave 64 bits."""
+    random, model = Random(4), load_model(MODELS / FORWARD)
+    tried = [any_conv(random) for _ in range(400)]
+    codes = [0, DTYPES.index("fp32"), 0]
+    lines = [line("conv", *codes, one["ndim"], *(one[name] for name in conv_kind().sizes.values())) for one in tried]
+    found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
+    errors = 0
+    for one, sizes in zip(found, tried, strict=True):
+        try:
+            problem = ConvProblem(**sizes)
+        except UsageError:
+            assert one.error == "CKH_ERROR_SIZE", sizes
+            errors += 1
+            continue
+        if problem.flops < 2**62:
+            assert one.kernels == expected(problem, model).kernels, sizes
+        else:
+            assert one.error in {"CKH_OK", "CKH_ERROR_SIZE"}
+    assert 100 < errors < 300
+
+
+def test_enums_and_models_that_do_not_fit(harness: Path, shipped: Path) -> None:
+    """Unknown codes are one error, known ones that the model is not for another."""
+    sizes = line_of(conv_problems(Random(5), 1, (Direction.FORWARD,), "fp32")[0]).split()[5:]
+    kinds = [
+        ((0, 1, 0, 2), "CKH_OK"),
+        ((-1, 1, 0, 2), "CKH_ERROR_ENUM"),
+        ((len(DIRECTIONS), 1, 0, 2), "CKH_ERROR_ENUM"),
+        ((0, len(DTYPES), 0, 2), "CKH_ERROR_ENUM"),
+        ((0, 1, len(conv_kind().layouts), 2), "CKH_ERROR_ENUM"),
+        ((0, 1, 0, 1), "CKH_ERROR_ENUM"),
+        ((0, 1, 0, 4), "CKH_ERROR_ENUM"),
+        ((1, 1, 0, 2), "CKH_ERROR_OTHER"),
+        ((0, DTYPES.index("fp16"), 0, 2), "CKH_ERROR_OTHER"),
+        ((0, 1, conv_kind().layouts.index("nchw"), 2), "CKH_ERROR_OTHER"),
+    ]
+    two_dimensional = [1, 64, 64, 1, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1]
+    assert len(sizes) == len(two_dimensional)
+    lines = [line("conv", *codes, *two_dimensional) for codes, _ in kinds]
+    lines += [line("gemm", 1, 0, 64, 64, 64, 1), line("gemm", 1, 4, 64, 64, 64, 1)]
+    found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
+    assert [one.error for one in found] == [error for _, error in kinds] + ["CKH_ERROR_OTHER", "CKH_ERROR_ENUM"]
+
+
+@pytest.mark.slow
+def test_threads_get_what_one_gets(shipped: Path) -> None:
+    """Six threads rank with one model; the thread sanitizer watches, where there is one."""
+    problems = conv_problems(Random(6), 12, (Direction.FORWARD,), "fp32")
+    program = compile_program(shipped, HARNESS, "-O1", "-g", "-fsanitize=thread")
+    lines = "\n".join(map(line_of, problems))
+    out = run([program, shipped / "models" / f"{FORWARD}.ckhm", "6"], input=lines)
+    assert out.splitlines()[-1] == "differing 0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["host", "amd"])
+def test_damaged_files_are_refused(tmp_path: Path, kind: str) -> None:
+    """Hundreds of damaged and cut files under sanitizers: errors, never a read outside."""
+    if kind == "host":
+        saved(tmp_path / "model")
+    else:
+        amd_model(tmp_path / "model", CORE_NAMES, arch="gfx942", hardware=None)
+    folder = export(tmp_path / "c", [load_model(tmp_path / "model")])
+    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    program = compile_program(folder, HERE / "damage.c", *flags)
+    rows = run([program, folder / "models" / "model.ckhm", "400", "7"]).splitlines()
+    opened = {int(error): int(count) for error, count, _ in map(str.split, rows)}
+    ranked = {int(error): int(count) for error, _, count in map(str.split, rows)}
+    names = {name: number for number, name in error_names(folder / "ckh.h").items()}
+    assert opened[names["CKH_ERROR_DAMAGED"]] > 200
+    assert ranked[names["CKH_OK"]] > opened[names["CKH_OK"]] > 4  # what damages values alone
+    assert sum(opened.values()) == 400
+
+
+def test_files_that_are_none(tmp_path: Path, harness: Path, shipped: Path) -> None:
+    """A missing file, a folder, an empty file, and a model of another export each have their error."""
+    (tmp_path / "empty").write_bytes(b"")
+    saved(tmp_path / "small")
+    other = export(tmp_path / "other", [load_model(tmp_path / "small")]) / "models" / "small.ckhm"
+    names = error_names(shipped / "ckh.h")
+    opened = {}
+    for path in (tmp_path / "missing", tmp_path, tmp_path / "empty", other, Path("embedded:none")):
+        opened[path.name] = names[int(run([harness, path], input="").split()[1])]
+    assert next(iter(opened.values())) == "CKH_ERROR_FILE"
+    assert list(opened.values())[2:] == ["CKH_ERROR_DAMAGED", "CKH_ERROR_VERSION", "CKH_ERROR_NO_MODEL"]
+    assert opened[tmp_path.name] in {"CKH_ERROR_FILE", "CKH_ERROR_NO_MEMORY"}
+
+
+def test_embedded_models(tmp_path: Path) -> None:
+    """A model that is part of the program ranks the same, and there is no file."""
+    saved(tmp_path / "small")
+    model = load_model(tmp_path / "small")
+    folder = export(tmp_path / "c", [model], embed=True)
+    assert not (folder / "models").exists()
+    program = compile_program(folder, HARNESS, "-O1", *STRICT)
+    problems = conv_problems(Random(8), 5, (Direction.FORWARD,), "fp32")
+    assert assert_same(ask(program, "embedded:small", list(map(line_of, problems))), problems, model) == 5 * 300
+
+
+def test_cmake_builds_the_example(tmp_path: Path) -> None:
+    """`cmake` builds library and example, which prints the five best kernels."""
+    if shutil.which("cmake") is None or not COMPILERS:
+        pytest.skip("no cmake")
+    saved(tmp_path / "small")
+    model = load_model(tmp_path / "small")
+    folder = export(tmp_path / "c", [model])
+    run(["cmake", "-S", folder, "-B", tmp_path / "build"])
+    run(["cmake", "--build", tmp_path / "build"])
+    out = run([tmp_path / "build" / "example"], cwd=folder).splitlines()
+    problem = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
+    assert [row.split()[-1] for row in out] == expected(problem, model).kernels[:5]
+    assert len((folder / "example.c").read_text().splitlines()) < 25
+
+
+def test_two_models_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Names tell embedded models apart."""
+    saved(tmp_path / "a" / "same")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(UsageError, match="two models are called same"):
+        c_files([load_model(tmp_path / name / "same") for name in "ab"], embed=False)
+
+
+def test_exports_are_reproducible(tmp_path: Path) -> None:
+    """The same model gives the same bytes."""
+    saved(tmp_path / "small")
+    first, second = (c_files([load_model(tmp_path / "small")], embed=True)[0] for _ in range(2))
+    assert first == second
+
+
+def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
+    """A feature that decides by sizes in Python is refused by its name."""
+    from ckh.errors import ModelError
+    from ckh.features.engine import Depends, Feature
+
+    saved(tmp_path / "small")
+    model = load_model(tmp_path / "small")
+    engine = model.spec.engine
+    used = model.spec.feature_names[model.packed_forest("rank").families[0, 0]]
+    odd = Feature(used, "", Depends.PROBLEM, lambda c: c["N"] if c["N"] > 1 else c["C"])
+    op = replace(
+        model.spec.op, engine=replace(engine, features=tuple(odd if f.name == used else f for f in engine.features))
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ckh.learn.spec.operation", lambda _: op)
+        with pytest.raises(ModelError, match=f"the feature {used}: .*decides by a problem's sizes"):
+            c_files([model], embed=False)

@@ -1,0 +1,36 @@
+"""Small models where they are looked for, a cache of their own, and the C part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.quick.answer import open_library
+from tests.export.conftest import gemm_model
+from tests.learn.conftest import saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model of forward convolutions and one of GEMMs, both for the host."""
+    folder = tmp_path_factory.mktemp("models")
+    saved(folder / "conv")
+    gemm_model(folder / "gemm")
+    return folder
+
+
+@pytest.fixture
+def alone(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models, nothing that was measured or prepared before; skipped where ckh has no C part."""
+    try:
+        open_library()
+    except (OSError, AttributeError):
+        pytest.skip("ckh was installed without its C part")
+    monkeypatch.setenv("CKH_MODELS", str(models))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CKH_QUICK", raising=False)

@@ -1,0 +1,227 @@
+"""Quick answers are those of the full command, to the letter, or there is none."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh import cli
+from ckh.commands import predict as command
+from ckh.entry import run
+from ckh.export.declarations import FOLDER, evaluator_header, plain_header
+from ckh.export.model_file import HEADER
+from ckh.quick import answer, bytecode
+from ckh.quick.answer import text_of
+from ckh.quick.asked import NUMBERS, TEXTS, Asked, parse
+from ckh.quick.prepare import prepare
+from ckh.quick.store import paths
+from tests.export.conftest import COMPILERS
+from tests.export.conftest import run as run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONVOLUTIONS = [
+    "--n 16 --c 256",
+    "--c 64 --k 128 --hi 56 --stride 2 --top 3",
+    "--c 32 --g 32 --hi 17 --y 5 --x 1 --top 300",
+    "--n 3 --c 96 --g 3 --hi 14 --wi 20 --dilation 1x2 --pad 0",
+    "--di 9 --c 24 --y 1",
+    "--ndim 3 --c 8 --k 40 --top 1",
+]
+GEMMS = [
+    "--m 128 --n 1536 --k 7168",
+    "--m 1 --n 4096 --k 4096 --layout rrr",
+    "--m 100 --n 31 --k 1 --top 2000",
+    "--op gemm_universal --m 64 --n 64 --k 64 --layout ccr --dtype fp32 --arch host",
+]
+
+
+def asked(line: str) -> Asked:
+    """What a line that can be answered quickly asks."""
+    found = parse(line.split())
+    assert found is not None
+    return found
+
+
+def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
+    """What the full command prints."""
+    assert cli.run(["predict", *line.split()]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("lines", [CONVOLUTIONS, GEMMS], ids=["conv", "gemm"])
+def test_answers_are_those_of_the_full_command(lines: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every problem, whether it was the one that was asked first or another of its kind."""
+    for line in lines:
+        assert prepare(asked(line))
+    for line in lines:
+        assert text_of(asked(line)) == full(capsys, line)
+
+
+@pytest.mark.usefixtures("alone")
+def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one prepares; the others do without the full command, other problems of the kind too."""
+    assert run(["predict", "--c", "48"]) == 0
+    first = capsys.readouterr().out
+    expected = full(capsys, "--c 80 --n 2")
+
+    def no_cli(_: object) -> int:
+        raise AssertionError("the full command was asked")
+
+    monkeypatch.setattr(cli, "run", no_cli)
+    assert run(["predict", "--c", "48"]) == 0
+    assert capsys.readouterr().out == first
+    assert run(["predict", "--c", "80", "--n", "2"]) == 0
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.usefixtures("alone")
+def test_another_model_is_asked_again(models: Path) -> None:
+    """Once a file of a model has changed, or a model appears, what was prepared does not count."""
+    line = asked("--c 48")
+    assert prepare(line)
+    assert text_of(line) is not None
+    spec = models / "conv" / "feature_spec.json"
+    before = spec.stat()
+    os.utime(spec, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert text_of(line) is None
+    os.utime(spec, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert text_of(line) is not None
+    (models / "new").mkdir()
+    (models / "new" / "feature_spec.json").write_text("{}")
+    assert text_of(line) is None
+    (models / "new" / "feature_spec.json").unlink()
+    (models / "new").rmdir()
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_was_measured_comes_first(tmp_path: Path) -> None:
+    """Where anything was probed, the full command looks at it."""
+    line = asked("--c 48")
+    assert prepare(line)
+    (tmp_path / "user" / "probes").mkdir(parents=True)
+    assert text_of(line) is None
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("content", [b"", b"CKHMODEL", b"\0" * 4096])
+def test_damaged_files_are_no_answer(content: bytes) -> None:
+    """Nor are missing ones; preparing again mends them only when facts are missing."""
+    line = asked("--c 48")
+    assert prepare(line)
+    facts, model = paths(line)
+    whole = model.read_bytes()
+    model.write_bytes(content)
+    assert text_of(line) is None
+    model.write_bytes(whole[: len(whole) // 2])
+    assert text_of(line) is None
+    model.write_bytes(whole)
+    facts.write_text("{")
+    assert text_of(line) is None
+    assert prepare(line)
+    assert text_of(line) is not None
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("line", ["--c 7 --g 2", "--n 0", "--hi 1 --y 9 --pad 0"])
+def test_errors_are_told_by_the_full_command(line: str) -> None:
+    """Impossible sizes have no quick answer."""
+    assert prepare(asked("--c 48"))
+    assert text_of(asked(line)) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--json",
+        "--c",
+        "--c x",
+        "--c -3",
+        "--c=64",
+        "--c 64 --c 32",
+        "--unknown 3",
+        "--why",
+        "--probe 3",
+        "c 64",
+        "--c 1e3",
+    ],
+)
+def test_other_lines_are_for_the_full_command(line: str) -> None:
+    """Flags, other spellings, and what is wrong."""
+    assert parse(line.split()) is None
+
+
+def test_options_are_those_of_predict() -> None:
+    """Each has the name and type that the full command gives it."""
+    types = {name: str(one.annotation) for name, one in inspect.signature(command.predict).parameters.items()}
+    assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
+    assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
+
+
+def test_little_is_imported(models: Path, tmp_path: Path) -> None:
+    """A quick answer imports neither NumPy nor Typer, nor what they bring."""
+    code = (
+        "import sys; from ckh.entry import run; "
+        "assert run(['predict', '--c', '48']) == 0; "
+        "print([name for name in ('numpy', 'typer', 'click', 'rich', 'lightgbm') if name in sys.modules])"
+    )
+    environment = {**os.environ, "CKH_MODELS": str(models), "CKH_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"CKH_DATA_DIR": str(tmp_path / "user"), "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    if not answer.LIBRARY.exists():
+        pytest.skip("ckh was installed without its C part")
+    for expected in ("numpy", "[]"):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=120
+        )
+        assert expected in done.stdout.splitlines()[-1]
+
+
+def test_the_operations_of_c_are_those_of_python() -> None:
+    """The table that C includes is what the declarations make; write it anew when they change."""
+    path = Path(bytecode.__file__).with_name("csrc") / "ckh_operations.h"
+    assert path.read_text(encoding="utf-8") == bytecode.operations_header()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("line", [CONVOLUTIONS[0], GEMMS[0]], ids=["conv", "gemm"])
+def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
+    """Hundreds of damaged files, mostly in the program, under sanitizers: refused, or ranked within bounds."""
+    if not COMPILERS:
+        pytest.skip("no C compiler")
+    (tmp_path / "ckh_rank.h").write_text(evaluator_header())
+    (tmp_path / "ckh.h").write_text(plain_header())
+    root = FOLDER.parents[1]
+    sources = [root / "rank" / "csrc" / "ckh_rank.c", FOLDER / "ckh_core.c", FOLDER / "ckh_fill.c"]
+    sources += [root / "quick" / "csrc" / "ckh_interpret.c", Path(__file__).with_name("damage.c")]
+    program = tmp_path / "damage"
+    flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    run_program([COMPILERS[0][0], *flags, f"-I{tmp_path}", f"-I{FOLDER}", *sources, "-o", program, "-lm"])
+    question = asked(line)
+    assert prepare(question)
+    facts = answer.read_facts(paths(question)[0], answer.stamp(question))
+    assert facts is not None
+    problem = answer.problem_of(question, facts)
+    sizes = [getattr(problem, name) for name in facts["sizes"]]
+    begin, end = _program_range(paths(question)[1].read_bytes())
+    command_line = [program, paths(question)[1], "400", "11", begin, end, *facts["key"], *sizes]
+    opened, ranked = map(int, run_program(command_line).split())
+    assert 4 < ranked <= opened < 300
+
+
+def _program_range(content: bytes) -> tuple[int, int]:
+    """Where the arrays of the program are: after texts, names and facts; eleven of them after their number."""
+    at, bounds = HEADER.size, []
+    for _ in range(3 + 1 + 11):
+        size, count = int.from_bytes(content[at : at + 4], "little"), int.from_bytes(content[at + 4 : at + 8], "little")
+        bounds.append(at)
+        at += 8 + (size * count + 7) // 8 * 8
+    return bounds[3], at
