@@ -20,7 +20,7 @@ from ckh.quick import answer, bytecode
 from ckh.quick.answer import text_of
 from ckh.quick.asked import NUMBERS, TEXTS, Asked, parse
 from ckh.quick.prepare import prepare
-from ckh.quick.store import paths
+from ckh.quick.store import paths, read_facts, stamp
 from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
 
@@ -207,7 +207,7 @@ def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
     run_program([COMPILERS[0][0], *flags, f"-I{tmp_path}", f"-I{FOLDER}", *sources, "-o", program, "-lm"])
     question = asked(line)
     assert prepare(question)
-    facts = answer.read_facts(paths(question)[0], answer.stamp(question))
+    facts = read_facts(paths(question)[0], stamp(question))
     assert facts is not None
     problem = answer.problem_of(question, facts)
     sizes = [getattr(problem, name) for name in facts["sizes"]]
