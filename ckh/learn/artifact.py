@@ -273,6 +273,7 @@ class Model:
         try:
             forest = open_forest(path)
         except ModelError as error:
+            self._forest(target)  # which says what is wrong with the text, if that is it
             raise ModelError(f"{self.path}, model of {target}: {error.message}", error.hint) from error
         self._check_inputs(forest.feature_names, target)
         return forest

@@ -71,10 +71,11 @@ def compiled(folder: Path, formulas: dict[str, Callable[[Any, Any], Any]]) -> Ca
     functions = Functions()
     pool = cast("Pool", SimpleNamespace(partitions=np.zeros((0, 0))))
     name = features_function(functions, GroupPool(pool, (), graph, outputs))
-    call = f"void call(const double *s, const double *const *l, double *out) {{ {name}(s, l, 0, 1, 1, out, 0); }}"
+    call = f"void call(const double *s, const double *const *l, double *out) {{ {name}(0, s, l, 0, 1, 1, out, 0); }}"
     source = folder / "formulas.c"
     head = (
-        '#include <stddef.h>\n#include "ckh_numbers.h"\nvoid call(const double *, const double *const *, double *);\n'
+        '#include <stddef.h>\n#include "ckh_numbers.h"\nenum { CKH_OK };\ntypedef struct ckh_program ckh_program;\n'
+        "void call(const double *, const double *const *, double *);\n"
     )
     source.write_text(head + "\n".join(functions.texts) + call + "\n")
     c_folder = HERE.parents[1] / "ckh" / "export" / "c"
