@@ -144,7 +144,7 @@ def mi200(folder: Path, models: Models) -> str:
     baselines(known, asked)
     joined = join_trees(members(models, "mi200", known, RECIPE, asked))
     scores = predict(joined, asked)
-    line("the trees of both seeds (shipped recipe)", asked, efficiency_of(asked, scores))
+    line("the trees of all seeds (shipped recipe)", asked, efficiency_of(asked, scores))
     print(size_of(joined))
     among_candidates(known, asked, joined)
     return joined
@@ -183,7 +183,7 @@ def mi300x(folder: Path, models: Models, other: str) -> None:
     baselines(known, asked)
     line("trained on the MI200 alone", asked, efficiency_of(asked, predict(other, asked)))
     own = join_trees(members(models, "mi300x", known, SMALL_RECIPE, asked))
-    line("trained on its own data, both seeds", asked, efficiency_of(asked, predict(own, asked)))
+    line("trained on its own data, all seeds", asked, efficiency_of(asked, predict(own, asked)))
     both = models.get("mi300x-both", lambda: train_order(known, SMALL_RECIPE, base=other))
     line("trained on both: MI200's trees, then its own", asked, efficiency_of(asked, predict(both, asked)))
     print(size_of(own), "alone;", size_of(both), "with those of the MI200")

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 DIRECTIONS = {str(direction): float(code) for code, direction in enumerate(Direction)}
 DTYPES = {name: float(code) for code, name in enumerate(("fp32", "fp16", "bf16", "int8"))}
 UNKNOWN = -1.0
-_MAX_ALIGNMENT = 64.0
 
 
 def raw(name: str) -> Callable[[Columns], Any]:
@@ -47,14 +46,20 @@ def ratio(above: str, below: str) -> Callable[[Columns], Any]:
     return lambda c: c[above] / np.maximum(c[below], 1)
 
 
-def alignment_of(name: str) -> Callable[[Columns], Any]:
-    """Base-2 logarithm of the greatest power of two up to 64 that divides it: n or more means divisible by 2^n."""
+def power_of_two_in(values: Any, most: float) -> Any:
+    """The greatest power of two up to `most` that divides each value, which counts as at least 1."""
+    whole = np.maximum(values, 1).astype(np.int64)
+    return np.minimum(whole & -whole, most)
 
-    def formula(c: Columns) -> Any:
-        whole = np.maximum(c[name], 1).astype(np.int64)
-        return np.log2(np.minimum(whole & -whole, _MAX_ALIGNMENT))
 
-    return formula
+def alignment_of(name: str, most: float = 64.0) -> Callable[[Columns], Any]:
+    """Base-2 logarithm of `power_of_two_in`: n or more means divisible by 2^n."""
+    return lambda c: np.log2(power_of_two_in(c[name], most))
+
+
+def fill_of(name: str, tile: int) -> Callable[[Columns], Any]:
+    """The share of whole tiles that a quantity fills."""
+    return lambda c: c[name] / (np.ceil(c[name] / tile) * tile)
 
 
 def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[Columns], Any]:
@@ -133,6 +138,12 @@ DERIVED: dict[str, Callable[[Columns], Any]] = {
     "x_bytes": product("all_input_pixels", "C", "bytes_per_element"),
     "w_bytes": product("K", "reduction_c", "bytes_per_element"),
     "y_bytes": product("all_output_pixels", "K", "bytes_per_element"),
+    "w_elements": product("K", "reduction_c"),
+    "x_elements": product("all_input_pixels", "C"),
+    "y_elements": product("all_output_pixels", "K"),
+    # What batches of one layer have in common.
+    "image_flops": lambda c: c["flops"] / c["N"],
+    "image_bytes": lambda c: (c["x_bytes"] + c["y_bytes"]) / c["N"],
     "bytes": lambda c: c["x_bytes"] + c["w_bytes"] + c["y_bytes"],
     # The implicit GEMM of one group in the problem's own direction: `ConvProblem.gemm_sizes`.
     "gemm_m": by_direction("all_output_pixels", "all_input_pixels", "k_per_group"),

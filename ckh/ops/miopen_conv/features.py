@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
-from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, log2_of, of_solver, ratio, raw
+from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, fill_of, log2_of, of_solver, ratio, raw
+from ckh.ops.miopen_conv._tiles import TILES
 from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Origin, Serves
 from ckh.problems import CONV_COLUMNS
 
@@ -24,12 +25,16 @@ _P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
 _LOG2_SIZES = (
     *("N", "C", "K", "G", "c_per_group", "k_per_group", "input_pixels", "output_pixels", "taps"),
     *("gemm_m", "gemm_n", "gemm_k", "blas_m", "blas_n", "blas_k", "image_groups", "flops"),
+    *("image_flops", "image_bytes", "w_elements", "x_elements", "y_elements"),
 )
 _LOG2_BYTES = ("x_bytes", "w_bytes", "y_bytes", "im2col_bytes")
 _ALIGNED = (
     *("N", "c_per_group", "k_per_group", "Wi", "Wo", "input_pixels", "output_pixels"),
     *("gemm_m", "gemm_n", "gemm_k"),
 )
+_DIVIDED = ("gemm_m", "gemm_n", "gemm_k", "C", "K", "input_pixels", "output_pixels", "N")
+_MOST_DIVISOR = 4096.0
+_FILLED = (("Wo", 16), ("Wo", 32), ("Wo", 64), ("Ho", 4), ("Ho", 8), ("output_pixels", 64), ("gemm_k", 32))
 # Block tiles whose number and fill are told; solvers choose theirs out of about these.
 _TILES = ((256, 128), (128, 128), (64, 64), (32, 32))
 _3X3, _5X5 = 3, 5
@@ -88,6 +93,10 @@ def _number(attribute: str) -> Callable[[Columns], Any]:
     return of_solver(lambda solver: float(getattr(solver, attribute)))
 
 
+def _exact_last_wave(c: Columns) -> Any:
+    return c["exact_tiles_per_cu"] / np.ceil(c["exact_tiles_per_cu"])
+
+
 def _log2_per_cu(c: Columns) -> Any:
     return np.log2(np.maximum(c["flops"], 1) / c["hw_num_cus"])
 
@@ -113,6 +122,17 @@ _PROBLEM_FEATURES = (
     Feature("is_dilated", "", _P, lambda c: ~_all_one("dilation_d", "dilation_h", "dilation_w")(c)),
     Feature("keeps_size", "", _P, _is_same),
     Feature("is_depthwise", "", _P, lambda c: (c["G"] > 1) & (c["c_per_group"] == 1)),
+    Feature("channels", "", _P, lambda c: c["C"] + c["K"]),
+    Feature("log2_pixels_by_channels", "log2", _P, lambda c: np.log2(c["input_pixels"] / c["C"])),
+    Feature("h_by_w", "", _P, ratio("Hi", "Wi")),
+    *(Feature(f"divisor_{name}", "log2", _P, alignment_of(name, _MOST_DIVISOR)) for name in _DIVIDED),
+    *(Feature(f"{name}_{tile}_fill", "", _P, fill_of(name, tile)) for name, tile in _FILLED),
+    Feature("exact_tiles_per_cu", "tiles/CU", _P, raw("exact_tiles_per_cu")),
+    Feature("exact_last_wave", "", _P, _exact_last_wave),
+    Feature("log2_exact_tile", "log2", _P, log2_of("exact_tile")),
+    Feature("tuned_gemm_work", "", _P, raw("tuned_gemm_work")),
+    Feature("tuned_blas_work", "", _P, raw("tuned_blas_work")),
+    Feature("blas_by_gemm_work", "", _P, lambda c: c["tuned_blas_work"] / c["tuned_gemm_work"]),
     *_tile_features(),
     Feature("log2_flops_per_cu", "log2", _P, _log2_per_cu),
 )
@@ -138,7 +158,7 @@ MIOPEN_CONV = FeatureEngine(
     op_type=OP_TYPE,
     features=(*_PROBLEM_FEATURES, *_SOLVER_FEATURES, *_BOTH_FEATURES, *_HARDWARE_FEATURES),
     categorical=("direction", "dtype", "solver"),
-    derived=DERIVED,
+    derived=DERIVED | TILES,
     defaults={},
 )
 

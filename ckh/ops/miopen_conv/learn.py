@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.assess.metrics import Times, choices
-from ckh.learn.model_text import join_trees, slim
+from ckh.learn.model_text import join_trees, shorten, slim
 from ckh.learn.targets import grades, lambdarank_parameters
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS
@@ -81,7 +81,7 @@ def train_order(
     parameters = _parameters(options)
     rounds = parameters.pop("n_estimators")
     booster = lightgbm.train(parameters, data, rounds, callbacks=[lambda _: advance(1)])
-    text = slim(str(booster.model_to_string()))
+    text = shorten(slim(str(booster.model_to_string())))
     return text if base is None else join_trees([base, text])
 
 

@@ -80,6 +80,70 @@ def test_alignment_is_the_power_of_two_that_divides(problem: MiopenProblem) -> N
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
+def test_divisors_are_powers_of_two_up_to_4096(problem: MiopenProblem) -> None:
+    """They equal trial division of the GEMM's sides, the channels, the pixels and the batch."""
+    have = _features(problem)
+    m, n, k = problem.gemm_sizes
+    sizes = {"gemm_m": m, "gemm_n": n, "gemm_k": k, "C": problem.c, "K": problem.k, "N": problem.n}
+    sizes["input_pixels"] = problem.di * problem.hi * problem.wi
+    sizes["output_pixels"] = problem.do * problem.ho * problem.wo
+    for name, value in sizes.items():
+        assert have[f"divisor_{name}"] == next(power for power in range(12, -1, -1) if value % 2**power == 0), name
+    assert _features(replace(problem, n=3 * 2**13))["divisor_N"] == 12
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_layer_is_told_whatever_its_batch(problem: MiopenProblem) -> None:
+    """Work and bytes of one image equal those of the problem with N = 1, without the filter; so do they for N = 7."""
+    have, one = _features(problem), replace(problem, n=1)
+    assert have["log2_image_flops"] == pytest.approx(math.log2(one.flops), rel=1e-14)
+    moved = one.bytes - math.prod(one.weight_shape) * _bytes(one)
+    assert have["log2_image_bytes"] == pytest.approx(math.log2(moved), rel=1e-14)
+    for name in ("log2_image_flops", "log2_image_bytes", "log2_w_elements", "channels", "h_by_w"):
+        assert _features(replace(problem, n=7))[name] == pytest.approx(have[name], rel=1e-14)
+    assert have["log2_w_elements"] == math.log2(math.prod(problem.weight_shape))
+    assert (have["channels"], have["h_by_w"]) == (problem.c + problem.k, problem.hi / problem.wi)
+    pixels = problem.di * problem.hi * problem.wi
+    assert have["log2_x_elements"] == math.log2(problem.n * problem.c * pixels)
+    assert have["log2_pixels_by_channels"] == math.log2(pixels / problem.c)
+
+
+def test_fill_by_hand() -> None:
+    """Of 9 x 7 pixels, stride 2 and a 3 x 1 filter: 5 rows in tiles of 8, 7 columns in tiles of 16, K of 9 in 32."""
+    have = _features(NCHW)
+    assert (have["Ho_4_fill"], have["Ho_8_fill"]) == (5 / 8, 5 / 8)
+    assert (have["Wo_16_fill"], have["Wo_32_fill"], have["Wo_64_fill"]) == (7 / 16, 7 / 32, 7 / 64)
+    assert (have["output_pixels_64_fill"], have["gemm_k_32_fill"]) == (35 / 64, 9 / 32)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("cus", [1, CUS])
+def test_exact_tiles_divide_the_gemm(problem: MiopenProblem, cus: int) -> None:
+    """The largest tile of powers of two up to 256 that divides the sides, counted by trial division."""
+    have = _features(problem, cus=cus)
+    m, n, _ = problem.gemm_sizes
+    a, b = (next(2**power for power in range(8, -1, -1) if side % 2**power == 0) for side in (m, n))
+    tiles = (m // a) * (n // b) * problem.g
+    assert have["log2_exact_tile"] == math.log2(a * b)
+    assert have["exact_tiles_per_cu"] == pytest.approx(tiles / cus, rel=1e-14)
+    assert have["exact_last_wave"] == pytest.approx(tiles / cus / math.ceil(tiles / cus), rel=1e-14)
+
+
+def test_the_tuned_tile_by_hand() -> None:
+    """Of 1024 x 512 one compute unit takes 8 tiles of 256 x 256, each 1 + 24 / 128 of the work; 104 smaller ones."""
+    problem = MiopenProblem(Direction.FORWARD, 4, 64, 512, 1, 16, 16, 1, 1, pad_h=0, pad_w=0)
+    assert problem.gemm_sizes == (1024, 512, 64)
+    assert _features(problem, cus=1)["tuned_gemm_work"] == 1 + 24 / 128
+    assert (_features(problem)["log2_exact_tile"], _features(problem)["exact_tiles_per_cu"]) == (16, 8 / CUS)
+    # 16 x 8 = 128 tiles of 64 x 64 are two waves on 104, 64 tiles of 128 x 64 one wave.
+    assert _features(problem)["tuned_gemm_work"] == pytest.approx(104 * 128 * 64 * (1 + 24 * 3 / 128) / (1024 * 512))
+    # BLAS sees 512 x 256, one image: 32 tiles of 64 x 64 and 64 of 64 x 32 are one wave, the latter a shorter one.
+    blas = 104 * 64 * 32 * (1 + 24 * 3 / 64) / (512 * 256)
+    assert _features(problem)["tuned_blas_work"] == pytest.approx(blas)
+    assert _features(problem)["blas_by_gemm_work"] == pytest.approx(blas / (104 * 8192 * 1.5625 / 524288))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_tiles_fill_the_compute_units(problem: MiopenProblem) -> None:
     """Number, fill and last wave of 128x128 tiles equal counting them by hand."""
     have = _features(problem)

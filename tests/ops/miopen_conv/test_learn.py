@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from ckh.errors import ModelError
-from ckh.learn.model_text import join_trees, slim
+from ckh.learn.model_text import join_trees, shorten, slim
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.learn import (
     efficiency_of,
@@ -107,6 +107,29 @@ def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
     assert len(short) < 0.7 * len(text)
     np.testing.assert_array_equal(lightgbm.Booster(model_str=short).predict(matrix), expected)
     np.testing.assert_allclose(predict_packed(parse_forest(short), matrix), expected, rtol=1e-12)
+
+
+def test_a_short_text_keeps_four_digits_of_leaves_and_seven_of_thresholds() -> None:
+    """Numbers are rounded as by hand, halves of integers stay, and other lines are untouched."""
+    text = "threshold=2.5000000000000004 123456.50000000001 1.0000000180025095e-35\nleaf_value=0.0123456789 -2 12345\n"
+    rounded = "threshold=2.5 123456.5 1e-35\nleaf_value=0.01235 -2 1.234e+04\n"
+    other = "decision_type=2 2\nleft_child=1000001 -1\n"
+    assert shorten(text + other) == rounded + other
+    assert shorten(rounded) == rounded
+
+
+def test_a_short_text_scores_almost_the_same(world: SolverTable) -> None:
+    """Scores differ by no more than half a unit of a leaf's fourth digit each, and trees are split as before."""
+    booster = lightgbm.train({"verbose": -1, "min_data_in_leaf": 5}, _data(world), 20)
+    matrix, text = matrix_of(world), slim(booster.model_to_string())
+    short = lightgbm.Booster(model_str=shorten(text))
+    leaves = booster.predict(matrix, pred_leaf=True)
+    values = np.array([[abs(booster.get_leaf_output(t, leaf)) for t, leaf in enumerate(row)] for row in leaves])
+    difference = np.abs(np.asarray(short.predict(matrix)) - np.asarray(booster.predict(matrix)))
+    np.testing.assert_array_equal(short.predict(matrix, pred_leaf=True), leaves)
+    assert (difference <= 0.0005001 * values.sum(axis=1)).all()
+    assert difference.max() > 0
+    assert len(shorten(text)) < 0.8 * len(text)
 
 
 def test_the_packed_forest_reads_joined_models(world: SolverTable) -> None:
