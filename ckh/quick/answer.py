@@ -29,13 +29,13 @@ class _Choice(ctypes.Structure):
 
 def text_of(asked: Asked) -> str | None:
     """What `ckh predict` prints, or None where the full command must be asked."""
-    if (user_data_dir() / "probes").exists():
-        return None  # what was measured comes first
-    facts_path, model_path = paths(asked)
-    facts = read_facts(facts_path, stamp(asked))
-    if facts is None:
-        return None
     try:
+        if (user_data_dir() / "probes").exists():
+            return None  # what was measured comes first
+        facts_path, model_path = paths(asked)
+        facts = read_facts(facts_path, stamp(asked))
+        if facts is None:
+            return None
         problem = problem_of(asked, facts)
         chosen = _rank(problem, facts, model_path, asked.top)
     except (CkhError, OSError, AttributeError, KeyError, TypeError, ValueError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ckh.quick.asked import Asked
 
 _NO_KEY = 0  # of programs: they are in the file
+MOST_KERNELS = 2500  # of a pool: preparing takes half a millisecond for each
 
 
 def prepare(asked: Asked) -> bool:
@@ -36,6 +37,7 @@ def prepare(asked: Asked) -> bool:
 
 
 def _prepare(asked: Asked) -> bool:
+    from ckh.archs import load_arch
     from ckh.commands._problem_options import Chooser
     from ckh.commands._ranking_text import model_words
     from ckh.export.groups import kind_of
@@ -53,6 +55,8 @@ def _prepare(asked: Asked) -> bool:
     variant = Direction(kind["variant"]) if kind["variant"] else None
     problem = chooser.problem(dict(asked.sizes), variant, "predict")
     model = chooser.model(problem)
+    if len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).pool) > MOST_KERNELS:
+        return False
     sizes = kind_of(model.spec.op_type).sizes
     content, group, refused = _model_file(model, problem)
     facts = {

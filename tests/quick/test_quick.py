@@ -103,6 +103,14 @@ def test_another_model_is_asked_again(models: Path) -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take longer than many answers."""
+    monkeypatch.setattr("ckh.quick.prepare.MOST_KERNELS", 299)
+    assert not prepare(asked("--c 48"))
+    assert text_of(asked("--c 48")) is None
+
+
+@pytest.mark.usefixtures("alone")
 def test_what_was_measured_comes_first(tmp_path: Path) -> None:
     """Where anything was probed, the full command looks at it."""
     line = asked("--c 48")
@@ -128,6 +136,19 @@ def test_damaged_files_are_no_answer(content: bytes) -> None:
     assert text_of(line) is None
     assert prepare(line)
     assert text_of(line) is not None
+
+
+@pytest.mark.usefixtures("alone")
+def test_without_a_cache_the_full_command_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file stands where the folder should be: nothing is prepared, nothing goes wrong."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert text_of(asked("--c 48")) is None
+    assert not prepare(asked("--c 48"))
+    assert run(["predict", "--c", "48"]) == 0
+    assert "300 candidates" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("alone")
