@@ -129,7 +129,7 @@ class Chooser:
         problem = resolve(given, variant, self.dtype)
         if self.op.name != MIOPEN_CONV:
             return problem
-        from ckh.ops.miopen_conv.operation import from_convolution
+        from ckh.ops.miopen_conv.problem import from_convolution
 
         return from_convolution(problem, given.get("layout", ""))
 

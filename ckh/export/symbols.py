@@ -6,6 +6,7 @@ stays an ordinary array, which NumPy computes, and becomes a leaf where it meets
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,11 @@ def _kind_of(value: Any) -> Number:
 
 
 def _literal(value: float, kind: Number) -> str:
-    return repr(float(value)) if kind == _R else str(int(value))
+    if kind != _R:
+        return str(int(value))
+    if math.isnan(value):
+        return "NAN"
+    return repr(float(value)) if math.isfinite(value) else ("INFINITY" if value > 0 else "-INFINITY")
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):

@@ -55,7 +55,12 @@ def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:
         return GemmProblem(**asked.sizes, dtype=facts["dtype"])  # type: ignore[arg-type]
     from ckh.commands._conv_sizes import resolve
 
-    return resolve(dict(asked.sizes), asked.kind["variant"] or "forward", facts["dtype"])
+    problem = resolve(dict(asked.sizes), asked.kind["variant"] or "forward", facts["dtype"])
+    if facts["op"] != "miopen_conv":
+        return problem
+    from ckh.ops.miopen_conv.problem import from_convolution
+
+    return from_convolution(problem, asked.kind["layout"])
 
 
 def open_library() -> ctypes.CDLL:

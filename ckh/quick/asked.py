@@ -57,8 +57,9 @@ def parse(args: Sequence[str]) -> Asked | None:
         return None
     kind = {name: str(given.get(name, "")) for name in _NOT_OF_PROBLEM if name != "top"}
     sizes = {name: value for name, value in given.items() if name not in _NOT_OF_PROBLEM}
-    # What a pool depends on besides: dimensions, and the layout of a GEMM.
+    # What a pool depends on besides: dimensions and layout, and for MIOpen's solvers whether there are groups.
     kind["is_gemm"] = "yes" if "m" in sizes or kind["op"] == "gemm_universal" else ""
     kind["is_3d"] = "yes" if sizes.get("ndim") == 3 or {"di", "z"} & sizes.keys() else ""  # noqa: PLR2004
+    kind["is_grouped"] = "yes" if sizes.get("g", 1) != 1 else ""
     kind["layout"] = str(sizes.get("layout", ""))
     return Asked(sizes, top, kind)

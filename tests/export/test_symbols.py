@@ -34,6 +34,8 @@ FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
     "least and most": lambda a, b: np.minimum(np.maximum(a, 1), b),
     "clipped": lambda a, b: np.clip(a, -2, b),
     "rounded": lambda a, b: np.ceil(a) + 10 * np.floor(b) + 100 * np.rint(a) + np.trunc(b),
+    "no numbers": lambda a, b: np.minimum(a, np.inf) + np.maximum(b, -np.inf) + np.where(a > b, np.inf, 1.0),
+    "not one": lambda a, b: np.where(a > b, np.nan, b),
     "root": lambda a, b: np.sqrt(np.abs(a)),
     "negative": lambda a, b: -a,
     "truths": lambda a, b: (a > b) | ((a <= 2) & ~(b == 3)),

@@ -156,7 +156,7 @@ def test_miopen_ranks_as_python(tmp_path: Path) -> None:
     """Solvers of MIOpen, all groups; layouts beside the default one; no TFLOPS."""
     model = load_model(MODELS / "miopen_conv_gfx942")
     program = compile_program(export(tmp_path / "c", [model]), HARNESS, "-O1")
-    from ckh.ops.miopen_conv.operation import from_convolution
+    from ckh.ops.miopen_conv.problem import from_convolution
 
     random = Random(2)
     problems = [

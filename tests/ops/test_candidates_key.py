@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.miopen_conv.operation import from_convolution
+from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.paths import data_dir
 from ckh.problems import ConvProblem, Direction
 

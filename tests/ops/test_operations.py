@@ -18,7 +18,7 @@ from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_names, operation_of, operation_of_kernel
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.miopen_conv.operation import from_convolution
+from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.problems import ConvProblem, Direction
 
 if TYPE_CHECKING:

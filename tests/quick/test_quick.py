@@ -67,6 +67,24 @@ def test_answers_are_those_of_the_full_command(lines: Sequence[str], capsys: pyt
 
 
 @pytest.mark.usefixtures("alone")
+def test_solvers_are_those_of_the_full_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MIOpen's, of the model that ships: with and without groups, and in another layout."""
+    monkeypatch.delenv("CKH_MODELS")
+    for line in (
+        "--n 16 --c 256",
+        "--c 64 --g 2",
+        "--n 2 --c 128 --y 1 --layout nhwc",
+        "--n 3 --c 7 --y 1",
+        "--c 96 --g 3",
+    ):
+        question = asked(f"--op miopen_conv --arch gfx90a {line}")
+        assert prepare(question)
+        assert text_of(question) == full(capsys, f"--op miopen_conv --arch gfx90a {line}")
+
+
+@pytest.mark.usefixtures("alone")
 def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one prepares; the others do without the full command, other problems of the kind too."""
     assert run(["predict", "--c", "48"]) == 0

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.data.schema import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, Column, dataset_columns
-from ckh.errors import UsageError
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
 from ckh.ops.miopen_conv.candidates import CANDIDATES_NAME, candidates, candidates_key, make_table, read_candidates
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
+from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
-from ckh.problems import CONV_COLUMNS, DTYPE_BYTES, ConvProblem, Direction
+from ckh.problems import CONV_COLUMNS, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,18 +83,6 @@ def _train_defaults(rows: int) -> TrainOptions:
 def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[MiopenProblem, ...]:
     found = CONVOLUTION.load_problems(source, variant, dtype)
     return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
-
-
-def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
-    """A convolution with one of MIOpen's layouts, by default NCHW or NCDHW.
-
-    Raises:
-        UsageError: MIOpen has no such layout or dtype.
-    """
-    if problem.dtype not in DTYPE_BYTES:
-        raise UsageError(f"unknown dtype {problem.dtype!r}")
-    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
-    return MiopenProblem(**{**values, "layout": layout})
 
 
 OPERATION = Operation(

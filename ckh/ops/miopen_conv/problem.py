@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import CONV_LAYOUTS, ConvProblem, parse_conv_problem
+from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES, ConvProblem, parse_conv_problem
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 # Number of spatial dimensions -> layouts of all three tensors, MIOpen's default first.
@@ -60,3 +60,15 @@ def parse_miopen_problem(text: str) -> MiopenProblem:
     conv = parse_conv_problem(f"{match['head']}_{CONV_LAYOUTS[int(match['ndim'])]}_{match['rest']}")
     values: dict[str, Any] = {field.name: getattr(conv, field.name) for field in fields(conv)}
     return MiopenProblem(**{**values, "layout": match["layout"]})
+
+
+def from_convolution(problem: ConvProblem, layout: str = "") -> MiopenProblem:
+    """A convolution with one of MIOpen's layouts, by default NCHW or NCDHW.
+
+    Raises:
+        UsageError: MIOpen has no such layout or dtype.
+    """
+    if problem.dtype not in DTYPE_BYTES:
+        raise UsageError(f"unknown dtype {problem.dtype!r}")
+    values = {field.name: getattr(problem, field.name) for field in fields(problem)}
+    return MiopenProblem(**{**values, "layout": layout})
