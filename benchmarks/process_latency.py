@@ -1,0 +1,53 @@
+"""How long `ckh predict` and `ckh --help` take as processes, beside Python itself.
+
+    python benchmarks/process_latency.py [--rounds 25]
+
+Each command runs once before it is timed, so that answers are prepared; `full` is the same without (`CKH_QUICK=0`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_CKH = str(Path(sys.executable).with_name("ckh"))
+_CONVOLUTION = [_CKH, "predict", "--n", "16", "--c", "256"]
+_GEMM = [_CKH, "predict", "--m", "128", "--n", "1536", "--k", "7168"]
+_COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "python -c pass": ([sys.executable, "-c", "pass"], {}),
+    "ckh predict, a convolution": (_CONVOLUTION, {}),
+    "ckh predict, a GEMM": (_GEMM, {}),
+    "ckh predict, a convolution, full": (_CONVOLUTION, {"CKH_QUICK": "0"}),
+    "ckh --help": ([_CKH, "--help"], {}),
+}
+
+
+def milliseconds(command: list[str], environment: dict[str, str]) -> float:
+    """How long one run takes."""
+    start = time.perf_counter()
+    subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - start) * 1e3
+
+
+def main() -> None:
+    """Time all commands in turns."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=25)
+    rounds = parser.parse_args().rounds
+    taken: dict[str, list[float]] = {name: [] for name in _COMMANDS}
+    for number in range(rounds + 1):
+        for name, command in _COMMANDS.items():
+            time_ms = milliseconds(*command)
+            if number:
+                taken[name].append(time_ms)
+    for name, times in taken.items():
+        print(f"{name:34s}  median {statistics.median(times):6.1f} ms   fastest {min(times):6.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
