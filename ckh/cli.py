@@ -1,4 +1,4 @@
-"""The `ckh` executable: it imports a command only when it is called, and is the one place that prints errors."""
+"""The full command line: it imports a command only when it is called, and is the one place that prints errors."""
 
 from __future__ import annotations
 
@@ -51,11 +51,6 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
         else:
             app.command(name=name, help=line)(_not_loaded)
     return app
-
-
-def main() -> None:
-    """Entry point of the `ckh` executable."""
-    sys.exit(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:

@@ -107,8 +107,9 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     _compv6_loops,
 )
 
-# All vector widths and numbers of merged groups divide the first; the trips that a kernel needs are within the second.
-_MOST_DIVISOR = 3 * 5 * 7 * 1024
+# All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
+# second.
+_MOST_DIVISOR = 64
 _MOST_DEPTH = 4096
 
 
@@ -120,3 +121,10 @@ def rule_key(problem: ConvProblem) -> Hashable:
     depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
     return (*kind, *channels, _has_one_channel(problem), *specialized, depth)
+
+
+def kernel_key(kernel: ConvKernel) -> Hashable:
+    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
+    kind = (kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout, kernel.specialization)
+    widths = (kernel.vector_a, kernel.vector_b, kernel.vector_c, kernel.num_groups_to_merge)
+    return (*kind, *widths, kernel.tile_k if kernel.pipeline == "compv6" else 0)

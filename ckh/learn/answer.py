@@ -15,7 +15,7 @@ from ckh.ops import operation_of
 from ckh.rank.evaluator import best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -183,16 +183,17 @@ def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
     pools: dict[int, list[tuple[Problem, Candidates]]] = defaultdict(list)
-    known: dict[Hashable, Candidates] = {}
     kinds: set[Wanted] = set()
     for problem in problems:
         if (wanted := wanted_for(problem, model.spec.arch)) not in kinds:
             model.require(wanted)
             kinds.add(wanted)
         key = model.spec.op.candidates_key(problem)
-        if key not in known:
-            known[key] = _candidates(problem, model)
-        pools[id(known[key].pool)].append((problem, known[key]))
+        known = model.candidates.get(key)
+        if known is None:
+            known = _candidates(problem, model)
+            model.candidates.put(key, known)
+        pools[id(known.pool)].append((problem, known))
     found: dict[Problem, Answer] = {}
     for members in pools.values():
         pool = members[0][1].pool

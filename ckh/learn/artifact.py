@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.learn.answer import Answer
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Candidates, Kernel, Problem
     from ckh.rank.packed import PackedForest
 
 _TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
@@ -153,6 +153,7 @@ class Model:
         spec: what it is for, and its inputs.
         hardware: the hardware profile of its architecture, by name.
         remembered: answers it gave, by problem.
+        candidates: those of problems it was asked about, by what they depend on (`Operation.candidates_key`).
     """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
@@ -164,6 +165,7 @@ class Model:
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
+        self.candidates: Remembered[Candidates] = Remembered(_ANSWERS)
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
 

@@ -66,18 +66,27 @@ class Candidates:
         return tuple(self.pool[index] for index in self.chosen)
 
 
-def choose(pool: tuple[Kernel, ...], reasons: Callable[[Kernel], Sequence[str]], refused: Iterable[str]) -> Candidates:
-    """The candidates of a pool.
+def choose(
+    pool: tuple[Kernel, ...],
+    alike: Sequence[Hashable],
+    reasons: Callable[[Kernel], Sequence[str]],
+    refused: Iterable[str],
+) -> Candidates:
+    """The candidates of a pool. Of kernels that the rules cannot tell apart, one is asked about.
 
     Args:
         pool: kernels that the architecture builds.
+        alike: for each kernel all that the problem's rules read of it.
         reasons: every rule of the problem that a kernel breaks.
         refused: why the architecture refuses others, a reason each.
     """
     counts = Counter(refused)
     chosen = []
-    for index, kernel in enumerate(pool):
-        if broken := reasons(kernel):
+    known: dict[Hashable, Sequence[str]] = {}
+    for index, (kernel, kind) in enumerate(zip(pool, alike, strict=True)):
+        if kind not in known:
+            known[kind] = reasons(kernel)
+        if broken := known[kind]:
             counts[broken[0]] += 1
         else:
             chosen.append(index)

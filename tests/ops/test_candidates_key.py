@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
+from ckh.kernels.pool import conv_pool
+from ckh.kernels.problem_rules import kernel_key as conv_key
+from ckh.kernels.validity import problem_reasons as conv_reasons
 from ckh.ops import operation
+from ckh.ops.base import choose
+from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.gemm_universal.problem_rules import kernel_key as gemm_key
+from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
 from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.paths import data_dir
 from ckh.problems import ConvProblem, Direction
@@ -82,6 +89,38 @@ def gemm(sizes: Sequence[int], dtype: str, layout: str) -> GemmProblem:
     """A product of these M, N and K."""
     m, n, k = sizes
     return GemmProblem(m, n, k, dtype, layout)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000)), parts=st.sampled_from([1, 2, 8])
+)
+@pytest.mark.parametrize("arch", ["host", "gfx942"])
+def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], parts: int, arch: str) -> None:
+    """Asking one kernel of those that are alike gives what asking each of a sample gives, reasons counted too."""
+    spec = load_arch(arch)
+    problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
+    pool = gemm_pool(spec, spec.default_dtype, "rcr")
+    some = pool if arch == "host" else pool[::7]
+    one = choose(some, [gemm_key(k, spec) for k in some], lambda k: gemm_reasons(k, spec, problem), ())
+    each = choose(some, range(len(some)), lambda k: gemm_reasons(k, spec, problem), ())
+    assert (one.chosen, one.refused) == (each.chosen, each.refused)
+    assert operation("gemm_universal").candidates(problem, spec, NOWHERE).pool is pool
+    assert {768 % size for kernel in pool for size in kernel.tile} == {0}
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=convolutions())
+def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) -> None:
+    """The same, on the architecture that refuses the most."""
+    spec = load_arch("gfx942")
+    pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
+    one = choose(pool, list(map(conv_key, pool)), lambda k: conv_reasons(k, spec, problem), ())
+    each = choose(pool, range(len(pool)), lambda k: conv_reasons(k, spec, problem), ())
+    assert (one.chosen, one.refused) == (each.chosen, each.refused)
+    assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
+        0
+    }
 
 
 def test_a_key_tells_apart_what_rules_tell_apart() -> None:

@@ -30,11 +30,11 @@ from ckh.ops.gemm_universal.problem import (
     GemmProblem,
     parse_gemm_problem,
 )
-from ckh.ops.gemm_universal.problem_rules import rule_key
+from ckh.ops.gemm_universal.problem_rules import kernel_key, rule_key
 from ckh.ops.gemm_universal.validity import problem_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -93,7 +93,17 @@ def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
 
 def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates:
     group = (arch, problem.dtype, problem.layout)
-    return choose(gemm_pool(*group), lambda kernel: problem_reasons(kernel, arch, problem), _reasons_of_refused(*group))
+    return choose(
+        gemm_pool(*group),
+        _alike(*group),
+        lambda kernel: problem_reasons(kernel, arch, problem),
+        _reasons_of_refused(*group),
+    )
+
+
+@cache
+def _alike(arch: ArchSpec, dtype: str, layout: str) -> tuple[Hashable, ...]:
+    return tuple(kernel_key(kernel, arch) for kernel in gemm_pool(arch, dtype, layout))
 
 
 @cache

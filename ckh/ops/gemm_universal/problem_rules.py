@@ -65,8 +65,8 @@ def _split_k(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterat
 
 PROBLEM_RULES: tuple[ProblemRule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
 
-# Every tile and vector width divides this.
-_MOST_DIVISOR = 3 * 5 * 7 * 4096
+# Every tile and vector width of pools divides this.
+_MOST_DIVISOR = 768
 
 
 def rule_key(problem: GemmProblem) -> Hashable:
@@ -74,3 +74,12 @@ def rule_key(problem: GemmProblem) -> Hashable:
     m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     return problem.dtype, problem.layout, problem.split_k, m, n, k
+
+
+def kernel_key(kernel: GemmKernel, arch: ArchSpec) -> Hashable:
+    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
+    kind = (kernel.dtype, kernel.layout, kernel.tile, kernel.pads, kernel.pipeline in ALWAYS_PADDED_PIPELINES)
+    if not arch.is_gpu:
+        return kind
+    widths = effective_widths(kernel, arch) if kernel.is_complete else None
+    return (*kind, widths, kernel.warp_tile[2])

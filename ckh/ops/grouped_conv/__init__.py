@@ -13,14 +13,14 @@ from ckh.features.columns import legacy_columns, problem_columns
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.kernels.problem_rules import rule_key
+from ckh.kernels.problem_rules import kernel_key, rule_key
 from ckh.kernels.validity import problem_reasons
 from ckh.ops.base import Candidates, Operation, amd_options, choose, no_files
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -85,7 +85,17 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
 
 def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates:
     group = (problem.variant, arch, problem.ndim, problem.dtype)
-    return choose(conv_pool(*group), lambda kernel: problem_reasons(kernel, arch, problem), _reasons_of_refused(*group))
+    return choose(
+        conv_pool(*group),
+        _alike(*group),
+        lambda kernel: problem_reasons(kernel, arch, problem),
+        _reasons_of_refused(*group),
+    )
+
+
+@cache
+def _alike(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> tuple[Hashable, ...]:
+    return tuple(map(kernel_key, conv_pool(variant, arch, ndim, dtype)))
 
 
 @cache

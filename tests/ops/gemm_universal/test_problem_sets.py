@@ -192,8 +192,8 @@ def test_host_llm_has_layers_of_every_model() -> None:
         assert len(problems & set(layers(model.shard(HOST_RANKS), TOKENS))) >= 8
 
 
-@pytest.mark.parametrize(("name", "least"), [("gemm-train", 800), ("host-gemm-train", 1000)])
-def test_training_covers_edges_and_all_regimes(name: str, least: int) -> None:
+@pytest.mark.parametrize(("name", "least", "aligned"), [("gemm-train", 800, 10), ("host-gemm-train", 900, 11)])
+def test_training_covers_edges_and_all_regimes(name: str, least: int, aligned: int) -> None:
     """Training has dimensions of one, primes, non-multiples, all of AMD's shape families and K regimes."""
     problems = problem_set(name)
     assert len(problems) >= least
@@ -202,11 +202,11 @@ def test_training_covers_edges_and_all_regimes(name: str, least: int) -> None:
         assert sizes.count(1) >= 2
         assert sum(size > 1 and all(size % d for d in range(2, size)) for size in sizes if size < 1100) >= 10
         assert sum(gcd(size, 16) < 8 for size in sizes) >= len(problems) // 12
-        assert sum(size % 64 == 0 for size in sizes) >= len(problems) // 12
+        assert sum(size % 64 == 0 for size in sizes) >= len(problems) // aligned
     regimes = Counter((sum(p.m >= m for m in (32, 256)), sum(p.k >= k for k in (512, 4096))) for p in problems)
     assert len(regimes) == 9
     assert min(regimes.values()) >= 5
-    assert sum(p.m == p.n == p.k for p in problems) >= least // 20
+    assert sum(p.m == p.n == p.k for p in problems) >= least // 15
     assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend their time
 
 
@@ -220,7 +220,7 @@ def test_training_of_gpus_splits_k() -> None:
 @pytest.mark.parametrize(
     ("name", "digest"),
     [
-        ("gemm-train", "684fdbe740296e92"),
+        ("gemm-train", "445eb0104b226179"),
         ("host-gemm-train", "3aae88de222bd070"),
         ("llm", "0fc2ae090de78095"),
         ("host-llm", "f7033ffb8dfe1c08"),
