@@ -133,7 +133,11 @@ FAMILIES: dict[str, Family] = {
     "prime": Family(5, _prime, 0.65),
     "one": Family(4, _one, 0.42),
 }
-SPLIT_FAMILIES: dict[str, Family] = {**FAMILIES, "square": Family(8, _square), "split": Family(10, _deep, 0.8, (2, 4, 8))}
+SPLIT_FAMILIES: dict[str, Family] = {
+    **FAMILIES,
+    "square": Family(8, _square),
+    "split": Family(10, _deep, 0.8, (2, 4, 8)),
+}
 
 
 def draw_problems(
