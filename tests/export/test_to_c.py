@@ -19,6 +19,7 @@ from ckh.features.grouped_conv import CORE_NAMES
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
+from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.problems import ConvProblem, Direction
 from tests.learn.conftest import amd_model, saved
@@ -141,9 +142,11 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules on padding, vectors and splits of K, with every sixteenth kernel of gfx942."""
-    pool = gemm_pool
-    monkeypatch.setattr("ckh.ops.gemm_universal.pool.gemm_pool", lambda *group: pool(*group)[::16])
-    monkeypatch.setattr("ckh.ops.gemm_universal.operation.gemm_pool", cache(lambda *group: pool(*group)[::16]))
+    pool = cache(lambda *group: gemm_pool(*group)[::16])
+    monkeypatch.setattr("ckh.ops.gemm_universal.pool.gemm_pool", pool)
+    monkeypatch.setattr(gemm_operation, "gemm_pool", pool)
+    # What other tests remember of the whole pool is not this one's, nor may they meet what this one remembers.
+    monkeypatch.setattr(gemm_operation, "_alike", cache(gemm_operation._alike.__wrapped__))
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)
