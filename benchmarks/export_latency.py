@@ -96,13 +96,13 @@ def _exported(library: Path, folder: Path, model: Model, problem: Any, flags: in
 def _in_python(model: Model, problem: Any, targets: list[str]) -> Callable[[], list[str]]:
     spec, op = model.spec, model.spec.op
     found = op.candidates(problem, load_arch(spec.arch), model.path)
-    chosen = np.array(found.chosen, np.intp)
-    columns = op.kernel_features(found.pool, spec.legacy_tiles)
+    chosen = found.chosen
+    columns = op.kernel_features(found.pool, spec.encoding)
     forests = [model.packed_forest(target) for target in targets]
-    ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, op.problem_features(problem))
+    ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, op.problem_features([problem]))
 
     def order() -> Any:
-        return chosen[best_first(ranker.scores(op.problem_features(problem))[0, 0, chosen])]
+        return chosen[best_first(ranker.scores(op.problem_features([problem]))[0, 0, chosen])]
 
     def ask() -> list[str]:
         return [op.kernel_name(found.pool[i]) for i in order()]

@@ -31,6 +31,7 @@ from ckh.archs import HOST, load_arch
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
 from ckh.data.dataset import Dataset, read_dataset
+from ckh.ops.base import Encoding
 from ckh.rank.evaluator import Ranker
 from ckh.rank.lightgbm_text import parse_forest
 from ckh.rank.packed import pack
@@ -47,6 +48,7 @@ _LEARNED = 20.0  # trees x learning rate, with a limit to the latter
 _MOST_RATE = 0.3
 _LEAST_LABEL = -2.5
 _ROUNDS = 25
+_SETS = {"gemm": (["host-gemm-train", "host-gemm-more"], "host-llm")}
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,9 @@ class Data:
     matrix: NDArray[np.float64]
 
 
-def load(name: str) -> Data:
-    """Read a dataset of data/."""
-    dataset = read_dataset(DATA / f"{name}.parquet").valid()
+def load(*names: str) -> Data:
+    """Read datasets of data/ as one."""
+    dataset = read_dataset(*(DATA / f"{name}.parquet" for name in names)).valid()
     op = dataset.op
     columns = {column: dataset.frame[column].to_numpy() for column in op.input_columns}
     return Data(dataset, times_of(dataset), op.engine.matrix(columns, dataset.hardware()))
@@ -108,9 +110,9 @@ def milliseconds(model: lightgbm.Booster, data: Data) -> float:
     forest = pack(parse_forest(model.model_to_string()))
     first = [op.problem_of_row(row) for row in data.dataset.frame.drop_duplicates(list(op.identity)).to_dict("records")]
     candidates = op.candidates(first[0], load_arch(HOST), Path())
-    columns = [op.problem_features(problem) for problem in first[:_ROUNDS]]
+    columns = [op.problem_features([problem]) for problem in first[:_ROUNDS]]
     names, hardware = op.engine.names, load_arch(HOST).hardware.to_dict()
-    kernels = op.kernel_features(candidates.pool, False)  # noqa: FBT003 - the operation's interface
+    kernels = op.kernel_features(candidates.pool, Encoding())
     ranker = Ranker([forest], op.engine, names, hardware, kernels, columns[0])
     taken = []
     for problem in [columns[0], *columns]:
@@ -150,8 +152,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["forward", "bwd_data", "bwd_weight", "gemm"])
     options = parser.parse_args()
     for name in options.names:
-        sets = ("host-gemm-train", "host-llm") if name == "gemm" else (f"host-train-{name}", f"host-holdout-{name}")
-        report(name, load(sets[0]), load(sets[1]), options.jobs)
+        learned, held_out = _SETS.get(name, ([f"host-train-{name}"], f"host-holdout-{name}"))
+        report(name, load(*learned), load(held_out), options.jobs)
 
 
 if __name__ == "__main__":

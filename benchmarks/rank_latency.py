@@ -151,8 +151,8 @@ def _shipped_cases() -> list[Case]:
         some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
         kernels = op.candidates(some[0], load_arch(spec.arch), ref.path).kernels
         text = gzip.decompress((ref.path / f"model_{spec.rank_by}.lgbm.gz").read_bytes()).decode()
-        columns = op.kernel_features(kernels, spec.legacy_tiles)
-        problems = [op.problem_features(problem) for problem in some]
+        columns = op.kernel_features(kernels, spec.encoding)
+        problems = [op.problem_features([problem]) for problem in some]
         names = tuple(spec.feature_names)
         cases.append(Case(ref.path.name, text, spec.engine, names, model.hardware, columns, problems))
     return cases

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from ckh import __version__
+from ckh.entry import stop_printing
 from ckh.errors import EXIT_CODE_MEANING, CkhError, ExitCode
 from ckh.log import print_error
 
@@ -66,8 +65,7 @@ def run(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output left (`ckh ... | head`): nothing is wrong, and nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_printing()
     return int(ExitCode.OK)
 
 

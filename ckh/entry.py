@@ -52,6 +52,10 @@ def _answer(asked: Asked) -> bool:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of our output left: nothing is wrong, and nothing more can be printed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_printing()
     return True
+
+
+def stop_printing() -> None:
+    """Print nothing more: the reader of our output left (`ckh ... | head`), and nothing is wrong."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ from ckh.bench.candidates import CandidateSource, make_candidates, make_gemm_can
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device, require_usable
 from ckh.bench.padding import pad_channels
-from ckh.bench.plan import ALL, Plan, make_plan
+from ckh.bench.plan import ALL, BEST, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.supervisor import SupervisorOptions
@@ -29,7 +29,11 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.ops.base import Kernel
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.learn.artifact import Model, Wanted
+    from ckh.ops.base import Kernel, Problem
 
 ALL_DIRECTIONS = "all"
 DEFAULT_TIMEOUT_S = 30.0
@@ -68,6 +72,7 @@ class Settings:
     max_scratch: int | None = None
     cold: bool = False
     op: str = GROUPED_CONV
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class Given:
     max_scratch: int | None = None
     cold: bool | None = None
     op: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ class Campaign:
         DeviceError: the device cannot be used.
         DataError: the journal or a file of problems or kernels is unusable.
         NoKernelError: no kernel applies to any problem.
+        ModelError: the best kernels are asked for, and there is no model that says which.
     """
 
     def __init__(
@@ -170,9 +177,18 @@ class Campaign:
         self.out = out or (_newest_run(given, arch.name) if resume else _new_run(given, arch.name))
         self._journal = self._read(resume=resume)
         self.settings = _settle(given, self._journal, device_kind, arch.default_dtype)
+        if self.settings.model is not None and not self.settings.kernels.startswith(BEST):
+            raise UsageError("--model says which kernels are best", f"it goes with --kernels {BEST}N")
         self._problems = _problems(self.settings)
         self.candidates: CandidateSource = _candidates(self.settings)
-        self.plan: Plan = make_plan(self._problems, self.settings.kernels, arch, self.settings.seed, self.candidates)
+        self.plan: Plan = make_plan(
+            self._problems,
+            self.settings.kernels,
+            arch,
+            self.settings.seed,
+            self.candidates,
+            _scorer(arch.name, _path(self.settings.model)),
+        )
         self._results = Results(() if self._journal is None else self._journal.final_rows())
 
     def outlook(self, limits: Limits) -> Outlook:
@@ -337,6 +353,23 @@ def _candidates(settings: Settings) -> CandidateSource:
         }
         return make_gemm_candidates(of_convolutions, settings.filter)
     return make_candidates(settings.rule_set, _path(settings.registry), settings.filter, settings.split_k)
+
+
+def _scorer(arch: str, folder: Path | None) -> Scorer:
+    """How fast the model in a folder, or else the one that `ckh predict` would ask, thinks kernels are."""
+    models: dict[Wanted, Model] = {}
+
+    def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+        from ckh.learn.answer import wanted_for
+        from ckh.learn.artifact import find_model, load_model
+
+        wanted = wanted_for(problem, arch)
+        if wanted not in models:
+            models[wanted] = find_model(wanted) if folder is None else load_model(folder)
+            models[wanted].require(wanted)
+        return models[wanted].score_pool([problem], pool)[0][0]
+
+    return score
 
 
 def _path(text: str | None) -> Path | None:

@@ -1,18 +1,20 @@
 """What a run of bench measures: which kernels on which problems, in which order.
 
 Everything follows from the seed and the problem, so that a run that is resumed, or one with more problems, makes the
-same choices. A random sample of a problem's kernels is the head of their shuffled order.
+same choices. A random sample of a problem's kernels is the head of their shuffled order. Those that a model ranks first
+are asked for to learn where choices are made: far from the best there is little to learn.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ckh.bench.candidates import Candidates
 from ckh.errors import DataError, NoKernelError, UsageError
@@ -21,19 +23,30 @@ from ckh.ops import operation_of_kernel
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.ops.base import Kernel, Problem
 
 ALL = "all"
-_SAMPLE = "sample:"
-_HINT = "all, sample:N, a pattern such as '*_compv3_*', or a file with one kernel name a line"
+SAMPLE, BEST = "sample:", "best:"
+_COUNTED = re.compile(rf"({SAMPLE}|{BEST})([1-9]\d*)(?:\+([1-9]\d*))?")
+_HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a file with one kernel name a line"
 
 
 @cache
 def full_name(kernel: Kernel) -> str:
     """The complete name of a kernel of any operation."""
     return operation_of_kernel(kernel).kernel_name(kernel)
+
+
+class Scorer(Protocol):
+    """A model that says which kernels are fast."""
+
+    def __call__(self, problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+        """A score for each kernel of a pool, shape (kernels,), higher for faster ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +86,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Which kernels of a pool are wanted, and how many at most of a problem's."""
+    """Which kernels of a pool are wanted, and how many of a problem's: the best by a model, and others at random."""
 
     wants: Callable[[Kernel], bool]
     limit: int | None = None
+    best: int = 0
 
 
 def make_plan(
@@ -85,18 +99,22 @@ def make_plan(
     arch: ArchSpec,
     seed: int,
     candidates: CandidateSource = Candidates(),  # noqa: B008 - it is frozen
+    score: Scorer | None = None,
 ) -> Plan:
     """The plan for these problems in random order, each with its applicable kernels in random order.
 
     Args:
         problems: distinct problems.
-        kernels: "all", "sample:N" (N of each problem's kernels), a pattern for kernel names, or a file of them.
+        kernels: "all", "sample:N" (N of each problem's kernels), "best:N" (the N with the highest score), "best:N+M"
+            (those, and M others at random), a pattern for kernel names, or a file of them.
         arch: what the kernels run on.
         seed: what the random orders follow from.
         candidates: what is chosen from.
+        score: what says which kernels are best.
 
     Raises:
-        UsageError: `kernels` is malformed or names a kernel that is not in the pool.
+        UsageError: `kernels` is malformed, asks for the best where there is no score, or names a kernel that is not in
+            the pool.
         DataError: the file of kernels cannot be read.
         NoKernelError: nothing is left to measure.
     """
@@ -106,6 +124,8 @@ def make_plan(
     unbuilt = {group: refused for group, (_, refused) in both.items()}
     known = [kernel for pool in pools.values() for kernel in pool]
     choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
+    if choice.best and score is None:
+        raise UsageError(f"--kernels {kernels!r} asks for the best kernels, and there is no model to say which")
     refusals = {
         group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
     }
@@ -115,14 +135,16 @@ def make_plan(
         group = candidates.group(problem)
         refused.update(refusals[group])
         applicable = []
-        for kernel in filter(choice.wants, pools[group]):
+        for index, kernel in enumerate(pools[group]):
+            if not choice.wants(kernel):
+                continue
             if reasons := candidates.problem_reasons(kernel, arch, problem):
                 refused[reasons[0]] += 1
             else:
-                applicable.append(kernel)
-        order = random.Random(f"{seed} {problem.canonical()}")
-        order.shuffle(applicable)
-        tasks.append(Task(problem, tuple(applicable[: choice.limit])))
+                applicable.append(index)
+        values = score(problem, pools[group]) if choice.best and score is not None else None
+        chosen = _chosen(applicable, choice, values, random.Random(f"{seed} {problem.canonical()}"))
+        tasks.append(Task(problem, tuple(pools[group][index] for index in chosen)))
     random.Random(seed).shuffle(tasks)
     plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()))
     if not plan.tasks:
@@ -131,14 +153,30 @@ def make_plan(
     return plan
 
 
+def _chosen(
+    applicable: list[int], choice: _Choice, score: NDArray[np.float64] | None, order: random.Random
+) -> list[int]:
+    """Those of a problem's kernels, as numbers in the pool, that are measured, in random order."""
+    order.shuffle(applicable)
+    if score is None:
+        return applicable[: choice.limit]
+    best = sorted(applicable, key=lambda index: (-score[index], index))[: choice.best]
+    taken = set(best)
+    others = [index for index in applicable if index not in taken]
+    chosen = (best + others)[: choice.limit]
+    order.shuffle(chosen)
+    return chosen
+
+
 def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
     if text == ALL:
         return _Choice(lambda _: True)
-    if text.startswith(_SAMPLE):
-        count = text[len(_SAMPLE) :]
-        if not count.isdecimal() or int(count) < 1:
+    if text.startswith((SAMPLE, BEST)):
+        counted = _COUNTED.fullmatch(text)
+        if counted is None or (counted[1] == SAMPLE and counted[3]):
             raise UsageError(f"--kernels {text!r} asks for no number of kernels", _HINT)
-        return _Choice(lambda _: True, int(count))
+        count, others = int(counted[2]), int(counted[3] or 0)
+        return _Choice(lambda _: True, count + others, best=count if counted[1] == BEST else 0)
     if Path(text).is_file():
         chosen = _read_kernels(Path(text), known)
     else:

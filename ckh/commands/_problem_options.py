@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import inspect
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
@@ -12,7 +16,7 @@ from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
@@ -20,27 +24,96 @@ if TYPE_CHECKING:
 _GEMM_OPTIONS = frozenset({"m", "n", "k", "layout", "split_k"})
 _GEMM_ONLY = _GEMM_OPTIONS - {"n", "k"}
 
+# Name -> type and option, in the order of the help.
+_SIZES: dict[str, tuple[Any, Any]] = {
+    "n": (int, typer.Option(None, "--n", help="Batch; columns of a GEMM's result.  [1]")),
+    "c": (int, typer.Option(None, "--c", help="Input channels, all groups together.  [64]")),
+    "k": (int, typer.Option(None, "--k", help="Output channels, all groups together; what a GEMM sums over.  [C]")),
+    "g": (int, typer.Option(None, "--g", help="Groups.  [1]")),
+    "hi": (int, typer.Option(None, "--hi", help="Input height.  [28]")),
+    "wi": (int, typer.Option(None, "--wi", help="Input width.  [Hi]")),
+    "y": (int, typer.Option(None, "--y", help="Filter height.  [3]")),
+    "x": (int, typer.Option(None, "--x", help="Filter width.  [Y]")),
+    "stride": (str, typer.Option(None, "--stride", metavar="S|SHxSW", help="Stride, e.g. 2 or 2x1.  [1]")),
+    "pad": (str, typer.Option(None, "--pad", metavar="P|PHxPW", help="Padding on each side.  [same]")),
+    "dilation": (str, typer.Option(None, "--dilation", metavar="D|DHxDW", help="Dilation.  [1]")),
+    "ndim": (int, typer.Option(None, "--ndim", min=2, max=3, help="Dimensions; 3 if --di or --z is given.  [2]")),
+    "di": (int, typer.Option(None, "--di", help="Input depth, 3D.  [8]")),
+    "z": (int, typer.Option(None, "--z", help="Filter depth, 3D.  [Y]")),
+    "m": (int, typer.Option(None, "--m", help="GEMM: rows of the result.")),
+    "layout": (
+        str,
+        typer.Option(None, "--layout", help="GEMM: of A, B and C, e.g. rrr.  [rcr]  miopen_conv: e.g. nhwc.  [nchw]"),
+    ),
+    "split_k": (int, typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]")),
+}
+_BEFORE: dict[str, tuple[Any, Any]] = {
+    "op": (str, typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]")),
+}
+_AFTER: dict[str, tuple[Any, Any]] = {
+    "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]")),
+    "dtype": (str, typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's.")),
+    "arch": (str, typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host.")),
+    "model": (Path, typer.Option(None, "--model", help="Model directory, instead of the first that fits.")),
+}
 
-OP = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]")
-N = typer.Option(None, "--n", help="Batch; columns of a GEMM's result.  [1]")
-C = typer.Option(None, "--c", help="Input channels, all groups together.  [64]")
-K = typer.Option(None, "--k", help="Output channels, all groups together; what a GEMM sums over.  [C]")
-G = typer.Option(None, "--g", help="Groups.  [1]")
-HI = typer.Option(None, "--hi", help="Input height.  [28]")
-WI = typer.Option(None, "--wi", help="Input width.  [Hi]")
-Y = typer.Option(None, "--y", help="Filter height.  [3]")
-X = typer.Option(None, "--x", help="Filter width.  [Y]")
-STRIDE = typer.Option(None, "--stride", metavar="S|SHxSW", help="Stride, e.g. 2 or 2x1.  [1]")
-PAD = typer.Option(None, "--pad", metavar="P|PHxPW", help="Padding on each side.  [same]")
-DILATION = typer.Option(None, "--dilation", metavar="D|DHxDW", help="Dilation.  [1]")
-NDIM = typer.Option(None, "--ndim", min=2, max=3, help="Dimensions; 3 if --di or --z is given.  [2]")
-DI = typer.Option(None, "--di", help="Input depth, 3D.  [8]")
-Z = typer.Option(None, "--z", help="Filter depth, 3D.  [Y]")
-M = typer.Option(None, "--m", help="GEMM: rows of the result.")
-LAYOUT = typer.Option(None, "--layout", help="GEMM: of A, B and C, e.g. rrr.  [rcr]  miopen_conv: e.g. nhwc.  [nchw]")
-SPLIT_K = typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]")
-VARIANT = typer.Option(None, "--variant", help="Direction.  [forward]")
-DTYPE = typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's.")
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """What was typed of one problem and of what ranks its kernels; None: it was not.
+
+    Attributes:
+        sizes: the options of the problem that were given.
+        op: the operation.
+        variant: the direction.
+        dtype: the element type.
+        arch: the architecture.
+        model: the folder of a model.
+    """
+
+    sizes: dict[str, Any]
+    op: str | None
+    variant: Direction | None
+    dtype: str | None
+    arch: str | None
+    model: Path | None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """All options that were given, by name."""
+        others = {name: getattr(self, name) for name in (*_BEFORE, *_AFTER)}
+        return self.sizes | {name: value for name, value in others.items() if value is not None}
+
+    def chooser(self, arch: str | None) -> Chooser:
+        """What is ranked for on an architecture; None: the model's, or this machine's."""
+        op = self.op or (GEMM_UNIVERSAL if "m" in self.sizes else None)
+        return Chooser(self.model, arch, self.dtype, op)
+
+    def problem(self, chooser: Chooser, command: str) -> Problem:
+        """The problem, as `Chooser.problem`."""
+        return chooser.problem(self.sizes, self.variant, command)
+
+
+def says_a_problem(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command, before its own options, those that say a problem; its first argument is then a `Typed`."""
+    types = get_type_hints(command)
+    _, *own = inspect.signature(command).parameters.values()
+
+    @wraps(command)
+    def with_problem(**values: Any) -> None:
+        sizes = {name: values.pop(name) for name in _SIZES}
+        others = {name: values.pop(name) for name in (*_BEFORE, *_AFTER)}
+        command(Typed({name: value for name, value in sizes.items() if value is not None}, **others), **values)
+
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind | None)
+        for name, (kind, option) in (_BEFORE | _SIZES | _AFTER).items()
+    ]
+    mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name]) for one in own]
+    parameters = [*shared, *mine]
+    with_problem.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_problem.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_problem
 
 
 def as_option(name: str) -> str:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.commands import _search_output as output
 from ckh.commands._duration import format_duration, parse_duration
-from ckh.commands._problem_options import Chooser
 from ckh.errors import ModelError, NoKernelError
 from ckh.log import note
-from ckh.ops import GEMM_UNIVERSAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.archs import ArchSpec
     from ckh.bench.device import Device
+    from ckh.commands._problem_options import Chooser, Typed
     from ckh.learn.artifact import Model, Ranked
     from ckh.ops.base import Kernel, Problem
-    from ckh.problems import Direction
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide, Settings
 
@@ -35,36 +33,12 @@ _NOTHING = Path()  # where candidates that come with a model are not
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How to search; a strategy of None is the default."""
+    """How to search, and how many kernels to tell; a strategy of None is the default."""
 
     strategy: str | None
     budget: int
     seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is searched for: the options of the problem that were given, and what else was said or not."""
-
-    given: dict[str, Any]
-    variant: Direction | None
-    op: str | None
-    dtype: str | None
-    arch: str | None
-    model: Path | None
     top: int
-
-    def chooser(self, arch: str | None) -> Chooser:
-        """What is ranked for on an architecture."""
-        op = self.op or (GEMM_UNIVERSAL if "m" in self.given else None)
-        return Chooser(self.model, arch, self.dtype, op)
-
-    def problem(self, chooser: Chooser) -> Problem:
-        """The problem that was typed."""
-        from ckh.search.kernels.space import require_searchable
-
-        require_searchable(chooser.op.name)
-        return chooser.problem(self.given, self.variant, "search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +53,13 @@ class GpuOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long is measured and how each kernel, as typed; None: the default."""
+    """How long is measured and how each kernel, with how many compilers, as typed; None: the default."""
 
     time: str | None
     samples: int | None
     timeout: str | None
     compile_timeout: str | None
+    jobs: int | None
 
 
 def replay_recording(path: Path, effort: Effort, seeds: int, jobs: int, *, as_json: bool) -> None:
@@ -103,7 +78,7 @@ def replay_recording(path: Path, effort: Effort, seeds: int, jobs: int, *, as_js
     output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
 
-def ask_model(wanted: Wanted, effort: Effort, *, as_json: bool) -> None:
+def ask_model(typed: Typed, effort: Effort, *, as_json: bool) -> None:
     """Search with a model alone, and print the kernels that it expects to be the fastest.
 
     Raises:
@@ -114,8 +89,8 @@ def ask_model(wanted: Wanted, effort: Effort, *, as_json: bool) -> None:
     from ckh.progress import progress
     from ckh.search.on_model import search_model
 
-    chooser = wanted.chooser(wanted.arch)
-    problem = wanted.problem(chooser)
+    chooser = typed.chooser(typed.arch)
+    problem = _problem(typed, chooser)
     try:
         model = chooser.model(problem)
     except ModelError as error:
@@ -126,12 +101,12 @@ def ask_model(wanted: Wanted, effort: Effort, *, as_json: bool) -> None:
     strategy = effort.strategy or _MODEL_STRATEGY
     with progress("asking the model", effort.budget) as advance:
         search = search_model(space, problem, model, pool, strategy, effort.seed, effort.budget, advance)
-    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, wanted.top)
+    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
     output.print_asked(summary, search, pool[0] if pool else None, as_json=as_json)
 
 
 def measure(
-    wanted: Wanted,
+    typed: Typed,
     effort: Effort,
     kind: str | None,
     gpu_options: GpuOptions,
@@ -152,13 +127,13 @@ def measure(
     from ckh.progress import progress
     from ckh.search.measured import require_new, search_measured
 
-    settings = _settings(effort, limits, wanted.top, cold=gpu_options.cold)
-    device = _open(kind, wanted.arch, gpu_options)
-    chooser = wanted.chooser(device.arch.name)
-    problem = wanted.problem(chooser)
+    settings = _settings(effort, limits, cold=gpu_options.cold)
+    device = _open(kind, typed.arch, gpu_options)
+    chooser = typed.chooser(device.arch.name)
+    problem = _problem(typed, chooser)
     folder = out or Path("runs") / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}"
     require_new(folder)
-    model = _model_or_none(chooser, problem, is_named=wanted.model is not None)
+    model = _model_or_none(chooser, problem, is_named=typed.model is not None)
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
@@ -166,7 +141,7 @@ def measure(
     note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
     with progress("searching", min(settings.budget, len(space))) as advance:
         outcome = search_measured(device, problem, space, guide, settings, folder, advance)
-    summary = output.Summary(problem, model, space, settings.strategy, effort.budget, effort.seed, wanted.top)
+    summary = output.Summary(problem, model, space, settings.strategy, effort.budget, effort.seed, effort.top)
     output.print_measured(summary, outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         return False
@@ -178,7 +153,14 @@ def measure(
     return True
 
 
-def _settings(effort: Effort, limits: Limits, top: int, *, cold: bool) -> Settings:
+def _problem(typed: Typed, chooser: Chooser) -> Problem:
+    from ckh.search.kernels.space import require_searchable
+
+    require_searchable(chooser.op.name)
+    return typed.problem(chooser, "search")
+
+
+def _settings(effort: Effort, limits: Limits, *, cold: bool) -> Settings:
     from ckh.search.measured import Settings
     from ckh.search.measuring import MeasureOptions
 
@@ -188,9 +170,10 @@ def _settings(effort: Effort, limits: Limits, top: int, *, cold: bool) -> Settin
         default.timeout_s if limits.timeout is None else parse_duration(limits.timeout),
         default.compile_timeout_s if limits.compile_timeout is None else parse_duration(limits.compile_timeout),
         cold,
+        limits.jobs,
     )
     time_s = None if limits.time is None else parse_duration(limits.time)
-    return Settings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, top, time_s, options)
+    return Settings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, effort.top, time_s, options)
 
 
 def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:

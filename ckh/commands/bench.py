@@ -49,6 +49,7 @@ def register(app: typer.Typer) -> None:
             "ckh bench --variant bwd_data --problems resnet50 --kernels '*_compv3_*' --out runs/resnet",
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
             "ckh bench --op gemm_universal --kernels sample:60",
+            "ckh bench --op gemm_universal --kernels best:60+20 --model models/gemm_universal_fp32_host",
             "ckh bench --problems my_layers.csv --dry-run",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
@@ -65,7 +66,13 @@ def bench(
         None, "--problems", metavar="SET|FILE", help="Problem set, or .txt, .csv or .json file.  [host-train or train]"
     ),
     kernels: str | None = typer.Option(
-        None, "--kernels", metavar="WHICH", help="all, sample:N a problem, a pattern, or a file of names.  [all]"
+        None,
+        "--kernels",
+        metavar="WHICH",
+        help="all, sample:N a problem, best:N by a model, best:N+M with M others, a pattern, a file of names.  [all]",
+    ),
+    model: Path | None = typer.Option(
+        None, "--model", help="What says which kernels are best.  [the one that predict asks]"
     ),
     rule_set: str | None = typer.Option(
         None, "--rule-set", help="default, tiny, tests, full-tests, profiler or full.  [default]"
@@ -141,6 +148,7 @@ def bench(
         max_scratch=max_scratch,
         cold=cold,
         op=op,
+        model=None if model is None else str(model),
     )
     options = DeviceOptions(
         arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands import _problem_options as options
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.commands._problem_options import Chooser, as_option
+from ckh.commands._problem_options import Chooser, Typed, as_option, says_a_problem
 from ckh.commands._ranking_text import COLUMNS, WHY, figure, head, model_words, table
 from ckh.errors import NoKernelError, UsageError
-from ckh.ops import GEMM_UNIVERSAL
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -57,32 +54,12 @@ def register(app: typer.Typer) -> None:
     )(predict)
 
 
+@says_a_problem
 def predict(
-    op: str | None = options.OP,
-    n: int | None = options.N,
-    c: int | None = options.C,
-    k: int | None = options.K,
-    g: int | None = options.G,
-    hi: int | None = options.HI,
-    wi: int | None = options.WI,
-    y: int | None = options.Y,
-    x: int | None = options.X,
-    stride: str | None = options.STRIDE,
-    pad: str | None = options.PAD,
-    dilation: str | None = options.DILATION,
-    ndim: int | None = options.NDIM,
-    di: int | None = options.DI,
-    z: int | None = options.Z,
-    m: int | None = options.M,
-    layout: str | None = options.LAYOUT,
-    split_k: int | None = options.SPLIT_K,
-    variant: Direction | None = options.VARIANT,
-    dtype: str | None = options.DTYPE,
+    typed: Typed,
     problems: str | None = typer.Option(
         None, "--problems", metavar="SET|FILE", help="Many problems: a set, or a .txt, .csv or .json file."
     ),
-    arch: str | None = typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host."),
-    model: Path | None = typer.Option(None, "--model", help="Model directory, instead of a search."),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
@@ -91,22 +68,18 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    typed: dict[str, Any] = {"n": n, "c": c, "k": k, "g": g, "hi": hi, "wi": wi, "y": y, "x": x, "di": di, "z": z}
-    typed |= {"ndim": ndim, "stride": stride, "pad": pad, "dilation": dilation}
-    typed |= {"m": m, "layout": layout, "split_k": split_k}
-    given = {name: value for name, value in typed.items() if value is not None}
     wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured)
-    chooser = Chooser(model, arch, dtype, op or (GEMM_UNIVERSAL if m is not None else None))
+    chooser = typed.chooser(typed.arch)
     if problems is None:
-        problem = chooser.problem(given, variant, "predict")
-        found = _answered(chooser, [problem], wanted)[0]
+        found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
             raise found.failure
         _print_one(found, top, as_json=as_json, why=why)
         return
-    if given:
-        raise UsageError(f"{as_option(next(iter(given)))} says one problem, --problems many", "leave one of them out")
-    _print_many(_answered(chooser, _load(problems, variant, chooser), wanted), top, as_json=as_json)
+    if typed.sizes:
+        name = as_option(next(iter(typed.sizes)))
+        raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
+    _print_many(_answered(chooser, _load(problems, typed.variant, chooser), wanted), top, as_json=as_json)
 
 
 def _load(source: str, variant: Direction | None, chooser: Chooser) -> tuple[Problem, ...]:

@@ -7,11 +7,9 @@ from typing import Any
 
 import typer
 
-from ckh.commands import _problem_options as options
 from ckh.commands._common import JSON_HELP, examples
-from ckh.commands._problem_options import as_option
+from ckh.commands._problem_options import Typed, as_option, says_a_problem
 from ckh.errors import ExitCode, UsageError
-from ckh.problems import Direction
 from ckh.strenum import StrEnum
 
 _TOP, _SEEDS = 10, 10
@@ -41,8 +39,9 @@ holds the candidates, every tile, waves, warp tile and pipeline, and a random pa
 Without --measure a model is asked about each proposal, --budget of them; the search starts from the best candidates, so
 that it never ends below them. Kernels that the model cannot tell apart are one proposal. With --measure each proposal
 is compiled, checked and timed on the device, in a worker of its own; failures count. A model, if there is one, says
-where to begin. At the end the best --top and the model's first choice of the candidates are timed again in turns.
-Every result is journalled in --out; Ctrl-C keeps all of them.
+where to begin. Compilers that wait (--jobs) get the kernels that will probably follow. At the end the best --top and
+the model's first choice of the candidates are timed again in turns. Every result is journalled in --out; Ctrl-C keeps
+all of them.
 
 Strategies: surrogate (a Gaussian process, the default with --measure), de (differential evolution, the default without:
 a model answers faster than a surrogate thinks), local (iterated local search), random (the best of random ones).
@@ -65,29 +64,9 @@ def register(app: typer.Typer) -> None:
     )(search)
 
 
+@says_a_problem
 def search(
-    op: str | None = options.OP,
-    n: int | None = options.N,
-    c: int | None = options.C,
-    k: int | None = options.K,
-    g: int | None = options.G,
-    hi: int | None = options.HI,
-    wi: int | None = options.WI,
-    y: int | None = options.Y,
-    x: int | None = options.X,
-    stride: str | None = options.STRIDE,
-    pad: str | None = options.PAD,
-    dilation: str | None = options.DILATION,
-    ndim: int | None = options.NDIM,
-    di: int | None = options.DI,
-    z: int | None = options.Z,
-    m: int | None = options.M,
-    layout: str | None = options.LAYOUT,
-    split_k: int | None = options.SPLIT_K,
-    variant: Direction | None = options.VARIANT,
-    dtype: str | None = options.DTYPE,
-    arch: str | None = typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host."),
-    model: Path | None = typer.Option(None, "--model", help="Model directory, instead of the first that fits."),
+    typed: Typed,
     strategy: StrategyName | None = typer.Option(None, "--strategy", help="How to choose proposals; see above."),
     budget: int = typer.Option(500, "--budget", min=1, help="Proposals, failures included."),
     top: int | None = typer.Option(None, "--top", min=1, help="How many kernels to print.  [10]"),
@@ -111,43 +90,33 @@ def search(
         None, "--replay", metavar="FILE", help="Search recorded measurements of a whole space, in Parquet."
     ),
     seeds: int | None = typer.Option(None, "--seeds", min=1, help="Replay so many searches.  [10]"),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Replay in so many processes.  [1]"),
+    jobs: int | None = typer.Option(
+        None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Search and print."""
     from ckh.commands import _search_modes as modes
 
-    typed: dict[str, Any] = {"n": n, "c": c, "k": k, "g": g, "hi": hi, "wi": wi, "y": y, "x": x, "di": di, "z": z}
-    typed |= {"ndim": ndim, "stride": stride, "pad": pad, "dilation": dilation}
-    typed |= {"m": m, "layout": layout, "split_k": split_k}
-    what = {"variant": variant, "op": op, "dtype": dtype, "arch": arch, "model": model, "top": top}
-    measuring = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
+    measuring: dict[str, Any] = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
     measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
     measuring |= {"cold": cold or None}
-    replaying = {"seeds": seeds, "jobs": jobs}
-    effort = modes.Effort(None if strategy is None else str(strategy), budget, seed)
+    replaying = {"seeds": seeds}
+    effort = modes.Effort(None if strategy is None else str(strategy), budget, seed, top or _TOP)
     if replay is not None:
-        _refuse({**typed, **what, **measuring, "measure": measure or None}, "does not go with --replay")
+        not_replayed = {**typed.given, "top": top, **measuring, "measure": measure or None}
+        _refuse(not_replayed, "does not go with --replay")
         modes.replay_recording(replay, effort, seeds or _SEEDS, jobs or 1, as_json=as_json)
         return
     _refuse(replaying, "needs --replay")
-    wanted = modes.Wanted(
-        given={name: value for name, value in typed.items() if value is not None},
-        variant=variant,
-        op=op,
-        dtype=dtype,
-        arch=arch,
-        model=model,
-        top=top or _TOP,
-    )
     if not measure:
-        _refuse(measuring, "needs --measure")
-        modes.ask_model(wanted, effort, as_json=as_json)
+        _refuse(measuring | {"jobs": jobs}, "needs --measure")
+        modes.ask_model(typed, effort, as_json=as_json)
         return
     gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
-    limits = modes.Limits(time, samples, timeout, compile_timeout)
+    limits = modes.Limits(time, samples, timeout, compile_timeout, jobs)
     kind = None if device is None else str(device)
-    if not modes.measure(wanted, effort, kind, gpu_options, limits, out, as_json=as_json):
+    if not modes.measure(typed, effort, kind, gpu_options, limits, out, as_json=as_json):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 

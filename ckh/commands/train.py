@@ -65,6 +65,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
+            "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
@@ -88,6 +89,9 @@ def train(
     ),
     features: float | None = typer.Option(
         None, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use.  [0.85]"
+    ),
+    ensemble: int | None = typer.Option(
+        None, "--ensemble", min=1, max=50, help="Models, of as many seeds, whose trees together order kernels.  [1]"
     ),
     folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
     seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
@@ -122,6 +126,7 @@ def train(
         rank=None if rank is None else RankObjective(str(rank)),
         folds=folds,
         seed=seed,
+        ensemble=ensemble,
         jobs=jobs or len(os.sched_getaffinity(0)),
         noise_weights=noise,
         mine=mine,

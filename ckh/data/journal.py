@@ -59,6 +59,7 @@ class RunRecord:
     max_scratch: int | None = None
     cold: bool = False
     op: str = GROUPED_CONV
+    model: str | None = None
     schema_version: int = SCHEMA_VERSION
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import HOST
 from ckh.data.schema import MEASURED, Status
 from ckh.data.tables import arrow_schema
 from ckh.ops import GROUPED_CONV, operation
+from ckh.ops.base import Encoding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +69,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     columns: dict[str, Any] = {
         **_taken(op.problem_columns(pairs.problems), pairs.problem_of_row),
         **_taken({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
-        **_taken(op.kernel_columns(pairs.kernels), pairs.kernel_of_row),
+        **_taken(op.kernel_columns(pairs.kernels, Encoding(is_gpu=origin.arch != HOST)), pairs.kernel_of_row),
         "op_type": op.name,
         "arch": origin.arch,
         "device": origin.device,

@@ -85,14 +85,14 @@ def make_pool(model: Model, forests: Sequence[PackedForest], kernels: Sequence[K
         ModelError: a feature cannot be exported.
     """
     spec = model.spec
-    columns = spec.op.problem_features(example)
+    columns = spec.op.problem_features([example])
     sizes = [name for name in spec.op.sizes if name in columns]
     texts = {name: np.asarray(column).ravel()[0] for name, column in columns.items() if name not in sizes}
     pool = _TracedPool(
         replace(spec.engine, defaults={**spec.engine.defaults, **texts}),
         spec.feature_names,
         model.hardware,
-        spec.op.kernel_features(tuple(kernels), spec.legacy_tiles),
+        spec.op.kernel_features(tuple(kernels), spec.encoding),
         {name: columns[name] for name in sizes},
         _nodes(forests, len(spec.feature_names)),
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,10 +21,15 @@ TRUE_TILES: dict[str, str] = {"block_size": "tile_k", "gemm_m_per_block": "tile_
 LEGACY_TILES: dict[str, str] = {"block_size": "tile_m", "gemm_m_per_block": "tile_n", "gemm_n_per_block": "tile_k"}
 
 
-def problem_columns(problem: ConvProblem) -> dict[str, Any]:
-    """One row: the sizes under AMD's column names, direction and dtype."""
-    sizes = {name: np.array([float(size)]) for name, size in problem.columns().items()}
-    return sizes | {"variant": np.array([str(problem.variant)]), "dtype": np.array([problem.dtype])}
+_sizes_of = attrgetter(*CONV_COLUMNS.values())
+
+
+def problem_columns(problems: Sequence[ConvProblem]) -> dict[str, Any]:
+    """One row per problem: the sizes under AMD's column names, direction and dtype."""
+    rows = np.array([_sizes_of(problem) for problem in problems], np.float64)
+    sizes = dict(zip(CONV_COLUMNS, np.ascontiguousarray(rows.T), strict=True))
+    variants = np.array([str(problem.variant) for problem in problems])
+    return sizes | {"variant": variants, "dtype": np.array([problem.dtype for problem in problems])}
 
 
 def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False) -> dict[str, Any]:

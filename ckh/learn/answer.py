@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,11 +12,11 @@ import numpy as np
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.artifact import Ranked, Wanted, find_model
-from ckh.ops import operation_of
+from ckh.ops import operation_of_problem
 from ckh.rank.evaluator import best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -57,18 +58,12 @@ class Answer:
 
     def best(self, count: int) -> list[Ranked]:
         """The first candidates, as many as asked for or there are."""
-        kernels = [self.pool[index] for index in self.order[:count].tolist()]
-        score = self.score[:count].tolist()
-        measured: list[float | None] = [None] * len(kernels)
+        tflops = None if self.tflops is None else self.tflops[:count]
+        ranked = _ranked(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
         if self.probe is not None:
-            times = [one.latency_ms for one in self.probe.fastest_first()][:count]
-            measured[: len(times)] = times
-        if self.tflops is None:
-            return [Ranked(k, s, None, None, ms) for k, s, ms in zip(kernels, score, measured, strict=True)]
-        with np.errstate(divide="ignore"):
-            latency_ms = self.problem.flops / (self.tflops[:count] * _FLOPS_PER_TFLOPS_MS)
-        figures = zip(kernels, score, self.tflops[:count].tolist(), latency_ms.tolist(), measured, strict=True)
-        return [Ranked(*one) for one in figures]
+            times = [one.latency_ms for one in self.probe.fastest_first()]
+            ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
+        return ranked
 
     def by_times(self, probe: Probe) -> Answer:
         """The answer with the kernels in front that were measured, fastest first, and at the end those that failed.
@@ -104,7 +99,7 @@ class Answer:
 
 def wanted_for(problem: Problem, arch: str) -> Wanted:
     """What a model for a problem must be for."""
-    op = operation_of(problem.canonical())
+    op = operation_of_problem(problem)
     return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
 
@@ -138,15 +133,18 @@ def rank_many(problems: Sequence[Problem], top: int | None = None, model: Model 
         UsageError: the model is for something else.
     """
     arch = default_arch()
-    models: dict[Wanted, Model] = {}
-    groups: dict[Wanted, list[int]] = defaultdict(list)
+    groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(problems):
-        groups[wanted_for(problem, arch)].append(index)
+        groups[wanted_for(problem, arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
-    for wanted, members in groups.items():
-        models[wanted] = model or find_model(wanted)
-        for index, found in zip(members, answers([problems[i] for i in members], models[wanted]), strict=True):
-            ranked[index] = found.ranked if top is None else found.best(top)
+    for wanted, places in groups.items():
+        asked = model or find_model(wanted)
+        distinct = list(places)
+        for start in range(0, len(distinct), _AT_ONCE):
+            for scored in _scored(distinct[start : start + _AT_ONCE], asked):
+                for problem, best in zip(scored.problems, scored.best(top), strict=True):
+                    for index in places[problem]:
+                        ranked[index] = best.copy()
     return ranked
 
 
@@ -182,33 +180,100 @@ def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
 
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
-    pools: dict[int, list[tuple[Problem, Candidates]]] = defaultdict(list)
+    found: dict[Problem, Answer] = {}
+    for scored in _scored(problems, model):
+        tflops = scored.tflops
+        for row, (problem, order) in enumerate(zip(scored.problems, scored.order(None), strict=True)):
+            expected = None if tflops is None else tflops[row, order]
+            found[problem] = Answer(
+                problem, model, scored.pool, scored.chosen[order], scored.score[row, order], expected
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scored:
+    """Scores of problems that have the same candidates.
+
+    Attributes:
+        problems: the problems.
+        pool: kernels among which they decide.
+        chosen: the candidates, as numbers in the pool; shape (candidates,).
+        score: what they are ordered by; shape (problems, candidates).
+        tflops: what the model expects, if it does; shape (problems, candidates).
+    """
+
+    problems: list[Problem]
+    pool: tuple[Kernel, ...]
+    chosen: NDArray[np.intp]
+    score: NDArray[np.float64]
+    tflops: NDArray[np.float64] | None
+
+    def order(self, top: int | None) -> NDArray[np.intp]:
+        """Of each problem the first candidates, best first, as numbers in `chosen`; shape (problems, top)."""
+        return best_first(self.score, top)
+
+    def best(self, top: int | None) -> Iterator[list[Ranked]]:
+        """Of each problem the first candidates, best first."""
+        order = self.order(top)
+        kernels, score = self.chosen[order], np.take_along_axis(self.score, order, axis=1)
+        tflops = None if self.tflops is None else np.take_along_axis(self.tflops, order, axis=1)
+        for row, problem in enumerate(self.problems):
+            expected = None if tflops is None else tflops[row]
+            yield _ranked(problem, self.pool, kernels[row], score[row], expected)
+
+
+def _scored(problems: Sequence[Problem], model: Model) -> Iterator[_Scored]:
+    """All problems, those together that have the same candidates."""
+    pools: dict[int, list[int]] = defaultdict(list)
     kinds: set[Wanted] = set()
-    for problem in problems:
+    known: list[Candidates] = []
+    for index, problem in enumerate(problems):
         if (wanted := wanted_for(problem, model.spec.arch)) not in kinds:
             model.require(wanted)
             kinds.add(wanted)
-        key = model.spec.op.candidates_key(problem)
-        known = model.candidates.get(key)
-        if known is None:
-            known = _candidates(problem, model)
-            model.candidates.put(key, known)
-        pools[id(known.pool)].append((problem, known))
-    found: dict[Problem, Answer] = {}
+        found = _known_candidates(problem, model)
+        known.append(found)
+        pools[id(found.pool)].append(index)
     for members in pools.values():
-        pool = members[0][1].pool
-        if not pool:
-            nothing = np.zeros(0)
-            found |= {p: Answer(p, model, pool, np.zeros(0, np.intp), nothing, nothing) for p, _ in members}
-            continue
-        score, tflops = model.score_pool([problem for problem, _ in members], pool)
-        chosen = {id(some): np.array(some.chosen, np.intp) for _, some in members}
-        for row, (problem, some) in enumerate(members):
-            applies = chosen[id(some)]
-            order = applies[best_first(score[row, applies])]
-            expected = None if tflops is None else tflops[row, order]
-            found[problem] = Answer(problem, model, pool, order, score[row, order], expected)
-    return found
+        pool = known[members[0]].pool
+        nothing = np.zeros((len(members), 0))
+        score, tflops = model.score_pool([problems[i] for i in members], pool) if pool else (nothing, None)
+        alike: dict[int, list[int]] = defaultdict(list)
+        for place, index in enumerate(members):
+            alike[id(known[index])].append(place)
+        for places in alike.values():
+            chosen = known[members[places[0]]].chosen
+            here = np.ix_(places, chosen)
+            expected = None if tflops is None else tflops[here]
+            yield _Scored([problems[members[place]] for place in places], pool, chosen, score[here], expected)
+
+
+def _ranked(
+    problem: Problem,
+    pool: tuple[Kernel, ...],
+    order: NDArray[np.intp],
+    score: NDArray[np.float64],
+    tflops: NDArray[np.float64] | None,
+) -> list[Ranked]:
+    """Candidates in their order, with the time that goes with the speed that a model expects."""
+    kernels = [pool[index] for index in order.tolist()]
+    if tflops is None:
+        return [Ranked(kernel, value, None, None) for kernel, value in zip(kernels, score.tolist(), strict=True)]
+    flops, figures = problem.flops, zip(kernels, score.tolist(), tflops.tolist(), strict=True)
+    return [
+        Ranked(kernel, value, speed, flops / (speed * _FLOPS_PER_TFLOPS_MS) if speed else math.inf)
+        for kernel, value, speed in figures
+    ]
+
+
+def _known_candidates(problem: Problem, model: Model) -> Candidates:
+    key = model.spec.op.candidates_key(problem)
+    known = model.candidates.get(key)
+    if known is None:
+        known = _candidates(problem, model)
+        model.candidates.put(key, known)
+    return known
 
 
 def _candidates(problem: Problem, model: Model) -> Candidates:

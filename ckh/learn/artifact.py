@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
 _ANSWERS = 1024  # that a model remembers
+_CANDIDATES = 8192  # of how many kinds of problems they are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class Model:
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
-        self.candidates: Remembered[Candidates] = Remembered(_ANSWERS)
+        self.candidates: Remembered[Candidates] = Remembered(_CANDIDATES)
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
 
@@ -245,7 +246,7 @@ class Model:
 
     def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         op = self.spec.op
-        columns = {**op.problem_features(problem), **op.kernel_features(kernels, self.spec.legacy_tiles)}
+        columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
 
     def _predict(self, matrix: NDArray[np.float64], target: str) -> NDArray[np.float64]:

@@ -42,6 +42,15 @@ def _rounded(line: re.Match[str]) -> str:
     return f"{name}=" + " ".join(f"{float(number):.{_DIGITS[name]}g}" for number in numbers.split())
 
 
+def scale_leaves(text: str, factor: float) -> str:
+    """The same trees, whose leaves, and with them the raw score, are so many times as large."""
+
+    def scaled(line: re.Match[str]) -> str:
+        return "leaf_value=" + " ".join(repr(float(number) * factor) for number in line[1].split())
+
+    return re.sub(r"^leaf_value=(.*)$", scaled, text, flags=re.MULTILINE)
+
+
 def join_trees(texts: Sequence[str]) -> str:
     """One model whose raw score is the sum of the models' raw scores; the rest of the text is the first one's.
 

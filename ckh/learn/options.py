@@ -51,10 +51,9 @@ class TrainOptions:
     """How to train.
 
     `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
-    trained as often, with seeds that follow on `seed`, and has the trees of all: only LambdaRank's, whose scores have
-    no scale. With 0 folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs
-    rows by how certain their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight
-    (`mining`).
+    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. With 0
+    folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain
+    their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
     """
 
     targets: tuple[str, ...] = TARGETS

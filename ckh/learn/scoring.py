@@ -6,13 +6,12 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
 from ckh.rank.evaluator import Ranker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.learn.spec import ModelSpec
@@ -81,9 +80,8 @@ class PoolScorer:
         Raises:
             ModelError: a file of the model is missing or damaged.
         """
-        columns = [self._spec.op.problem_features(problem) for problem in problems]
-        ranker = self._ranker(pool, columns[0])
-        return ranker.scores({name: np.concatenate([one[name] for one in columns]) for name in columns[0]})
+        columns = self._spec.op.problem_features(problems)
+        return self._ranker(pool, {name: column[:1] for name, column in columns.items()}).scores(columns)
 
     def _ranker(self, pool: tuple[Kernel, ...], example: Mapping[str, Any]) -> Ranker:
         known = self._rankers.get(id(pool))
@@ -95,7 +93,7 @@ class PoolScorer:
             spec.engine,
             spec.feature_names,
             self._hardware,
-            spec.op.kernel_features(pool, spec.legacy_tiles),
+            spec.op.kernel_features(pool, spec.encoding),
             example,
         )
         self._rankers.put(id(pool), (pool, made))

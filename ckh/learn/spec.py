@@ -7,9 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import HOST
 from ckh.data.schema import HARDWARE
 from ckh.errors import ModelError
 from ckh.ops import operation, operation_names
+from ckh.ops.base import Encoding
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -67,6 +69,11 @@ class ModelSpec:
     def op(self) -> Operation:
         """The operation."""
         return operation(self.op_type)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the model is told kernels."""
+        return Encoding(self.legacy_tiles, self.arch != HOST)
 
     @property
     def engine(self) -> FeatureEngine:

@@ -17,7 +17,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError, UsageError
 from ckh.learn.mining import Mined, mine, row_weights
-from ckh.learn.model_text import join_trees, shorten
+from ckh.learn.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import problem_id, spec_of
 from ckh.learn.spec import RANK, TFLOPS
@@ -107,7 +107,7 @@ def rank_target(options: TrainOptions) -> str:
 
 def rounds(options: TrainOptions) -> int:
     """How many boosting rounds training may take, for a progress bar."""
-    further = options.ensemble - 1 if options.rank is RankObjective.LAMBDARANK else 0
+    further = options.ensemble - 1 if rank_target(options) == RANK else 0
     fits = len(target_names(options)) * (options.folds + 1) + options.folds * options.mine + further
     return fits * options.params.n_estimators
 
@@ -122,8 +122,10 @@ def train(
     Raises:
         DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
             to weigh by, or are of too few problems for mining.
-        UsageError: the start does not fit, or mining has no folds.
+        UsageError: the start does not fit, mining has no folds, or there is to be an ensemble of no model.
     """
+    if options.ensemble > 1 and rank_target(options) != RANK:
+        raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
     prepared = prepare(dataset, options, start)
     valid, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = Trainer(prepared, options, advance)
@@ -220,8 +222,8 @@ class Trainer:
         final = self._fit(fit, rows, None, f"{fit.target}, final", trees - before)
         chosen = self._chosen_efficiency(validated.predicted, rows) if folds and ranks else None
         text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
-        if fit.is_grouped and self._options.ensemble > 1:
-            text = shorten(join_trees([text, *self._further(fit, trees)]))
+        if fit.target == RANK and self._options.ensemble > 1:
+            text = self._joined(fit, [text, *self._further(fit, trees)])
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importances_ if self._prepared.start is None else split_counts(text, self._engine.names)
         return TrainedTarget(
@@ -283,6 +285,11 @@ class Trainer:
         for number in range(1, self._options.ensemble):
             text = f"{fit.target}, model {number + 1}"
             yield self._fit(fit, rows, None, text, trees, number).booster_.model_to_string(num_iteration=trees)
+
+    def _joined(self, fit: Fit, texts: list[str]) -> str:
+        """The models of an ensemble as one: the mean of regressions, the sum of LambdaRanks, which have no scale."""
+        joined = join_trees(texts)
+        return shorten(joined if fit.is_grouped else scale_leaves(joined, 1 / len(texts)))
 
     def _fit(
         self,

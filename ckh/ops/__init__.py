@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
-    from ckh.ops.base import Operation
+    from ckh.ops.base import Operation, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 
@@ -23,6 +23,7 @@ _OPERATIONS = {
     GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_", "GemmKernel"),
     MIOPEN_CONV: ("ckh.ops.miopen_conv.operation", "miopen_", "Solver"),
 }
+_of_class: dict[type, Operation] = {}  # of problems that were asked about
 
 
 def operation_names() -> tuple[str, ...]:
@@ -54,6 +55,18 @@ def operation_of(problem: str) -> Operation:
         if problem.startswith(prefix):
             return operation(name)
     raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(_OPERATIONS))
+
+
+def operation_of_problem(problem: Problem) -> Operation:
+    """The operation of a problem.
+
+    Raises:
+        UsageError: it is no problem of any operation.
+    """
+    kind = type(problem)
+    if kind not in _of_class:
+        _of_class[kind] = operation_of(problem.canonical())
+    return _of_class[kind]
 
 
 def operation_of_kernel(kernel: object) -> Operation:

@@ -10,9 +10,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
@@ -46,51 +50,83 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Encoding:
+    """How kernels are told to data and models.
+
+    Attributes:
+        legacy: as AMD's tools do, for a model of theirs.
+        is_gpu: as a GPU runs them.
+    """
+
+    legacy: bool = False
+    is_gpu: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
     """Kernels that apply to a problem, and how many do not, by the first rule that each breaks.
 
     Attributes:
         pool: kernels among which the problem decides; the same object for problems of a kind, so that what is
             prepared for a pool can be kept.
-        chosen: those that apply, as numbers in the pool, ascending.
+        chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
         refused: reason -> how many kernels; of the pool and of what the architecture does not build.
     """
 
     pool: tuple[Kernel, ...]
-    chosen: tuple[int, ...]
+    chosen: NDArray[np.intp]
     refused: dict[str, int]
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Those that apply."""
-        return tuple(self.pool[index] for index in self.chosen)
+        return tuple(self.pool[index] for index in self.chosen.tolist())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """The kernels of a pool by all that the rules of problems read of them: those of one kind are refused together.
+
+    Attributes:
+        first: of each kind the first kernel, in the pool's order.
+        count: how many kernels each has.
+        kind_of: the kind of each kernel, shape (kernels,).
+    """
+
+    first: tuple[Kernel, ...]
+    count: tuple[int, ...]
+    kind_of: NDArray[np.intp]
+
+
+def kinds(pool: Sequence[Kernel], key: Callable[[Kernel], Hashable]) -> Kinds:
+    """The kinds of a pool, by a key for each kernel."""
+    numbers: dict[Hashable, int] = {}
+    kind_of = np.array([numbers.setdefault(key(kernel), len(numbers)) for kernel in pool], np.intp)
+    _, first, count = np.unique(kind_of, return_index=True, return_counts=True)
+    return Kinds(tuple(pool[index] for index in first.tolist()), tuple(count.tolist()), kind_of)
 
 
 def choose(
     pool: tuple[Kernel, ...],
-    alike: Sequence[Hashable],
+    alike: Kinds,
     reasons: Callable[[Kernel], Sequence[str]],
-    refused: Iterable[str],
+    refused: Mapping[str, int],
 ) -> Candidates:
-    """The candidates of a pool. Of kernels that the rules cannot tell apart, one is asked about.
+    """The candidates of a pool. Of the kernels of a kind, one is asked about.
 
     Args:
         pool: kernels that the architecture builds.
-        alike: for each kernel all that the problem's rules read of it.
+        alike: their kinds.
         reasons: every rule of the problem that a kernel breaks.
-        refused: why the architecture refuses others, a reason each.
+        refused: why the architecture refuses others, and how many.
     """
     counts = Counter(refused)
-    chosen = []
-    known: dict[Hashable, Sequence[str]] = {}
-    for index, (kernel, kind) in enumerate(zip(pool, alike, strict=True)):
-        if kind not in known:
-            known[kind] = reasons(kernel)
-        if broken := known[kind]:
-            counts[broken[0]] += 1
-        else:
-            chosen.append(index)
-    return Candidates(pool, tuple(chosen), dict(counts.most_common()))
+    applies = np.ones(len(alike.first), bool)
+    for kind, kernel in enumerate(alike.first):
+        if broken := reasons(kernel):
+            applies[kind] = False
+            counts[broken[0]] += alike.count[kind]
+    return Candidates(pool, np.flatnonzero(applies[alike.kind_of]), dict(counts.most_common()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,13 +145,13 @@ class Operation:
         parse_problem: a problem from its canonical text; raises `UsageError`.
         problem_of_row: a problem from a dataset row.
         problem_columns: dataset columns of problems, a list each.
-        problem_features: raw columns of one problem for the features.
+        problem_features: raw columns of problems for the features, a row each.
         parse_kernel: a kernel from its name; raises `DataError`.
         kernel_name: a kernel's complete name.
         short_name: a name for tables.
         other_names: further names that a kernel goes by.
-        kernel_columns: dataset columns of kernels, without the name.
-        kernel_features: raw columns of kernels for the features; told whether a model of AMD's tools reads them.
+        kernel_columns: dataset columns of kernels, without the name, in the encoding of the data.
+        kernel_features: raw columns of kernels for the features, in the encoding of a model.
         legacy_columns: dataset columns as models of AMD's tools were trained with.
         mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
         candidates: the kernels for a problem on an architecture; told the folder of the model that will rank them.
@@ -143,13 +179,13 @@ class Operation:
     parse_problem: Callable[[str], Any]
     problem_of_row: Callable[[Mapping[str, Any]], Any]
     problem_columns: Callable[[Sequence[Any]], dict[str, list[Any]]]
-    problem_features: Callable[[Any], dict[str, Any]]
+    problem_features: Callable[[Sequence[Any]], dict[str, Any]]
     parse_kernel: Callable[[str], Kernel]
     kernel_name: Callable[[Kernel], str]
     short_name: Callable[[Kernel], str]
     other_names: Callable[[Kernel], tuple[str, ...]]
-    kernel_columns: Callable[[Sequence[Kernel]], dict[str, list[Any]]]
-    kernel_features: Callable[[Sequence[Kernel], bool], dict[str, Any]]
+    kernel_columns: Callable[[Sequence[Kernel], Encoding], dict[str, list[Any]]]
+    kernel_features: Callable[[Sequence[Kernel], Encoding], dict[str, Any]]
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]]
     mismatch: Callable[[Kernel, Any], str]
     candidates: Callable[[Any, ArchSpec, Path], Candidates]

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.device import Device
-    from ckh.ops.base import Problem
+    from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
+    from ckh.search.strategies import Strategy
 
 _ROUNDS = 11  # in which the best are timed again
 
@@ -147,7 +148,7 @@ def search_measured(
 
             canonical = problem.canonical()
             with Measurer(device, canonical, record.run_id, journal, settings.measure, should_stop) as measurer:
-                rows = _Rows(measurer, space, advance)
+                rows = _Rows(measurer, space, strategy, advance)
                 run(strategy, rows.evaluate, settings.budget, should_stop)
             is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
             finalists = rows.finalists(settings.top, first)
@@ -174,22 +175,28 @@ def search_measured(
 class _Rows:
     """What was measured, by the number of the kernel, in order."""
 
-    def __init__(self, measurer: Measurer, space: KernelSpace, advance: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, measurer: Measurer, space: KernelSpace, strategy: Strategy, advance: Callable[[int, str], None]
+    ) -> None:
         self._measurer = measurer
         self._space = space
+        self._strategy = strategy
         self._advance = advance
         self._best_ms: float | None = None
         self.by_index: dict[int, ResultRow] = {}
 
     def evaluate(self, index: int) -> float | None:
         """The time of a kernel in ms, None if it failed."""
-        row = self._measurer.measure(self._space.kernels[index])
+        row = self._measurer.measure(self._space.kernels[index], self._ahead)
         self.by_index[index] = row
         time_ms = row.latency_ms
         if time_ms is not None and (self._best_ms is None or time_ms < self._best_ms):
             self._best_ms = time_ms
         self._advance(1, "" if self._best_ms is None else f"best {self._best_ms:.4g} ms")
         return time_ms
+
+    def _ahead(self, count: int) -> list[Kernel]:
+        return [self._space.kernels[index] for index in self._strategy.ahead(count)]
 
     def finalists(self, top: int, first: int | None) -> list[ResultRow]:
         """The fastest, fastest first, and the model's first choice of the pool if it is not among them."""

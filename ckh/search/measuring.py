@@ -1,4 +1,8 @@
-"""Measuring single kernels of one problem on a device, each result journalled at once."""
+"""Measuring single kernels of one problem on a device, each result journalled at once.
+
+While a search waits for a compiler, others compile what it will probably ask for next: nothing is compiled while a
+kernel is timed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder
+from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds
@@ -28,17 +32,22 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 
+_LOOK_AHEAD = 4  # how many times more expected kernels are asked for than compilers run: some are compiled already
+
+
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
     """How each kernel is measured: samples, its longest time and its compiler's in seconds, whether caches are emptied.
 
-    The device empties the caches; `cold` is what the journal says of it.
+    The device empties the caches; `cold` is what the journal says of it. `jobs` is how many compilers run at a time;
+    None: one a core, as far as the memory goes.
     """
 
     samples: int = DEFAULT_SAMPLES
     timeout_s: float = 30.0
     compile_timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S
     cold: bool = False
+    jobs: int | None = None
 
 
 class Measurer:
@@ -71,6 +80,8 @@ class Measurer:
         self._should_stop = should_stop
         self._limits = SupervisorOptions(options.timeout_s, device.worker_configs()[0])
         self._supervisor = Supervisor(device, self._limits, should_stop)
+        self._jobs = options.jobs or default_jobs(device.job_bytes)
+        self._made: dict[Kernel, Built] = {}
         self._built: dict[str, Built] = {}
         self._best_ns = 0.0
         self.phase_s: dict[str, float] = {COMPILE_PHASE: 0.0}
@@ -84,15 +95,19 @@ class Measurer:
         self._supervisor.__exit__(kind, error, at)
         self._count(self._supervisor)
 
-    def measure(self, kernel: Kernel) -> ResultRow:
+    def measure(self, kernel: Kernel, ahead: Callable[[int], Sequence[Kernel]] = lambda _count: ()) -> ResultRow:
         """What became of a kernel, which is in the journal then.
+
+        Args:
+            kernel: what is measured.
+            ahead: at most so many kernels that are probably measured next; asked when this one must be compiled.
 
         Raises:
             StoppedError: it was stopped before there was a result.
             DeviceError: the compiler or the worker cannot be started.
             DataError: journal or cache cannot be written.
         """
-        name, built = full_name(kernel), self._build(kernel)
+        name, built = full_name(kernel), self._build(kernel, ahead)
         reply: Reply | None = Reply(0, built.status, built.message)
         if built.status is Status.OK:
             job = Job(Op.MEASURE, 0, library=built.library, samples=self._options.samples)
@@ -142,12 +157,16 @@ class Measurer:
     def _setup(self) -> Job:
         return Job(Op.PROBLEM, -1, problem=self._problem, best_ns=self._best_ns)
 
-    def _build(self, kernel: Kernel) -> Built:
-        start = time.monotonic()
-        built = self._builder.build([kernel], 1, lambda _steps, _text: None, self._should_stop).get(kernel)
-        self.phase_s[COMPILE_PHASE] += time.monotonic() - start
-        if built is None:
+    def _build(self, kernel: Kernel, ahead: Callable[[int], Sequence[Kernel]]) -> Built:
+        if kernel not in self._made:
+            start = time.monotonic()
+            others = [other for other in ahead(_LOOK_AHEAD * self._jobs) if other not in self._made]
+            together = [kernel, *others[: self._jobs - 1]]
+            self._made |= self._builder.build(together, self._jobs, lambda _steps, _text: None, self._should_stop)
+            self.phase_s[COMPILE_PHASE] += time.monotonic() - start
+        if kernel not in self._made:
             raise StoppedError
+        built = self._made[kernel]
         self._built[full_name(kernel)] = built
         if built.binary is not None:
             resources = built.binary.resources

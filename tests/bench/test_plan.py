@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
@@ -20,6 +21,8 @@ from ckh.problems import ConvProblem, Direction
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 FORWARD = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3)
 STRIDED = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, stride_h=2)
@@ -210,11 +213,63 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
     assert f"cannot read the kernels in {path}" in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["sample:0", "sample:-3", "sample:", "sample:ten", "sample:1.5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sample:0",
+        "sample:-3",
+        "sample:",
+        "sample:ten",
+        "sample:1.5",
+        "sample:5+5",
+        "best:0",
+        "best:",
+        "best:3+",
+        "best:3+0",
+    ],
+)
 def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
     """A sample has a number of kernels, one at least."""
     with pytest.raises(UsageError, match="asks for no number of kernels"):
-        make_plan([FORWARD], text, host, seed=1)
+        make_plan([FORWARD], text, host, seed=1, score=by_width)
+
+
+def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
+    """A model that likes wide tiles, and of those compv4."""
+    return np.array([kernel.tile_n + 0.5 * (kernel.pipeline == "compv4") for kernel in pool], np.float64)
+
+
+def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -> None:
+    """Of a pool, the seven first by score, of equal ones those that come first in it; measured in random order."""
+    plan = make_plan(MIXED, "best:7", host, seed=7, score=by_width)
+    everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, seed=7).tasks}
+    for task in plan.tasks:
+        pool = conv_pool(task.problem.variant, host, task.problem.ndim)
+        ranked = sorted(pool, key=lambda kernel: -float(by_width(None, (kernel,))[0]))
+        wanted = [kernel for kernel in ranked if kernel in everything[task.problem]][:7]
+        assert set(task.kernels) == set(wanted)
+        assert len(task.kernels) == 7
+    assert len({tuple(map(task.kernels.index, sorted(task.kernels, key=full_name))) for task in plan.tasks}) > 1
+
+
+def test_others_come_beside_the_best(host: ArchSpec) -> None:
+    """They are a random sample of the rest, others with another seed; as many as there are, if there are fewer."""
+    best = make_plan([FORWARD], "best:7", host, seed=7, score=by_width)
+    samples = set()
+    for seed in range(5):
+        plan = make_plan([FORWARD], "best:7+5", host, seed, score=by_width)
+        assert plan.pairs == 7 + 5
+        assert set(plan.kernels) > set(best.kernels)
+        samples.add(frozenset(plan.kernels) - frozenset(best.kernels))
+    assert len(samples) == 5
+    everything = make_plan([FORWARD], "best:290+50", host, seed=7, score=by_width)
+    assert set(everything.kernels) == set(make_plan([FORWARD], ALL, host, seed=7).kernels)
+
+
+def test_the_best_need_something_that_says_so(host: ArchSpec) -> None:
+    """Without a model there is no best kernel."""
+    with pytest.raises(UsageError, match="no model to say which"):
+        make_plan([FORWARD], "best:7", host, seed=1)
 
 
 def test_nothing_to_measure_says_why() -> None:

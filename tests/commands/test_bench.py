@@ -21,7 +21,9 @@ from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.registry import read_registry
-from ckh.problems import ConvProblem, Direction
+from ckh.learn.answer import rank
+from ckh.learn.artifact import load_model
+from ckh.problems import ConvProblem, Direction, parse_conv_problem
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:
@@ -136,6 +138,27 @@ def test_the_choice_of_kernels(args: list[str], kernels: str, count: int, capsys
     assert not Path("run").exists()
 
 
+def test_the_best_kernels_are_the_models(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With best:3+2 each problem is measured with the three that `ckh predict` has first, and two others."""
+    best, other = (
+        ROOT / "models" / "grouped_conv_forward_fp32_host",
+        ROOT / "models" / "grouped_conv_bwd_data_fp32_host",
+    )
+    assert run([*args, "--kernels", "best:3+2", "--model", str(best)]) == ExitCode.OK
+    capsys.readouterr()
+    pairs = first_pass()
+    assert len(pairs) == 15
+    for text in PROBLEMS:
+        problem = parse_conv_problem(text)
+        assert {full_name(one.kernel) for one in rank(problem, 3, load_model(best))} < {
+            k for p, k in pairs if p == text
+        }
+    assert run(["bench", "--resume", "--out", "run", "--dry-run", "--json"]) == ExitCode.OK
+    assert document(capsys)["pairs"] == 0
+    assert run([*args[:-1], "other", "--kernels", "best:3", "--model", str(other)]) == ExitCode.USAGE
+    assert "is for grouped_conv bwd_data" in capsys.readouterr().err
+
+
 def test_a_killed_run_is_resumed(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """After SIGKILL and half a line at the end, --resume measures each missing pair once and loses none."""
     process = start([*args, *MANY_SAMPLES])
@@ -225,6 +248,9 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
         (["--kernels", "sample:0"], ExitCode.USAGE, "sample:0"),
         (["--kernels", "sample:-3"], ExitCode.USAGE, "sample:-3"),
         (["--kernels", "sample:many"], ExitCode.USAGE, "sample:many"),
+        (["--kernels", "best:many"], ExitCode.USAGE, "best:many"),
+        (["--model", "models"], ExitCode.USAGE, "--model says which kernels are best"),
+        (["--kernels", "best:3", "--model", "nowhere"], ExitCode.BAD_DATA, "there is no model nowhere"),
         (["--kernels", "*_nothing_*"], ExitCode.USAGE, "matches none of 300 kernels"),
         (["--kernels", "problems.txt"], ExitCode.USAGE, "problems.txt:1: "),
         (["--kernels", "empty.txt"], ExitCode.USAGE, "empty.txt names no kernel"),

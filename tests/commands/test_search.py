@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.plan import full_name
 from ckh.bench.stop import Stop, StopReason
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
@@ -25,6 +27,9 @@ from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.bench.compile import Built
     from ckh.data.journal import ResultRow
     from ckh.ops.base import Kernel
 
@@ -191,8 +196,8 @@ def test_an_interrupted_search_keeps_its_rows(
     measure = Measurer.measure
     done: list[ResultRow] = []
 
-    def interrupted(self: Measurer, kernel: Kernel) -> ResultRow:
-        done.append(measure(self, kernel))
+    def interrupted(self: Measurer, kernel: Kernel, ahead: Any) -> ResultRow:
+        done.append(measure(self, kernel, ahead))
         if len(done) == 2:
             os.kill(os.getpid(), signal.SIGINT)
         return done[-1]
@@ -205,6 +210,26 @@ def test_an_interrupted_search_keeps_its_rows(
     assert read_journal(Path("run")).ends[-1].reason == "interrupted"
     assert [one["remeasured"] for one in found["kernels"]] == [False, False]
     assert run(["convert", "run", "--out", "run.parquet"]) == ExitCode.OK
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_kernels_that_will_follow_are_compiled_together(
+    jobs: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three compilers get what is asked for and the next two, one gets each alone; the same kernels are measured."""
+    build = KernelBuilder.build
+    together: list[list[Kernel]] = []
+
+    def counted(self: KernelBuilder, kernels: Sequence[Kernel], given: int, *others: Any) -> dict[Kernel, Built]:
+        together.append(list(kernels))
+        assert given == jobs
+        return build(self, kernels, given, *others)
+
+    monkeypatch.setattr(KernelBuilder, "build", counted)
+    args = [*SMALL, "--measure", "--strategy", "random", "--budget", "6", "--jobs", str(jobs), "--out", "run"]
+    assert document(capsys, *args)["evaluations"] == 6
+    assert [len(kernels) for kernels in together] == ([1] * 6 if jobs == 1 else [3] * 2)
+    assert [row.kernel for row in measured()][:6] == [full_name(kernel) for kernels in together for kernel in kernels]
 
 
 def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,8 +248,8 @@ def test_time_ends_a_search(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         def reason(self) -> StopReason:
             return StopReason.BUDGET if self._has_limit and done else super().reason
 
-    def counted(self: Measurer, kernel: Kernel) -> ResultRow:
-        done.append(measure(self, kernel))
+    def counted(self: Measurer, kernel: Kernel, ahead: Any) -> ResultRow:
+        done.append(measure(self, kernel, ahead))
         return done[-1]
 
     monkeypatch.setattr(Measurer, "measure", counted)
@@ -295,7 +320,7 @@ def test_replays_repeat_themselves(capsys: pytest.CaptureFixture[str], tmp_path:
         ("--out run", ExitCode.USAGE, "--out needs --measure"),
         ("--cold", ExitCode.USAGE, "--cold needs --measure"),
         ("--seeds 3", ExitCode.USAGE, "--seeds needs --replay"),
-        ("--measure --jobs 3", ExitCode.USAGE, "--jobs needs --replay"),
+        ("--jobs 3", ExitCode.USAGE, "--jobs needs --measure"),
         ("--measure --time soon", ExitCode.USAGE, "'soon' is not a length of time"),
         ("--measure --device host --gpu 1", ExitCode.USAGE, "the host device has no gpus"),
         ("--measure --device hip --arch gfx000", ExitCode.USAGE, "unknown architecture 'gfx000'"),

@@ -19,6 +19,7 @@ from ckh.export.folder import write_folder
 from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind, gemm_kind
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import load_model
+from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -63,11 +64,11 @@ def gemm_model(folder: Path, arch: str = "host", dtype: str = "fp32") -> Model:
     random, spec = np.random.default_rng(0), load_arch(arch)
     names = GEMM_UNIVERSAL.names
     pool = OPERATION.candidates(GemmProblem(64, 64, 64, dtype), spec, folder).pool
-    columns = OPERATION.kernel_features([pool[i] for i in random.integers(0, len(pool), 1000)], True)  # noqa: FBT003
+    columns = OPERATION.kernel_features([pool[i] for i in random.integers(0, len(pool), 1000)], Encoding(legacy=True))
     sizes = 2 ** random.integers(2, 13, (12, 3))
     problems = [GemmProblem(m, n, k, dtype) for m, n, k in sizes.tolist()]
     matrices = [
-        GEMM_UNIVERSAL.matrix({**OPERATION.problem_features(one), **columns}, spec.hardware.to_dict(), names)
+        GEMM_UNIVERSAL.matrix({**OPERATION.problem_features([one]), **columns}, spec.hardware.to_dict(), names)
         for one in problems
     ]
     x = np.concatenate(matrices)

@@ -44,7 +44,7 @@ KERNEL = parse_kernel_name("grouped_conv_bwd_data_fp32_2d_16x64x128_mem_interwav
 def _one(
     names: list[str], problem: ConvProblem = PROBLEM, hardware: Mapping[str, int] = REFERENCE_HARDWARE
 ) -> list[float]:
-    columns = {**problem_columns(problem), **kernel_columns([KERNEL])}
+    columns = {**problem_columns([problem]), **kernel_columns([KERNEL])}
     return [float(v) for v in GROUPED_CONV.matrix(columns, hardware, names)[0]]
 
 
@@ -102,9 +102,9 @@ def test_hardware_changes_only_what_it_may() -> None:
 def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
     """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
-    together = GROUPED_CONV.matrix({**problem_columns(PROBLEM), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
+    together = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
     for kernel, row in zip(kernels, together, strict=True):
-        alone = GROUPED_CONV.matrix({**problem_columns(PROBLEM), **kernel_columns([kernel])}, REFERENCE_HARDWARE)
+        alone = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns([kernel])}, REFERENCE_HARDWARE)
         np.testing.assert_array_equal(alone[0], row)
 
 
@@ -116,7 +116,7 @@ def test_declared_dependence_is_true() -> None:
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
     a, b = (
-        GROUPED_CONV.matrix({**problem_columns(p), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
+        GROUPED_CONV.matrix({**problem_columns([p]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
         for p in (PROBLEM, other)
     )
     for column, feature in enumerate(GROUPED_CONV.features):
@@ -142,7 +142,7 @@ def test_legacy_tiles_are_named_as_amd_trained() -> None:
 
 def test_missing_columns_and_unknown_names_are_named() -> None:
     """A column that is not there and a feature that does not exist are errors that name it."""
-    columns: dict[str, Any] = {**problem_columns(PROBLEM), **kernel_columns([KERNEL])}
+    columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns([KERNEL])}
     del columns["stride_h"]
     with pytest.raises(DataError, match="stride_h"):
         GROUPED_CONV.matrix(columns, REFERENCE_HARDWARE)

@@ -103,7 +103,7 @@ def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], t
     """LightGBM's predictions from the model's own text."""
     text = gzip.decompress((model.path / f"model_{target}.lgbm.gz").read_bytes()).decode()
     op = model.spec.op
-    columns = {**op.problem_features(problem), **op.kernel_features(kernels, model.spec.legacy_tiles)}
+    columns = {**op.problem_features([problem]), **op.kernel_features(kernels, model.spec.encoding)}
     matrix = model.spec.engine.matrix(columns, model.hardware, model.spec.feature_names)
     raw = np.asarray(lightgbm.Booster(model_str=text).predict(matrix))
     return np.expm1(raw) if target in model.spec.log_targets else raw
@@ -116,7 +116,9 @@ def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
     assert [one.problem for one in together] == asked
     alone = load_model(model_dir)
     assert [one.ranked for one in together] == [answer(problem, alone).ranked for problem in asked]
-    assert rank_many(asked, 2, alone) == [one.best(2) for one in together]
+    for top in (1, 2, ALL):
+        assert rank_many(asked, top, alone) == [one.best(top) for one in together]
+    assert rank_many(asked, None, alone) == [one.ranked for one in together]
 
 
 def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_predictions_are_those_of_lightgbm(model_dir: Path, target: str, least: 
     How many values there are follows from the folds, which are not the same with every version of scikit-learn; that
     there are several says that the trees were asked.
     """
-    columns = {**problem_columns(PROBLEM), **kernel_columns(kernels())}
+    columns = {**problem_columns([PROBLEM]), **kernel_columns(kernels())}
     raw = np.asarray(booster(model_dir, target).predict(GROUPED_CONV.matrix(columns, HARDWARE)))
     expected = np.expm1(raw) if target in ("tflops", "bandwidth") else raw
     np.testing.assert_allclose(load_model(model_dir).predict(PROBLEM, kernels(), target), expected, rtol=1e-12)

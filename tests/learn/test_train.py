@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -59,6 +60,25 @@ def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
     """The seed reaches the trees, not only the spec."""
     one, two = trained(), trained(seed=43)
     assert one.targets["rank"].text.split("\nparameters:")[0] != two.targets["rank"].text.split("\nparameters:")[0]
+
+
+@pytest.mark.parametrize(("rank", "parts"), [(RankObjective.RELATIVE, 3), (RankObjective.LAMBDARANK, 1)])
+def test_an_ensemble_is_what_its_models_say_together(rank: RankObjective, parts: int) -> None:
+    """Three models of following seeds: the mean of regressions, the sum of LambdaRanks; TFLOPS have one model."""
+    options = TrainOptions(targets=("tflops",), rank=rank, folds=0, ensemble=3, seed=5, params=TREES)
+    together = train(measured(), options, lambda _steps, _text: None).targets
+    matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
+    alone = []
+    for seed in (5, 6, 7):
+        made = train(measured(), replace(options, ensemble=1, seed=seed), lambda _steps, _text: None).targets
+        alone.append(made["rank"].text)
+        assert (seed == 5) == (made["tflops"].text == together["tflops"].text)
+    expected = sum(lightgbm.Booster(model_str=text).predict(matrix) for text in alone) / parts
+    leaves = [line for text in alone for line in re.findall(r"^leaf_value=(.*)$", text, re.MULTILINE)]
+    rounded = 0.0005 / parts * sum(max(abs(float(leaf)) for leaf in line.split()) for line in leaves)
+    found = np.asarray(lightgbm.Booster(model_str=together["rank"].text).predict(matrix))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=rounded)
+    assert rounded < 0.01 * np.ptp(found)
 
 
 @pytest.mark.parametrize("rank", RankObjective)
@@ -148,6 +168,13 @@ def test_the_folds_do_not_all_stop_at_the_same_tree() -> None:
     """The data tell a median from a first, last or largest number of trees."""
     counts = {fold.best_iteration for made in trained().targets.values() for fold in made.folds}
     assert len(counts) > 3
+
+
+def test_there_is_no_ensemble_of_tflops() -> None:
+    """An ensemble orders: without a model of the order it would do nothing."""
+    options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
+    with pytest.raises(UsageError, match="an ensemble orders kernels"):
+        train(measured(), options, lambda _steps, _text: None)
 
 
 def test_the_progress_counts_every_round_once() -> None:

@@ -16,6 +16,7 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_names, operation_of, operation_of_kernel
+from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.miopen_conv.problem import from_convolution
@@ -69,9 +70,30 @@ def test_kernels_come_back_from_their_names(name: str, tmp_path: Path) -> None:
         assert op.parse_kernel(op.kernel_name(kernel)) == kernel
         assert operation_of_kernel(kernel) is op
         assert op.mismatch(kernel, problem) == ""
-    columns = op.kernel_columns(found.kernels[:3])
+    columns = op.kernel_columns(found.kernels[:3], Encoding())
     assert set(columns) < set(op.column_names())
     assert {len(values) for values in columns.values()} == {3}
+
+
+@pytest.mark.parametrize("arch", ["host", "gfx942"])
+@pytest.mark.parametrize("name", ["grouped_conv", "gemm_universal"])
+def test_models_are_told_kernels_as_their_data_tell_them(name: str, arch: str, tmp_path: Path) -> None:
+    """A dataset and a question have a kernel in the same columns; on a GPU `mem` pads whatever its name says."""
+    op, spec = operation(name), load_arch(arch)
+    encoding = Encoding(is_gpu=arch != "host")
+    source = "host-train" if name == "grouped_conv" else "host-llm"
+    problem = op.load_problems(source, None, spec.default_dtype)[0]
+    kernels = op.candidates(problem, spec, tmp_path).kernels[::11]
+    learned, asked = op.kernel_columns(kernels, encoding), op.kernel_features(kernels, encoding)
+    for column in asked.keys() & set(op.input_columns):
+        assert [str(value) for value in learned[column]] == [
+            str(value).removesuffix(".0") for value in asked[column].tolist()
+        ]
+    if name == "gemm_universal":
+        pads = {
+            (kernel.pipeline == "mem", kernel.pad_m, pad) for kernel, pad in zip(kernels, learned["pad_m"], strict=True)
+        }
+        assert pads >= {(True, True, 1), (False, True, 1), (True, False, 1 if encoding.is_gpu else 0)}
 
 
 def test_what_is_no_operation_is_refused() -> None:
@@ -123,7 +145,7 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
     kernels = op.candidates(problem, load_arch("gfx942"), folder).kernels[::40]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
-    columns = {**op.problem_features(problem), **op.kernel_features(kernels, True)}  # noqa: FBT003 - the record's functions are positional
+    columns = {**op.problem_features([problem]), **op.kernel_features(kernels, Encoding(legacy=True))}
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)
     matrix = op.engine.matrix(columns, load_arch("gfx942").hardware.to_dict(), names)
     random = np.random.default_rng(1)

@@ -200,7 +200,8 @@ def test_other_lines_are_for_the_full_command(line: str) -> None:
 
 def test_options_are_those_of_predict() -> None:
     """Each has the name and type that the full command gives it."""
-    types = {name: str(one.annotation) for name, one in inspect.signature(command.predict).parameters.items()}
+    parameters = inspect.signature(command.predict).parameters
+    types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
 

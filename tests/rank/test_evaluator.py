@@ -190,8 +190,8 @@ def test_shipped_models_rank_as_lightgbm(
     variant = None if spec.variant is None else str(spec.variant)
     some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
     kernels = op.candidates(some[0], load_arch(spec.arch), folder).kernels
-    columns = op.kernel_features(kernels, spec.legacy_tiles)
-    problems = [op.problem_features(problem) for problem in some[:: len(some) // 4 + 1]]
+    columns = op.kernel_features(kernels, spec.encoding)
+    problems = [op.problem_features([problem]) for problem in some[:: len(some) // 4 + 1]]
     targets = sorted(path.name.split("_")[1].split(".")[0] for path in folder.glob("*.lgbm.gz"))
     forests = [open_forest(folder / f"model_{target}.lgbm.gz") for target in targets]
     ranker = Ranker(forests, spec.engine, spec.feature_names, model.hardware, columns, problems[0])

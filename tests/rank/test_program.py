@@ -140,12 +140,12 @@ def test_every_feature_of_shipped_models_is_computed_in_c(
     variant = None if spec.variant is None else str(spec.variant)
     some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
     kernels = op.candidates(some[0], load_arch(spec.arch), folder).kernels
-    problems = [op.problem_features(problem) for problem in some[:: len(some) // 20 + 1]]
+    problems = [op.problem_features([problem]) for problem in some[:: len(some) // 20 + 1]]
     pool = Pool(
         spec.engine,
         spec.feature_names,
         model.hardware,
-        op.kernel_features(kernels, spec.legacy_tiles),
+        op.kernel_features(kernels, spec.encoding),
         problems[0],
         np.ones(len(spec.feature_names), np.int64),
     )

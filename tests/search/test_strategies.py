@@ -76,6 +76,27 @@ def test_a_space_where_everything_fails_is_searched_to_the_end(name: str) -> Non
 
 
 @every_strategy
+def test_what_will_be_asked_for_is_told_ahead(name: str, synthetic: Recording) -> None:
+    """Asking ahead changes nothing that is asked for; what is told is left and distinct, and mostly comes soon."""
+    strategy = make_strategy(name, synthetic.space, 3)
+    told: list[list[int]] = []
+    asked: list[int] = []
+    for _ in range(60):
+        index = strategy.ask()
+        asked.append(index)
+        told.append(strategy.ahead(8))
+        time_ms = synthetic.times_ms[index]
+        strategy.tell(index, None if np.isnan(time_ms) else float(time_ms))
+    assert asked == [step.index for step in _search(name, synthetic, 60, 3).trace]
+    for place, some in enumerate(told):
+        assert len(set(some)) == len(some) <= 8
+        assert not set(some) & set(asked[: place + 1])
+    hits = sum(following in some for following, some in zip(asked[1:], told[:-1], strict=True))
+    assert hits >= {"random": 59, "local": 40, "surrogate": 30, "de": 15}[name]
+    assert told[0][0] == asked[1]
+
+
+@every_strategy
 def test_asking_and_telling_take_turns(name: str) -> None:
     """A second question, an answer to no question and an impossible time are refused."""
     strategy = make_strategy(name, Space(("tile",), (np.arange(9),)))

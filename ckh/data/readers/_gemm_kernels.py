@@ -54,13 +54,6 @@ def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKe
     return kernel
 
 
-def padded(kernel: GemmKernel) -> GemmKernel:
-    """The kernel as padded along every axis if its pipeline runs every size whatever its name says."""
-    if kernel.pipeline not in ALWAYS_PADDED_PIPELINES:
-        return kernel
-    return replace(kernel, pad_m=True, pad_n=True, pad_k=True)
-
-
 def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
     if not isinstance(name, str):
         raise Unusable(BAD_KERNEL, f"the kernel's name is {'missing' if name is None else name}")

@@ -6,9 +6,9 @@ what neither says is fp16 and rcr, AMD's defaults. K is never split.
 
 Two things are corrected:
 
-- **Padding of `mem` kernels.** Every row of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1, as in what AMD's
-  `convert_json_to_parquet` writes and as AMD's fp16 models were trained: these kernels run every size although their
-  names say False. Only the three columns are corrected. `kernel_name` stays the name that was measured.
+- **Padding of `mem` kernels.** As in all our data of GPUs and in what AMD's `convert_json_to_parquet` writes, every row
+  of a kernel of pipeline `mem` has pad_m = pad_n = pad_k = 1: these kernels run every size although their names say
+  False. Only the three columns are corrected, `kernel_name` stays the name that was measured.
 - **Times with two decimals**, see `_gemm_rows.precise_time`.
 
 A benchmark that failed is a row with a status and AMD's error as its message. Bandwidth is computed from the problem;
@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers._base import Reading, ReadOptions, read_bytes, source_of
-from ckh.data.readers._gemm_kernels import CONTRADICTION, kernel_of, padded
+from ckh.data.readers._gemm_kernels import CONTRADICTION, kernel_of
 from ckh.data.readers._gemm_rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.data.schema import Status
 from ckh.errors import DataError
@@ -134,7 +134,7 @@ class _File:
         kind = self._kind(config)
         problem = problem_of({key: benchmark[key] for key in "mnk" if key in benchmark}, kind["dtype"], kind["layout"])
         self._rows.check(kernel, problem)
-        name = named(kernel)[0], padded(kernel)
+        name = named(kernel)
         is_valid, error = benchmark.get("is_valid"), benchmark.get("error")
         if not isinstance(is_valid, bool):
             raise Unusable(BAD_ENTRY, f"is_valid is {'missing' if is_valid is None else is_valid}")

@@ -6,10 +6,12 @@ the warp tile elsewhere. `from_amd` renames AMD's columns.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.ops.gemm_universal.problem import GEMM_COLUMNS
 from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
 
 if TYPE_CHECKING:
@@ -30,10 +32,15 @@ INPUT_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
 AMD_WAVES: dict[str, str] = {"warp_m": "wave_m", "warp_n": "wave_n", "warp_k": "wave_k"}
 
 
-def problem_columns(problem: GemmProblem) -> dict[str, Any]:
-    """One row: the sizes, dtype and layout. Kernels bring neither, so that they cannot override the problem."""
-    sizes = {name: np.array([float(size)]) for name, size in problem.columns().items()}
-    return sizes | {"dtype": np.array([problem.dtype]), "layout": np.array([problem.layout])}
+_sizes_of = attrgetter(*GEMM_COLUMNS.values())
+
+
+def problem_columns(problems: Sequence[GemmProblem]) -> dict[str, Any]:
+    """One row per problem: the sizes, dtype and layout. Kernels bring neither: they cannot override the problem."""
+    rows = np.array([_sizes_of(problem) for problem in problems], np.float64)
+    sizes = dict(zip(GEMM_COLUMNS, np.ascontiguousarray(rows.T), strict=True))
+    layouts = np.array([problem.layout for problem in problems])
+    return sizes | {"dtype": np.array([problem.dtype for problem in problems]), "layout": layouts}
 
 
 def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False) -> dict[str, Any]:
@@ -41,8 +48,8 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
 
     Args:
         kernels: complete kernels.
-        mem_is_padded: whether kernels of the `mem` pipeline count as padded along every axis, as in models trained on
-            what AMD's `convert_json_to_parquet` writes (fp16), and not as their names say (fp8).
+        mem_is_padded: whether kernels of the `mem` pipeline count as padded along every axis, as in what AMD's
+            `convert_json_to_parquet` writes, and not as their names say.
     """
     as_padded = np.array([mem_is_padded and k.pipeline in ALWAYS_PADDED_PIPELINES for k in kernels], dtype=bool)
     return {

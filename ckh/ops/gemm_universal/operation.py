@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
-from ckh.ops.base import Candidates, Operation, amd_options, choose, no_files
+from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds, no_files
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -34,10 +35,11 @@ from ckh.ops.gemm_universal.problem_rules import kernel_key, rule_key
 from ckh.ops.gemm_universal.validity import problem_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
+    from ckh.ops.base import Encoding
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
@@ -75,15 +77,14 @@ def _problem_columns(problems: Sequence[GemmProblem]) -> dict[str, list[Any]]:
     }
 
 
-def _kernel_columns(kernels: Sequence[GemmKernel]) -> dict[str, list[Any]]:
-    return {
-        name: [str(getattr(k, name)) if name in _TEXTS else int(getattr(k, name)) for k in kernels]
-        for name in KERNEL_COLUMNS
-    }
+def _kernel_columns(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, list[Any]]:
+    columns = _kernel_features(kernels, encoding)
+    return {name: (columns[name] if name in _TEXTS else columns[name].astype(int)).tolist() for name in KERNEL_COLUMNS}
 
 
-def _kernel_features(kernels: Sequence[GemmKernel], legacy: bool) -> dict[str, Any]:  # noqa: FBT001
-    return kernel_columns(kernels, mem_is_padded=legacy)
+def _kernel_features(kernels: Sequence[GemmKernel], encoding: Encoding) -> dict[str, Any]:
+    """Kernels of `mem` count as padded where they run every size: on a GPU, and in AMD's data and models."""
+    return kernel_columns(kernels, mem_is_padded=encoding.legacy or encoding.is_gpu)
 
 
 def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
@@ -102,16 +103,16 @@ def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidate
 
 
 @cache
-def _alike(arch: ArchSpec, dtype: str, layout: str) -> tuple[Hashable, ...]:
-    return tuple(kernel_key(kernel, arch) for kernel in gemm_pool(arch, dtype, layout))
+def _alike(arch: ArchSpec, dtype: str, layout: str) -> Kinds:
+    return kinds(gemm_pool(arch, dtype, layout), lambda kernel: kernel_key(kernel, arch))
 
 
 @cache
-def _reasons_of_refused(arch: ArchSpec, dtype: str, layout: str) -> tuple[str, ...]:
+def _reasons_of_refused(arch: ArchSpec, dtype: str, layout: str) -> Counter[str]:
     """Only where the space is small: a GPU's has far more combinations that cannot be built than kernels."""
     if arch.is_gpu:
-        return ()
-    return tuple(kernel.reasons[0] for kernel in refused_pool(arch, dtype, layout))
+        return Counter()
+    return Counter(kernel.reasons[0] for kernel in refused_pool(arch, dtype, layout))
 
 
 def _place(problem: GemmProblem) -> list[float]:

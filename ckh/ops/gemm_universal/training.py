@@ -133,6 +133,12 @@ FAMILIES: dict[str, Family] = {
     "prime": Family(5, _prime, 0.65),
     "one": Family(4, _one, 0.42),
 }
+# Of squares, those of FAMILIES leave few; language models give more.
+FURTHER_FAMILIES: dict[str, Family] = {
+    **{name: family for name, family in FAMILIES.items() if name != "square"},
+    "layer": Family(24, _layer),
+    "decode": Family(22, _decode, 0.8),
+}
 SPLIT_FAMILIES: dict[str, Family] = {
     **FAMILIES,
     "square": Family(8, _square),
@@ -141,7 +147,11 @@ SPLIT_FAMILIES: dict[str, Family] = {
 
 
 def draw_problems(
-    families: dict[str, Family], count: int, limits: Limits, held_out: Collection[tuple[int, int]]
+    families: dict[str, Family],
+    count: int,
+    limits: Limits,
+    held_out: Collection[tuple[int, int]],
+    others: Collection[GemmProblem] = (),
 ) -> tuple[GemmProblem, ...]:
     """About `count` distinct problems, fp32 and rcr, in the order of the families and of their work.
 
@@ -150,15 +160,21 @@ def draw_problems(
         count: how many make 100 percent.
         limits: of each problem.
         held_out: weights (N, K) that are not to be taken.
+        others: problems that are not to be taken, as they were drawn before.
     """
-    rng = Random(SEED)
+    rng = Random(SEED + len(others))
+    known = frozenset(others)
     taken: dict[GemmProblem, None] = {}
     low, high = limits.flops
+
+    def is_free(problem: GemmProblem) -> bool:
+        return problem not in taken and problem not in known and (problem.n, problem.k) not in held_out
+
     for family in families.values():
         members = count * family.percent // 100
         for index in range(members):
             target = low * (high / low) ** (family.reach * (index + 0.5) / members)
-            taken[_near(rng, family, target, limits, lambda p: p not in taken and (p.n, p.k) not in held_out)] = None
+            taken[_near(rng, family, target, limits, is_free)] = None
     return tuple(taken)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.problem_rules import kernel_key, rule_key
 from ckh.kernels.validity import problem_reasons
-from ckh.ops.base import Candidates, Operation, amd_options, choose, no_files
+from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds, no_files
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.kernels.config import ConvKernel
+    from ckh.ops.base import Encoding
 
 _WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
 
@@ -50,7 +52,7 @@ def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
     }
 
 
-def _kernel_columns(kernels: Sequence[ConvKernel]) -> dict[str, list[Any]]:
+def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[str, list[Any]]:
     return {
         "tile_m": [kernel.tile_m for kernel in kernels],
         "tile_n": [kernel.tile_n for kernel in kernels],
@@ -69,8 +71,8 @@ def _kernel_columns(kernels: Sequence[ConvKernel]) -> dict[str, list[Any]]:
     }
 
 
-def _kernel_features(kernels: Sequence[ConvKernel], legacy: bool) -> dict[str, Any]:  # noqa: FBT001
-    return kernel_features(kernels, legacy_tiles=legacy)
+def _kernel_features(kernels: Sequence[ConvKernel], encoding: Encoding) -> dict[str, Any]:
+    return kernel_features(kernels, legacy_tiles=encoding.legacy)
 
 
 def _other_names(kernel: ConvKernel) -> tuple[str, ...]:
@@ -94,13 +96,13 @@ def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidate
 
 
 @cache
-def _alike(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> tuple[Hashable, ...]:
-    return tuple(map(kernel_key, conv_pool(variant, arch, ndim, dtype)))
+def _alike(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> Kinds:
+    return kinds(conv_pool(variant, arch, ndim, dtype), kernel_key)
 
 
 @cache
-def _reasons_of_refused(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> tuple[str, ...]:
-    return tuple(kernel.reasons[0] for kernel in refused_pool(variant, arch, ndim, dtype))
+def _reasons_of_refused(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> Counter[str]:
+    return Counter(kernel.reasons[0] for kernel in refused_pool(variant, arch, ndim, dtype))
 
 
 def _place(problem: ConvProblem) -> list[float]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.learn.options import TrainOptions
+    from ckh.ops.base import Encoding
 
 _MANY_ROWS = 100_000
 _SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"),)
@@ -38,18 +39,18 @@ def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
     )
 
 
-def _problem_features(problem: MiopenProblem) -> dict[str, Any]:
-    return CONVOLUTION.problem_features(problem) | {
-        "layout": np.array([problem.layout]),
-        "ndim_spatial": np.array([float(problem.ndim)]),
+def _problem_features(problems: Sequence[MiopenProblem]) -> dict[str, Any]:
+    return CONVOLUTION.problem_features(problems) | {
+        "layout": np.array([problem.layout for problem in problems]),
+        "ndim_spatial": np.array([float(problem.ndim) for problem in problems]),
     }
 
 
-def _kernel_columns(solvers: Sequence[Solver]) -> dict[str, list[Any]]:
+def _kernel_columns(solvers: Sequence[Solver], _encoding: Encoding) -> dict[str, list[Any]]:
     return {"algorithm": [str(solver.algorithm) for solver in solvers]}
 
 
-def _kernel_features(solvers: Sequence[Solver], _legacy: bool) -> dict[str, Any]:  # noqa: FBT001
+def _kernel_features(solvers: Sequence[Solver], _encoding: Encoding) -> dict[str, Any]:
     return {"kernel_name": np.array([solver.name for solver in solvers], dtype=np.str_)}
 
 
@@ -62,7 +63,7 @@ def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candida
     found = candidates(problem, read_candidates(model))
     # There are few solvers: those that apply are the pool.
     pool = _pool(found.solvers)
-    return Candidates(pool, tuple(range(len(pool))), found.refused)
+    return Candidates(pool, np.arange(len(pool)), found.refused)
 
 
 @cache

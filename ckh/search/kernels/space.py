@@ -118,7 +118,7 @@ def require_searchable(op: str) -> None:
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
     """Which kernels a model cannot tell apart."""
-    columns = model.spec.op.kernel_features(kernels, model.spec.legacy_tiles)
+    columns = model.spec.op.kernel_features(kernels, model.spec.encoding)
     codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns.values()]
     _, first, kind = np.unique(np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)

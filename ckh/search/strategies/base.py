@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +12,7 @@ from ckh.errors import DataError
 from ckh.search.design import balanced_design
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,7 +47,19 @@ class Strategy(ABC):
         self._time_ms = np.full(len(space), np.nan)
         self._told: list[int] = []
         self._pending: int | None = None
+        self._expected: Sequence[int] = ()
         self._proposals: Iterator[int] | None = None
+
+    def ahead(self, count: int) -> list[int]:
+        """At most so many configurations that are probably asked for next, the likeliest first.
+
+        Who can prepare several measurements at once has something to do with it; what is asked for does not change.
+        """
+        return list(islice((int(index) for index in self._outlook() if not self._is_asked[index]), count))
+
+    def _outlook(self) -> Iterable[int]:
+        """Configurations in the order in which they are expected, also such as were asked for."""
+        return self._expected
 
     @property
     def is_exhausted(self) -> bool:
@@ -93,7 +106,7 @@ class Strategy(ABC):
     def _propose(self) -> Iterator[int]:
         """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
 
-    def _opening(self, count: int, by_prior: int) -> list[int]:
+    def _opening(self, count: int, by_prior: int) -> Sequence[int]:
         """What to measure first: the starts, the prior's best, and a balanced design for the rest of `count`.
 
         Args:
@@ -104,7 +117,8 @@ class Strategy(ABC):
         chosen = dict.fromkeys([*self._starts, *top])
         if len(chosen) < count:
             chosen |= dict.fromkeys(balanced_design(self._space, count, self._rng))
-        return list(chosen)[: max(count, len(self._starts))]
+        self._expected = list(chosen)[: max(count, len(self._starts))]
+        return self._expected
 
     def _random_left(self) -> int:
         return int(self._rng.choice(np.flatnonzero(~self._is_asked)))

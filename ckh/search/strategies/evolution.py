@@ -31,6 +31,7 @@ class DifferentialEvolution(Strategy):
                 return
             population.append(self._random_left())
             yield population[-1]
+        self._expected = ()  # a trial depends on the answers before it
         while not self.is_exhausted:
             for position in range(len(population)):
                 if self.is_exhausted:

@@ -43,7 +43,8 @@ class LocalSearch(Strategy):
         here, moved = start, True
         while moved:
             moved = False
-            for neighbour in self._neighbours(here):
+            self._expected = self._neighbours(here)
+            for neighbour in self._expected:
                 if not self._is_asked[neighbour]:
                     yield neighbour
                 if self._time_ms[neighbour] < self._time_ms[here]:

@@ -23,4 +23,5 @@ class RandomOrder(Strategy):
         if self._prior is not None:
             top = max(_TOP_MIN, int(np.ceil(_TOP_SHARE * len(order))))
             order = np.concatenate([self._rng.permutation(order[:top]), self._rng.permutation(order[top:])])
-        yield from dict.fromkeys([*self._starts, *order.tolist()])
+        self._expected = list(dict.fromkeys([*self._starts, *order.tolist()]))
+        yield from self._expected

@@ -49,7 +49,7 @@ KERNELS = [parse_kernel_name(name) for name in NAMES]
 def _one(
     names: list[str], kernel: int = 0, problem: GemmProblem = PROBLEM, hardware: Mapping[str, int] = REFERENCE_HARDWARE
 ) -> list[float]:
-    columns = {**problem_columns(problem), **kernel_columns([KERNELS[kernel]])}
+    columns = {**problem_columns([problem]), **kernel_columns([KERNELS[kernel]])}
     return [float(v) for v in GEMM_UNIVERSAL.matrix(columns, hardware, names)[0]]
 
 
@@ -75,7 +75,7 @@ def test_problems_and_kernels_give_the_columns_that_rows_do() -> None:
         traits = f"{text['pipeline']}_{text['epilogue']}_{text['scheduler']}"
         kernel = parse_kernel_name(f"gemm_universal_{text['dtype']}_{text['layout']}_{traits}_{flags}_{sizes}")
         problem = GemmProblem(row["m"], row["n"], row["k"], text["dtype"], text["layout"], row["split_k"])
-        columns = {**problem_columns(problem), **kernel_columns([kernel])}
+        columns = {**problem_columns([problem]), **kernel_columns([kernel])}
         expected = [row[f"f_{name}"] for name in NAMES_72]
         np.testing.assert_array_equal(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE, NAMES_72)[0], expected)
 
@@ -131,7 +131,7 @@ def test_ours_worked_out_by_hand() -> None:
 
 def test_unknown_words_have_amds_codes() -> None:
     """What AMD's tables lack counts as compv3, default and one byte per element."""
-    columns = {**problem_columns(PROBLEM), **kernel_columns([KERNELS[0]])}
+    columns = {**problem_columns([PROBLEM]), **kernel_columns([KERNELS[0]])}
     columns |= {"pipeline": np.array(["comp_async"]), "epilogue": np.array(["tdm"]), "dtype": np.array(["fp9"])}
     names = ["pipeline", "epilogue", "lds_usage_estimate"]
     assert list(GEMM_UNIVERSAL.matrix(columns, REFERENCE_HARDWARE, names)[0]) == [0, 0, 192 * 64]
@@ -154,7 +154,7 @@ def test_hardware_changes_only_what_it_may() -> None:
 
 def test_a_batch_equals_its_rows() -> None:
     """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
-    together = GEMM_UNIVERSAL.matrix({**problem_columns(PROBLEM), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
+    together = GEMM_UNIVERSAL.matrix({**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
     assert together.shape == (3, len(GEMM_UNIVERSAL.names))
     for index, row in enumerate(together):
         np.testing.assert_array_equal(_one(list(GEMM_UNIVERSAL.names), index), row)
@@ -164,7 +164,7 @@ def test_declared_dependence_is_true() -> None:
     """A feature that says it depends on the problem alone is the same for all kernels, and the other way round."""
     other = GemmProblem(17, 8192, 50, "fp16", "rrr")
     a, b = (
-        GEMM_UNIVERSAL.matrix({**problem_columns(p), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
+        GEMM_UNIVERSAL.matrix({**problem_columns([p]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
         for p in (PROBLEM, other)
     )
     for column, feature in enumerate(GEMM_UNIVERSAL.features):
@@ -193,12 +193,12 @@ def test_mem_counts_as_padded_where_a_model_was_trained_so() -> None:
 
 def test_kernels_cannot_override_the_problem() -> None:
     """No column of kernels is a column of the problem: AMD's predict CLI ranks for the kernel's row otherwise."""
-    assert not set(problem_columns(PROBLEM)) & set(kernel_columns(KERNELS))
+    assert not set(problem_columns([PROBLEM])) & set(kernel_columns(KERNELS))
 
 
 def test_missing_columns_and_unknown_names_are_named() -> None:
     """A column that is not there and a feature that does not exist are errors that name it."""
-    columns: dict[str, Any] = {**problem_columns(PROBLEM), **kernel_columns(KERNELS)}
+    columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns(KERNELS)}
     with pytest.raises(DataError, match="wave_n"):
         GEMM_UNIVERSAL.matrix({n: v for n, v in columns.items() if n != "wave_n"}, REFERENCE_HARDWARE)
     with pytest.raises(ModelError, match="vec_frac_a"):

@@ -14,7 +14,7 @@ from ckh.ops.gemm_universal.language_models import MODELS
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_sets import HOST_RANKS, TOKENS, describe, layers, problem_set, set_names
 
-TRAINING_SETS = ("gemm-train", "host-gemm-train")
+TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")
 HOLDOUT_SETS = tuple(name for name in set_names() if name not in TRAINING_SETS)
 
 # (N, K) as the models' papers and model cards give them, worked out apart from the rules.
@@ -174,7 +174,10 @@ def test_every_set_is_distinct_described_and_as_asked(name: str) -> None:
     assert "\n" not in describe(name)
 
 
-@pytest.mark.parametrize(("name", "most", "total"), [("host-llm", 5e8, 15.5e9), ("host-gemm-train", 2e9, 141.9e9)])
+@pytest.mark.parametrize(
+    ("name", "most", "total"),
+    [("host-llm", 5e8, 15.5e9), ("host-gemm-train", 2e9, 141.9e9), ("host-gemm-more", 2e9, 0)],
+)
 def test_host_sets_suit_one_thread(name: str, most: float, total: float) -> None:
     """Every problem has at least 1 MFLOP and at most 128 MB, and K is not split; the hold-out's are smaller."""
     problems = problem_set(name)
@@ -210,6 +213,12 @@ def test_training_covers_edges_and_all_regimes(name: str, least: int, aligned: i
     assert sum(p.m <= 64 for p in problems) >= least * 2 // 5  # where language models spend their time
 
 
+def test_further_training_problems_are_others() -> None:
+    """None of them is in the set that they add to."""
+    assert not set(problem_set("host-gemm-more")) & set(problem_set("host-gemm-train"))
+    assert len(problem_set("host-gemm-more")) == 2000
+
+
 def test_training_of_gpus_splits_k() -> None:
     """Deep problems are there with K in 2, 4 and 8 parts; hold-out layers are whole."""
     assert {1, 2, 4, 8} == {p.split_k for p in problem_set("gemm-train")}
@@ -222,6 +231,7 @@ def test_training_of_gpus_splits_k() -> None:
     [
         ("gemm-train", "445eb0104b226179"),
         ("host-gemm-train", "3aae88de222bd070"),
+        ("host-gemm-more", ""),
         ("llm", "0fc2ae090de78095"),
         ("host-llm", "f7033ffb8dfe1c08"),
     ],
