@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from ckh.strenum import StrEnum
+from ckh.rank.symbolic import Number
 
-
-class Number(StrEnum):
-    """What kind of number a node is, as a type of C."""
-
-    TRUTH = "int"
-    INTEGER = "int64_t"
-    REAL = "double"
-
-
-_R, _I, _T = Number.REAL, Number.INTEGER, Number.TRUTH
+_T, _I, _R = Number
+TYPES = {_T: "int", _I: "int64_t", _R: "double"}
 CASTS = {
     (_T, _R): "(double){0}",
     (_I, _R): "(double){0}",

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import ModelError
-from ckh.export.operations import Number
-from ckh.export.symbols import Graph, SymbolicColumns
-from ckh.rank.grid import GridColumns, Source
+from ckh.export.graph import Graph
 from ckh.rank.plan import make_plan
 from ckh.rank.pool import Kind, Pool
+from ckh.rank.symbolic import FormulaError, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ckh.features.engine import Columns, Feature
     from ckh.learn.artifact import Model
@@ -88,7 +87,7 @@ def make_pool(model: Model, forests: Sequence[PackedForest], kernels: Sequence[K
     columns = spec.op.problem_features([example])
     sizes = [name for name in spec.op.sizes if name in columns]
     texts = {name: np.asarray(column).ravel()[0] for name, column in columns.items() if name not in sizes}
-    pool = _TracedPool(
+    pool = Pool(
         replace(spec.engine, defaults={**spec.engine.defaults, **texts}),
         spec.feature_names,
         model.hardware,
@@ -96,7 +95,8 @@ def make_pool(model: Model, forests: Sequence[PackedForest], kernels: Sequence[K
         {name: columns[name] for name in sizes},
         _nodes(forests, len(spec.feature_names)),
     )
-    graph, outputs = pool.trace(sizes)
+    graph = Graph(pool.tiles)
+    outputs = _outputs(pool, graph, sizes)
     return GroupPool(pool, tuple(make_plan(forest, pool) for forest in forests), graph, outputs)
 
 
@@ -107,45 +107,19 @@ def _nodes(forests: Sequence[PackedForest], inputs: int) -> Any:
     return nodes
 
 
-class _TracedPool(Pool):
-    """A pool whose formulas can be written down instead of being computed."""
-
-    def trace(self, sizes: Sequence[str]) -> tuple[Graph, tuple[Output, ...]]:
-        """Expressions of the features that C must compute.
-
-        Args:
-            sizes: the columns of sizes, in the order of their numbers.
-
-        Raises:
-            ModelError: a formula cannot be exported.
-        """
-        graph = Graph(self.tiles)
-        symbols = {name: graph.size(index) for index, name in enumerate(sizes)}
-        problem = SymbolicColumns(symbols, self._hardware, self._engine.derived, self._engine.defaults)
-        grids = self._grids(problem)
-        outputs = []
-        for feature, place in zip(self._features, self.placed, strict=True):
-            if place.kind == Kind.CONSTANT or place.is_dynamic:
-                columns = problem if place.kind == Kind.CONSTANT else grids[place.partition]
-                graph.partition = place.partition
-                outputs.append(Output(feature.name, place, _number(graph, feature, columns)))
-        return graph, tuple(outputs)
-
-    def _grids(self, problem: Columns) -> Mapping[int, Columns]:
-        """Columns over tiles, by partition, -1 standing for none; as `Pool` makes them for numbers."""
-        of_problem = Source(problem, self._kernel_columns, None)
-        of_tile = Source(self._tile_columns, self._needed | self._variant_names, (-1,))
-        pure = GridColumns(self._engine, self._reads, [of_problem, of_tile])
-        shared = Source(pure, self._variant_names, None)
-        grids: dict[int, Columns] = {-1: pure}
-        for partition, columns in self._classes.values():
-            of_class = Source(columns, self._needed | self._tile_names, (-1, 1))
-            grids[partition] = GridColumns(self._engine, self._reads, [of_problem, of_tile, of_class, shared])
-        return grids
+def _outputs(pool: Pool, graph: Graph, sizes: Sequence[str]) -> tuple[Output, ...]:
+    """The features that C must compute; `sizes` are the columns of sizes, in the order of their numbers."""
+    symbols = {name: graph.size(index) for index, name in enumerate(sizes)}
+    outputs = []
+    for index, columns in pool.symbolic(symbols, {}):
+        place = pool.placed[index]
+        graph.partition = place.partition
+        outputs.append(Output(pool.features[index].name, place, _number(graph, pool.features[index], columns)))
+    return tuple(outputs)
 
 
 def _number(graph: Graph, feature: Feature, columns: Columns) -> int:
     try:
         return graph.number_of(feature.formula(columns), Number.REAL)
-    except ModelError as error:
+    except FormulaError as error:
         raise ModelError(f"the feature {feature.name}: {error.message}", error.hint) from error

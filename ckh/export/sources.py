@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ckh.export.integers import Branch, Expression
+from ckh.export.operations import TYPES
 from ckh.rank.pool import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ckh.export.graph import Graph, Node
     from ckh.export.integers import Tree
     from ckh.export.pools import GroupPool, Output
-    from ckh.export.symbols import Graph, Node
 
 _COMPARISONS = ("==", "<", ">")
 _WIDE = 2**31
@@ -199,7 +200,7 @@ class _Features:
                 self._names[number] = text
             else:
                 self._names[number] = f"v{len(self._names)}"
-                lines.append(f"const {node.kind} {self._names[number]} = {text};")
+                lines.append(f"const {TYPES[node.kind]} {self._names[number]} = {text};")
         return lines
 
     def _stored(self, output: Output, target: str) -> str:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.export.operations import CASTS, OPERATIONS, Number
+from ckh.export.operations import CASTS, OPERATIONS
 from ckh.export.programs import make_rules
 from ckh.rank.pool import Kind
+from ckh.rank.symbolic import Number
 
 if TYPE_CHECKING:
+    from ckh.export.graph import Node
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.integers import Expression
     from ckh.export.model_file import ProgramData
     from ckh.export.pools import GroupPool
     from ckh.export.programs import Rules
-    from ckh.export.symbols import Node
 
 Operation = tuple[str, tuple[Number, ...]]  # C with places for the operands, and what these are
 

@@ -17,7 +17,7 @@ from ckh.errors import DataError
 from ckh.features.engine import Columns
 from ckh.rank.axes import Keys, Use, coded, keys, split
 from ckh.rank.grid import GridColumns, Source
-from ckh.rank.recording import RecordedColumns
+from ckh.rank.symbolic import SymbolicColumns
 from ckh.rank.tracing import trace
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array, Feature, FeatureEngine
-    from ckh.rank.recording import Recorded
+    from ckh.rank.symbolic import Symbol
 
     Floats = NDArray[np.float64]
     Reads = Mapping[str, frozenset[str]]
@@ -205,7 +205,7 @@ class Pool:
                 dynamic.append(index)
         self._compute(values.rows, Source(columns, self._kernel_columns, (-1, 1, 1)), dynamic)
 
-    def recorded(self, numbers: Mapping[str, Recorded], texts: Mapping[str, Array]) -> Iterator[tuple[int, Columns]]:
+    def symbolic(self, numbers: Mapping[str, Symbol], texts: Mapping[str, Array]) -> Iterator[tuple[int, Columns]]:
         """The features that problems enter, by their number in `placed`, and the columns to compute each from.
 
         Args:
@@ -213,7 +213,7 @@ class Pool:
             texts: its other columns.
         """
         given = {**texts, **self._hardware}
-        columns = RecordedColumns(numbers, given, self._engine.derived, self._engine.defaults)
+        columns = SymbolicColumns(numbers, given, self._engine.derived, self._engine.defaults)
         grids = self._by_partition(Source(columns, self._kernel_columns, None))
         for index, place in enumerate(self.placed):
             if place.kind == Kind.CONSTANT:

@@ -15,7 +15,8 @@ import numpy as np
 from ckh.rank import partial_c
 from ckh.rank.axes import coded, keys
 from ckh.rank.pool import Kind, Values
-from ckh.rank.recording import CONSTANT, COPY, INPUT, OPERATIONS, Recording, RecordingError
+from ckh.rank.recording import CONSTANT, COPY, INPUT, OPERATIONS, Recording
+from ckh.rank.symbolic import FormulaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,15 +136,15 @@ def record(pool: Pool, numbers: Sequence[str], texts: Mapping[str, Array]) -> Pr
         texts: the other columns, of one row.
     """
     recording = Recording()
-    recorded = {name: recording.input(index) for index, name in enumerate(numbers)}
+    symbols = {name: recording.input(index) for index, name in enumerate(numbers)}
     constants, rows, tiles = pool.shape
     outputs: list[tuple[int, Shape, int]] = []
     left_out = set()
-    for index, columns in pool.recorded(recorded, texts):
+    for index, columns in pool.symbolic(symbols, texts):
         place, feature = pool.placed[index], pool.features[index]
         try:
             number = recording.number_of(feature.formula(columns))
-        except RecordingError:
+        except FormulaError:
             left_out.add(index)
             continue
         if place.kind == Kind.CONSTANT:

@@ -61,6 +61,8 @@ _FORMULAS: dict[str, Callable[[Any], Any]] = {
     "several": lambda c: np.prod(np.broadcast_arrays(c["p"], c["q"], c["a"]), axis=0),
     "all_of_several": lambda c: np.logical_and.reduce(np.broadcast_arrays(c["p"] == 1, c["q"] > 0)),
     "aligned": lambda c: np.minimum(_whole(c) & -_whole(c), 64.0),
+    "clipped": lambda c: np.clip(c["p"], -2, c["a"]),
+    "truth_and_whole": lambda c: (c["p"] > c["a"]) & 2,
     "itself": lambda c: c["p"],
     "again": lambda c: c["p"],
     # What cannot be recorded is computed as without C.

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
-from ckh.errors import ModelError
-from ckh.export.operations import Number
+from ckh.export.graph import Graph
 from ckh.export.pools import GroupPool, Output
 from ckh.export.sources import Functions, features_function
-from ckh.export.symbols import Graph, SymbolicColumns
 from ckh.rank.pool import Kind, Placed
+from ckh.rank.symbolic import FormulaError, Number, SymbolicColumns
 
 from .conftest import COMPILERS, HERE, STRICT, run
 
@@ -142,6 +141,9 @@ def test_logarithms_are_numpys_to_the_last_bit_but_one(tmp_path: Path) -> None:
         (lambda c: np.add.reduce(c["a"]), "add.reduce"),
         (lambda c: c["a"] if c["a"] > 1 else c["b"], "decides"),
         (lambda c: np.asarray(c["a"], np.float64) + 1, "needs the values"),
+        (lambda c: int(c["a"]), "needs the values"),
+        (lambda c: c["a"].reshape(-1), "reshape"),
+        (lambda c: c.raw("a"), "the raw column a"),
         (lambda c: c["a"].astype(np.int64) // 3, "floor_divide"),
         (lambda c: c["a"] == "text", "text"),
         (lambda c: c["a"] + np.zeros((2, 2)), "shape"),
@@ -151,5 +153,5 @@ def test_what_cannot_be_written_in_c_is_refused(formula: Callable[[Columns], Any
     """Nothing is exported wrongly in silence."""
     graph = Graph(1)
     columns = SymbolicColumns({"a": graph.size(0), "b": graph.size(1)}, {}, {}, {})
-    with pytest.raises(ModelError, match=words):
+    with pytest.raises(FormulaError, match=words):
         formula(columns)

@@ -1,0 +1,208 @@
+"""Formulas written down: what NumPy would do to a problem's sizes goes to a writer instead of being computed.
+
+A `Symbol` stands for an array that a problem's sizes enter; NumPy hands every operation on it to it. What no size
+enters stays an ordinary array, which NumPy computes, and becomes a constant where it meets a symbol. All values
+are two-axis arrays: classes of variants by tiles, either of which may be one.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ckh.errors import ModelError
+from ckh.features.engine import Array, Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+
+class FormulaError(ModelError):
+    """A formula does what cannot be written down."""
+
+
+class Number(IntEnum):
+    """Kinds of numbers, the weakest first."""
+
+    TRUTH = 0
+    INTEGER = 1
+    REAL = 2
+
+
+_KINDS = {"b": Number.TRUTH, "i": Number.INTEGER, "u": Number.INTEGER, "f": Number.REAL}  # by NumPy's code
+_MOST_AXES = 2
+
+
+class Writer(Protocol):
+    """Writes down what is done with symbols; raises `FormulaError` at what it cannot."""
+
+    def apply(self, name: str, operands: Sequence[Any]) -> Symbol:
+        """What NumPy's function of this name makes of symbols, arrays and numbers."""
+
+    def where(self, condition: Any, yes: Any, no: Any) -> Symbol:
+        """What `np.where` makes of them."""
+
+    def cast(self, symbol: Symbol, kind: Number) -> Symbol:
+        """The same as another kind of number."""
+
+
+def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) -> Any:
+    """What a function of NumPy's that is no ufunc makes of symbols."""
+    if function not in _FUNCTIONS:
+        raise FormulaError(f"NumPy's {function.__name__} of a problem's sizes cannot be written down")
+    return _FUNCTIONS[function](*arguments, **options)
+
+
+class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array that a problem's sizes enter.
+
+    Args:
+        writer: writes down what is done with it.
+        number: what the writer knows it by.
+        kind: the kind of its numbers.
+    """
+
+    __slots__ = ("kind", "number", "writer")
+    __hash__ = None  # type: ignore[assignment] # `==` gives an array
+    __array_function__ = _call
+
+    def __init__(self, writer: Writer, number: int, kind: Number) -> None:
+        self.writer = writer
+        self.number = number
+        self.kind = kind
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Write down what NumPy would compute."""
+        if options or method != "__call__" or ufunc.nout != 1 or getattr(np, ufunc.__name__, None) is not ufunc:
+            raise FormulaError(f"{ufunc.__name__}.{method} of a problem's sizes cannot be written down")
+        return self.writer.apply(ufunc.__name__, inputs)
+
+    def __bool__(self) -> bool:
+        """Refuse to be decided."""
+        raise FormulaError("a formula decides by a problem's sizes", "use np.where")
+
+    def __array__(self, *_args: Any, **_options: Any) -> Any:
+        """Refuse to become numbers."""
+        raise FormulaError("a formula needs the values of a problem's sizes")
+
+    __int__ = __float__ = __index__ = __len__ = __iter__ = __getitem__ = __array__
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse what else an array has, but for what NumPy asks of any object."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise FormulaError(f"an array's {name} of a problem's sizes cannot be written down")
+
+    def astype(self, dtype: Any) -> Symbol:
+        """The same as another kind of number."""
+        return self.writer.cast(self, kind_of(np.zeros(1, dtype)))
+
+
+def kind_of(value: Any) -> Number:
+    """The kind of a symbol, array or number.
+
+    Raises:
+        FormulaError: it is text.
+    """
+    if isinstance(value, Symbol):
+        return value.kind
+    code = np.asarray(value).dtype.kind
+    if code not in _KINDS:
+        raise FormulaError("text beside a problem's sizes cannot be written down")
+    return _KINDS[code]
+
+
+def constant(value: Any) -> NDArray[np.float64]:
+    """The values of an array or number, shape (classes or 1, tiles or 1).
+
+    Raises:
+        FormulaError: it is text, has more than two axes, or integers that no float64 is.
+    """
+    array = np.atleast_2d(value)
+    kind = kind_of(array)
+    values = array.astype(np.float64)
+    if array.ndim > _MOST_AXES:
+        raise FormulaError(f"an array of shape {array.shape} cannot be written down")
+    if kind == Number.INTEGER and not np.array_equal(values.astype(array.dtype), array):
+        raise FormulaError("integers beyond 2^53 cannot be written down")
+    return values
+
+
+class _Several(tuple):  # type: ignore[type-arg]
+    """Arrays, some of them symbols, to be reduced to one."""
+
+    __slots__ = ()
+    __array_function__ = _call
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "reduce" or options not in ({}, {"axis": 0}):
+            raise FormulaError(f"{ufunc.__name__}.{method} of several arrays cannot be written down")
+        return reduce(ufunc, inputs[0])
+
+
+def _where(condition: Any, yes: Any, no: Any) -> Any:
+    """As `np.where`; a condition that is everywhere the same chooses here."""
+    symbols = [one for one in (condition, yes, no) if isinstance(one, Symbol)]
+    if not symbols:
+        return np.where(condition, yes, no)
+    if not isinstance(condition, Symbol):
+        if np.all(condition):
+            return yes
+        if not np.any(condition):
+            return no
+    return symbols[0].writer.where(condition, yes, no)
+
+
+def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:
+    result = default
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        result = _where(condition, choice, result)
+    return result
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.where: _where,
+    np.select: _select,
+    np.prod: lambda several, axis=None: np.multiply.reduce(several, axis=axis),
+    np.clip: lambda value, low, high: np.minimum(np.maximum(value, low), high),
+    np.broadcast_arrays: lambda *several: _Several(several),
+}
+
+
+class SymbolicColumns(Columns):
+    """Columns of which some are symbols.
+
+    Args:
+        symbols: the problem's sizes by column; they cannot be had raw.
+        given: the other raw columns.
+        derived: formulas of intermediate quantities, by name.
+        defaults: values of raw columns that may be missing.
+    """
+
+    def __init__(
+        self,
+        symbols: Mapping[str, Symbol],
+        given: Mapping[str, Array],
+        derived: Mapping[str, Callable[[Columns], Array]],
+        defaults: Mapping[str, float | str],
+    ) -> None:
+        super().__init__(given, derived, defaults)
+        self._symbols = symbols
+
+    def _find(self, name: str) -> Array:
+        return self._symbols[name] if name in self._symbols and name not in self._derived else super()._find(name)
+
+    def raw(self, name: str) -> Array:
+        """A given column as it is.
+
+        Raises:
+            FormulaError: it is a symbol.
+        """
+        if name in self._symbols:
+            raise FormulaError(f"the raw column {name} cannot be written down")
+        return super().raw(name)
