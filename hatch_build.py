@@ -16,9 +16,10 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Ranking, models that it is handed ready to use, and their programs.
-_EXPORT = Path("ckh", "export", "c")
+_RANK, _EXPORT = Path("ckh", "rank", "csrc"), Path("ckh", "export", "c")
 _SOURCES = (
-    Path("ckh", "rank", "csrc", "ckh_rank.c"),
+    _RANK / "ckh_rank.c",
+    _RANK / "ckh_features.c",
     _EXPORT / "ckh_core.c",
     _EXPORT / "ckh_fill.c",
     Path("ckh", "quick", "csrc", "ckh_interpret.c"),
@@ -54,9 +55,10 @@ def _compile(root: Path, library: Path) -> Path | None:
         return None
     part = library.with_name(f".{library.name}.{os.getpid()}")
     with tempfile.TemporaryDirectory() as headers:
-        _write_headers(root, Path(headers))
+        _write_header(root, Path(headers))
         sources = [str(root / source) for source in _SOURCES]
-        command = [*compiler, *_FLAGS, f"-I{headers}", f"-I{root / _EXPORT}", "-o", str(part), *sources, "-lm"]
+        included = [f"-I{folder}" for folder in (headers, root / _RANK, root / _EXPORT)]
+        command = [*compiler, *_FLAGS, *included, "-o", str(part), *sources, "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         part.unlink(missing_ok=True)
@@ -66,14 +68,13 @@ def _compile(root: Path, library: Path) -> Path | None:
     return library
 
 
-def _write_headers(root: Path, folder: Path) -> None:
-    """The headers that an export generates, as `ckh.export.declarations` makes them."""
+def _write_header(root: Path, folder: Path) -> None:
+    """The header that an export generates, as `ckh.export.declarations` makes it."""
     spec = importlib.util.spec_from_file_location("declarations", root / "ckh" / "export" / "declarations.py")
     assert spec is not None
     assert spec.loader is not None
     declarations = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(declarations)
-    (folder / "ckh_rank.h").write_text(declarations.evaluator_header(), encoding="utf-8")
     (folder / "ckh.h").write_text(declarations.plain_header(), encoding="utf-8")
 
 

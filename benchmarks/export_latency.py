@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.export.declarations import EVALUATOR
 from ckh.export.folder import write_folder
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, kind_of
 from ckh.export.to_c import c_files
@@ -151,8 +152,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "c")
         write_folder(folder, c_files(models, embed=False)[0])
-        evaluator = Path(partial_c.__file__).with_name("csrc") / "ckh_rank.c"
-        partial_c.LIBRARY = _compile(Path(name), [evaluator], options.cc, "python.so")
+        evaluator = sorted(EVALUATOR.glob("*.c"))
+        partial_c.LIBRARY = _compile(Path(name), evaluator, options.cc, "python.so")
         sources = [path for path in sorted(folder.glob("*.c")) if path.name != "example.c"]
         library = _compile(Path(name), sources, options.cc, "export.so")
         for model in models:

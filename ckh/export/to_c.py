@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.export.declarations import EVALUATOR, FOLDER, evaluator_header, template
+from ckh.export.declarations import EVALUATOR, FOLDER, template
 from ckh.export.folder import model_names
 from ckh.export.groups import CONV, GEMM, groups_of, kind_of
 from ckh.export.header import field_value, header, sizes_functions
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model
     from ckh.rank.packed import PackedForest
 
-_STATIC = ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h", "ckh_numbers.h")
+_STATIC = (
+    *(FOLDER / name for name in ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h")),
+    *(EVALUATOR / name for name in ("ckh_rank.c", "ckh_rank.h", "ckh_numbers.h")),
+)
 _LINE, _WORDS = 120, 6
 _EXAMPLES: dict[str, dict[str, Any]] = {
     CONV: {"n": 16, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3, "pad_h": 1, "pad_w": 1},
@@ -63,11 +66,9 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         "embedded": embed,
         "models": [_facts(one, len(contents[one.name])) for one in exported],
     }
-    texts = {name: (FOLDER / name).read_text(encoding="utf-8") for name in _STATIC}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in _STATIC}
     texts |= {
         "ckh.h": header(template("ckh.h")),
-        "ckh_rank.c": EVALUATOR.read_text(encoding="utf-8"),
-        "ckh_rank.h": evaluator_header(),
         "ckh_programs.c": _programs_text(programs),
         "ckh_embedded.c": _embedded_text(contents if embed else {}),
         "example.c": _example(exported[0], embed=embed),

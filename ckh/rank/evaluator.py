@@ -1,7 +1,8 @@
 """Ranking pools: forests, a pool and the implementation that runs, behind one class.
 
-In C, features are run as recorded steps (`ckh.rank.program`) and forests walked by `csrc/ckh_rank.c`; without it, NumPy
-does both (`ckh.rank.pool`, `ckh.rank.partial_numpy`). Scores are the same to the last bit.
+In C, features are run as recorded steps (`ckh.rank.program`, `csrc/ckh_features.c`) and forests walked by
+`csrc/ckh_rank.c`; without it, NumPy does both (`ckh.rank.pool`, `ckh.rank.partial_numpy`). Scores are the same to the
+last bit.
 """
 
 from __future__ import annotations

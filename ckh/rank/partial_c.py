@@ -1,4 +1,4 @@
-"""Partial evaluation in C: finding the library, and handing it a plan."""
+"""Ranking and feature programs in C: finding the library, and handing it a plan or steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.rank.pool import Values
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
-_ABI = 3
+_ABI = 3  # this and what follows: as csrc/ckh_rank.h has it
 _NO_MEMORY, _TOO_DEEP = 1, 2
 _MESSAGES = {_NO_MEMORY: "not enough memory to rank", _TOO_DEEP: "a tree of the model is too deep"}
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pytest
 
+from ckh.export.declarations import EVALUATOR
 from ckh.export.graph import Graph
 from ckh.export.pools import GroupPool, Output
 from ckh.export.sources import Functions, features_function
 from ckh.rank.pool import Kind, Placed
 from ckh.rank.symbolic import FormulaError, Number, SymbolicColumns
 
-from .conftest import COMPILERS, HERE, STRICT, run
+from .conftest import COMPILERS, STRICT, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,6 @@ def compiled(folder: Path, formulas: dict[str, Callable[[Any, Any], Any]]) -> Ca
         "void call(const double *, const double *const *, double *);\n"
     )
     source.write_text(head + "\n".join(functions.texts) + call + "\n")
-    c_folder = HERE.parents[1] / "ckh" / "export" / "c"
     run(
         [
             COMPILERS[0][0],
@@ -88,7 +88,7 @@ def compiled(folder: Path, formulas: dict[str, Callable[[Any, Any], Any]]) -> Ca
             *STRICT,
             "-shared",
             "-fPIC",
-            f"-I{c_folder}",
+            f"-I{EVALUATOR}",
             source,
             "-o",
             folder / "f.so",

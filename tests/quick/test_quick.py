@@ -14,7 +14,7 @@ import pytest
 from ckh import cli
 from ckh.commands import predict as command
 from ckh.entry import run
-from ckh.export.declarations import FOLDER, evaluator_header, plain_header
+from ckh.export.declarations import EVALUATOR, FOLDER, plain_header
 from ckh.export.model_file import HEADER
 from ckh.quick import answer, bytecode
 from ckh.quick.answer import text_of
@@ -237,14 +237,14 @@ def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
     """Hundreds of damaged files, mostly in the program, under sanitizers: refused, or ranked within bounds."""
     if not COMPILERS:
         pytest.skip("no C compiler")
-    (tmp_path / "ckh_rank.h").write_text(evaluator_header())
     (tmp_path / "ckh.h").write_text(plain_header())
-    root = FOLDER.parents[1]
-    sources = [root / "rank" / "csrc" / "ckh_rank.c", FOLDER / "ckh_core.c", FOLDER / "ckh_fill.c"]
-    sources += [root / "quick" / "csrc" / "ckh_interpret.c", Path(__file__).with_name("damage.c")]
+    interpreter = Path(bytecode.__file__).with_name("csrc") / "ckh_interpret.c"
+    sources = [EVALUATOR / "ckh_rank.c", FOLDER / "ckh_core.c", FOLDER / "ckh_fill.c", interpreter]
+    sources.append(Path(__file__).with_name("damage.c"))
+    included = [f"-I{folder}" for folder in (tmp_path, EVALUATOR, FOLDER)]
     program = tmp_path / "damage"
     flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    run_program([COMPILERS[0][0], *flags, f"-I{tmp_path}", f"-I{FOLDER}", *sources, "-o", program, "-lm"])
+    run_program([COMPILERS[0][0], *flags, *included, *sources, "-o", program, "-lm"])
     question = asked(line)
     assert prepare(question)
     facts = read_facts(paths(question)[0], stamp(question))

@@ -18,13 +18,13 @@ from ckh.rank import partial_c
 from ckh.rank.lightgbm_text import parse_forest
 from ckh.rank.packed import PackedForest, pack
 
-SOURCE = Path(partial_c.__file__).with_name("csrc") / "ckh_rank.c"
+SOURCES = sorted(map(str, Path(partial_c.__file__).with_name("csrc").glob("*.c")))
 COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)]
 
 
 def compile_library(target: Path, *flags: str, compiler: str | None = None) -> Path:
     """Compile the C part."""
-    command = [compiler or COMPILERS[0], "-std=c11", "-fPIC", "-shared", *flags, str(SOURCE), "-o", str(target), "-lm"]
+    command = [compiler or COMPILERS[0], "-std=c11", "-fPIC", "-shared", *flags, *SOURCES, "-o", str(target), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return target

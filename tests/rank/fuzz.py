@@ -188,10 +188,10 @@ def under_sanitizers(arguments: list[str]) -> int:
     runtime = Path(found.stdout.strip())
     if not runtime.is_absolute():
         return _NO_SANITIZERS
-    source = Path(partial_c.__file__).with_name("csrc") / "ckh_rank.c"
+    sources = sorted(map(str, Path(partial_c.__file__).with_name("csrc").glob("*.c")))
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "ckh_rank.so")
-        command = [gcc, "-std=c11", "-fPIC", "-shared", *_SANITIZERS, str(source), "-o", str(library), "-lm"]
+        command = [gcc, "-std=c11", "-fPIC", "-shared", *_SANITIZERS, *sources, "-o", str(library), "-lm"]
         subprocess.run(command, check=True)
         environment = {"LD_PRELOAD": str(runtime), "ASAN_OPTIONS": "detect_leaks=0", "OPENBLAS_NUM_THREADS": "1"}
         paths = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))

@@ -1,15 +1,24 @@
-/* Ranks a pool of candidates with a forest by partial evaluation; ckh/rank/plan.py describes what it is given. Computes
-   what a problem enters of the features before that, by the steps that ckh/rank/program.py lists.
+/* Ranks a pool of candidates with a forest by partial evaluation. ckh_rank.h says what it is given.
 
-   A state is a node, a bit set of tiles and a set of variants. A test that the problem decides moves it on; any other
-   may split it in two. Sets of variants are numbered as they arise, since there are few. Where two sides meet again,
+   For each problem it first decides what every test does: the same to all candidates, or a split of the tiles, or one
+   of the variants. Then it walks each tree once, with all candidates. A state is a node, a bit set of tiles and a set
+   of variants. A test that the problem decides moves it on; any other may split it in two. Where two sides meet again,
    the smaller one gets the difference of their values, and the state goes on with the larger one's: most tiles are
    never touched. That is exact, since leaf values are integers, added modulo 2^64. Those that need two integers are
    walked twice, for the high parts and for the low ones.
 
-   C11 without extensions that are not guarded. No global state: any number of threads may rank, each with what it opened. */
+   How data lie. Trees are cells of 64 bits, depth first, as `lay_out` says. Each test has an action: what it does in
+   the two lowest bits, above them the number of its mask. Sets of variants are numbered as they arise, since there are
+   few: first each variant alone, then all of them. A set has a row of sums, one of each tile, and apart from these
+   what all tiles got; in the end sums are handed down until each variant alone has its own. A state that was split is
+   a frame on a stack; in `tiles`, the halves' bit sets are the numbers 2 * depth + 1 and 2 * depth + 2, and the one
+   of all tiles is number 0.
+
+   C11 without extensions that are not guarded. No global state: any number of threads may rank, each with what it
+   opened. */
+#include "ckh_rank.h"
+
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,38 +30,27 @@ typedef uint64_t lanes __attribute__((vector_size(32), aligned(8), may_alias));
 #endif
 #if defined(__GNUC__) && defined(__x86_64__)
 #define HAS_V3 1
-#ifdef USE512
-#define V3 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi,bmi2,popcnt,lzcnt,prefer-vector-width=512")))
-#else
 #define V3 __attribute__((target("avx2,bmi,bmi2,popcnt,lzcnt")))
 #endif
-#endif
 
-enum { ABI = 3 };
 enum { LANES = 4 }; /* that are added at once */
-enum { OK = 0, NO_MEMORY = 1, TOO_DEEP = 2 };
-enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3 };                            /* kinds of families */
-enum { GO_RIGHT = 0, GO_LEFT = 1, SPLIT_TILES = 2, SPLIT_VARIANTS = 3 };            /* low bits of actions */
-enum { CATEGORICAL = 1, DEFAULT_LEFT = 2, MISSING_ZERO = 4, MISSING_NAN = 8 };      /* flags of families */
+enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3 };                       /* kinds of families */
+enum { CATEGORICAL = 1, DEFAULT_LEFT = 2, MISSING_ZERO = 4, MISSING_NAN = 8 }; /* flags of families */
+enum { GO_RIGHT = 0, GO_LEFT = 1, SPLIT_TILES = 2, SPLIT_VARIANTS = 3 };       /* low bits of actions */
+enum { EMPTY = -1, NO_MEMORY = -2 };                                           /* in place of a set's number */
 #define ZERO_BOUND ((double)1e-35f)
 #define MOST_SETS_BYTES ((size_t)1 << 25)
 #ifndef MOST_SETS
 #define MOST_SETS 64 /* that are kept at least, whatever their size */
 #endif
 
+/* Rows of the forest's and the plan's tables of families. */
 typedef struct {
-  int32_t trees, families, tests, leaves_count, high_exponent, low_exponent;
-  const int32_t *roots, *nodes, *family, *sets;
-  const int64_t *leaves;
-  const double *thresholds;
-  const uint32_t *words;
-} ckh_rank_forest;
-
+  int32_t input, flags, first, count;
+} family;
 typedef struct {
-  int32_t tiles, variants, candidates, constants, rows, static_masks, all_masks, variant_tests;
-  const int32_t *family, *class_starts, *tile_of, *variant_of;
-  const uint64_t *masks, *variant_masks, *class_masks;
-} ckh_rank_plan;
+  int32_t kind, source, mask, partition;
+} place;
 
 /* A test whose masks over tiles differ by class of variants: the first class's, the step to the next one's, and the
    family, of which some classes may be merged. */
@@ -61,7 +59,8 @@ typedef struct {
   int32_t family;
 } mixed_test;
 
-/* The classes of a mixed family, less those that do as an earlier one does: where they begin among all, and how many. */
+/* The classes of a mixed family, less those that do as an earlier one does: the first one's place among all, and how
+   many there are. */
 typedef struct {
   int32_t first, count;
 } merged_classes;
@@ -74,10 +73,19 @@ typedef struct {
   uint64_t all;
 } variant_set;
 
+/* The sets that a variant test makes of a set, by both. */
 typedef struct {
   uint64_t key;
   int32_t left, right;
 } split;
+#define NO_SPLIT UINT64_MAX
+
+/* Where a walk is: a node of the cells or, if negative, ~ a leaf; a set of variants; the number of a bit set of tiles,
+   and how many are in it; and how many splits are above. */
+typedef struct {
+  int32_t node, set, at, count;
+  size_t depth;
+} state;
 
 /* A state that was split: its left and right half, which of them is smaller, which comes first, and what that one's
    value is once it is done. */
@@ -87,35 +95,36 @@ typedef struct {
   uint64_t value;
 } frame;
 
+/* What is opened. */
 typedef struct {
   const ckh_rank_forest *forest;
   const ckh_rank_plan *plan;
   size_t tile_words, variant_words, row; /* row: of sums, with what makes it a multiple of LANES */
   uint32_t *action;    /* of each test: what to do, and with which mask */
-  uint64_t *scratch;   /* two sets of variants */
   uint32_t *splitting; /* the same, where no problem decides */
   int32_t *at;         /* of each tile: a position */
-  mixed_test *mixed;
+  mixed_test *mixed;   /* masks that come after those of variant tests */
   merged_classes *merged; /* of each family */
   int32_t *merged_class;  /* the number of the class whose masks count */
   uint64_t *merged_masks; /* the variants that are in it */
-  uint64_t *masks;
+  uint64_t *masks;        /* over tiles */
   variant_set *sets;
   uint64_t *members;
-  uint64_t *sums; /* of each set: a row by tile */
-  uint64_t *high; /* of each candidate, while the low parts are added; NULL if there are none */
-  const uint64_t *cells; /* the trees: `parts` of which one is added now */
-  uint64_t *parts[2];
-  int32_t *roots;
+  uint64_t *sums;    /* of each set: a row by tile */
+  uint64_t *scratch; /* two sets of variants */
   int32_t set_count, set_room, set_limit, full; /* full: the set of all variants */
   int32_t *by_members; /* hash table of the sets */
   int32_t *touched;    /* by size: the first set that got any value */
-  split *splits;       /* hash table of what tests make of sets */
+  split *splits;       /* hash table */
   size_t members_room, splits_room, splits_count;
+  uint64_t *high;        /* of each candidate, while the low parts are added; NULL if there are none */
+  uint64_t *parts[2];    /* the trees with high parts and with low ones */
+  const uint64_t *cells; /* those of the part that is added now */
+  int32_t *roots;        /* of each tree, and at the end: where it begins in the cells */
   frame *frames;
-  uint64_t *tiles; /* bit sets of the frames: all tiles, then left and right of each */
+  uint64_t *tiles; /* bit sets */
   size_t frames_room;
-} state;
+} ranker;
 
 INLINE int lowest_bit(uint64_t word) {
 #if defined(__GNUC__)
@@ -137,20 +146,109 @@ INLINE int32_t ones(uint64_t x, const int is_v3) {
   return (int32_t)(((x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fu) * 0x0101010101010101u >> 56);
 }
 
+static int32_t ones_of(const uint64_t *words, size_t count) {
+  int32_t all = 0;
+  for (size_t w = 0; w < count; w++) all += ones(words[w], 0);
+  return all;
+}
+
+static size_t words_for(int32_t count) { return ((size_t)count + 63) / 64; }
+
+static void fill_ones(uint64_t *words, int32_t count) {
+  memset(words, 0xff, (size_t)count / 64 * 8);
+  if (count % 64) words[count / 64] = ((uint64_t)1 << count % 64) - 1;
+}
+
 static uint64_t mix(uint64_t x) {
   x = (x ^ x >> 32) * 0x9e3779b97f4a7c15u;
   return x ^ x >> 29;
 }
 
-static size_t words_for(int32_t count) { return ((size_t)count + 63) / 64; }
-
 static void *grown(void *old, size_t count, size_t size) {
   return count > SIZE_MAX / 2 / size ? NULL : realloc(old, count * size + 8);
 }
 
-static void fill_ones(uint64_t *words, int32_t count) {
-  memset(words, 0xff, (size_t)count / 64 * 8);
-  if (count % 64) words[count / 64] = ((uint64_t)1 << count % 64) - 1;
+static family family_of(const ranker *r, int32_t f) {
+  family tests;
+  memcpy(&tests, r->forest->family + 4 * (size_t)f, sizeof tests);
+  return tests;
+}
+
+static place place_of(const ranker *r, int32_t f) {
+  place values;
+  memcpy(&values, r->plan->family + 4 * (size_t)f, sizeof values);
+  return values;
+}
+
+static int32_t classes_of(const ranker *r, int32_t partition) {
+  return r->plan->class_starts[partition + 1] - r->plan->class_starts[partition];
+}
+
+/* ---- trees ---- */
+
+/* Whether any leaf needs two integers. */
+static int has_low_parts(const ckh_rank_forest *forest) {
+  for (int64_t i = 0; i < forest->leaves_count; i++)
+    if (forest->leaves[2 * i + 1]) return 1;
+  return 0;
+}
+
+/* The trees in depth-first order, in cells: a node has what is to its right (the rest is next to it) in the upper
+   half, and in the lower one its test and, in the two lowest bits, whether a leaf is to its right and to its left. A
+   leaf has its value. */
+static int lay_out(ranker *r, int part) {
+  const ckh_rank_forest *forest = r->forest;
+  const size_t room = (size_t)forest->leaves_count * 2 + 2; /* no tree has more nodes than leaves */
+  uint64_t *cells = r->parts[part] = grown(NULL, room, sizeof *cells);
+  int32_t at = 1, (*stack)[2] = grown(NULL, room, sizeof *stack); /* what is to be laid out, and whose right it is */
+  if (!cells || !stack) {
+    free(stack);
+    return CKH_RANK_NO_MEMORY;
+  }
+  cells[0] = 0; /* what is looked at in place of a leaf */
+  for (int32_t tree = 0; tree < forest->trees; tree++) {
+    size_t depth = 1;
+    r->roots[tree] = at;
+    stack[0][0] = forest->roots[tree];
+    stack[0][1] = 0;
+    while (depth) {
+      const int32_t node = stack[--depth][0], parent = stack[depth][1];
+      const int32_t *here = forest->nodes + (node < 0 ? 0 : 3 * (size_t)node);
+      if (parent) cells[parent] |= (uint64_t)(at - parent) << 32;
+      if (node < 0) {
+        cells[at++] = (uint64_t)forest->leaves[2 * (size_t)~node + (size_t)part];
+        continue;
+      }
+      cells[at] = (uint32_t)here[0] << 2 | (uint32_t)here[1] >> 31 << 1 | (uint32_t)here[2] >> 31;
+      stack[depth][0] = here[2];
+      stack[depth++][1] = at++;
+      stack[depth][0] = here[1];
+      stack[depth++][1] = 0;
+    }
+  }
+  r->roots[forest->trees] = at;
+  free(stack);
+  return CKH_RANK_OK;
+}
+
+/* Have a tree brought near while those before it are walked: a quarter of the time, when the forest is in no cache. */
+INLINE void fetch(const ranker *r, int32_t tree) {
+#if defined(__GNUC__)
+  if (tree < r->forest->trees) {
+    const size_t end = (size_t)r->roots[tree + 1];
+    for (size_t at = (size_t)r->roots[tree]; at < end; at += 8) __builtin_prefetch(r->cells + at);
+  }
+#else
+  (void)r;
+  (void)tree;
+#endif
+}
+
+INLINE uint64_t leaf(const ranker *r, int32_t node) { return r->cells[(size_t)~node]; }
+
+INLINE int32_t child(uint64_t cell, int32_t node, const int is_left) {
+  const int32_t below = node + (is_left ? 1 : (int32_t)(cell >> 32));
+  return below ^ -(int32_t)(cell >> is_left & 1);
 }
 
 /* ---- what values do at tests ---- */
@@ -174,6 +272,7 @@ static int32_t position(const double *threshold, int32_t count, int32_t flags, d
   return low;
 }
 
+/* Whether a categorical test holds. */
 static int in_set(const ckh_rank_forest *forest, int32_t test, double x) {
   const int32_t *set = forest->sets + 2 * (size_t)test;
   int64_t category;
@@ -182,63 +281,61 @@ static int in_set(const ckh_rank_forest *forest, int32_t test, double x) {
   return category >> 5 < set[1] && (forest->words[set[0] + (category >> 5)] >> (category & 31) & 1);
 }
 
-static void decide_constant(state *s, const int32_t *family, double x) {
-  const ckh_rank_forest *forest = s->forest;
-  const int32_t first = family[2], count = family[3];
+static void decide_constant(ranker *r, family tests, double x) {
+  uint32_t *action = r->action + tests.first;
   int32_t i = 0;
-  if (family[1] & CATEGORICAL) {
-    for (; i < count; i++) s->action[first + i] = in_set(forest, first + i, x) ? GO_LEFT : GO_RIGHT;
+  if (tests.flags & CATEGORICAL) {
+    for (; i < tests.count; i++) action[i] = in_set(r->forest, tests.first + i, x) ? GO_LEFT : GO_RIGHT;
   } else {
-    const int32_t at = position(forest->thresholds + first, count, family[1], x);
-    for (; i < at; i++) s->action[first + i] = GO_RIGHT;
-    for (; i < count; i++) s->action[first + i] = GO_LEFT;
+    const int32_t at = position(r->forest->thresholds + tests.first, tests.count, tests.flags, x);
+    for (; i < at; i++) action[i] = GO_RIGHT;
+    for (; i < tests.count; i++) action[i] = GO_LEFT;
   }
 }
 
-/* Masks of a family's tests over the tiles. Those before `low` hold for no tile, and those from `high` on for all; of
-   these no masks are made. */
-static void decide_row(state *s, const int32_t *family, const double *row, uint64_t *masks, int32_t *low,
-                       int32_t *high) {
-  const size_t words = s->tile_words;
-  const int32_t first = family[2], count = family[3], tiles = s->plan->tiles;
-  if (family[1] & CATEGORICAL) {
-    memset(masks, 0, (size_t)count * words * 8);
-    for (int32_t i = 0; i < count; i++)
-      for (int32_t t = 0; t < tiles; t++)
-        masks[(size_t)i * words + (size_t)t / 64] |= (uint64_t)in_set(s->forest, first + i, row[t]) << t % 64;
-    *low = 0;
-    *high = count;
-    return;
-  }
-  *low = count;
+/* Masks of categorical tests over the tiles. */
+static void fill_sets(const ranker *r, family tests, const double *row, uint64_t *masks) {
+  const size_t words = r->tile_words;
+  memset(masks, 0, (size_t)tests.count * words * 8);
+  for (int32_t i = 0; i < tests.count; i++)
+    for (int32_t t = 0; t < r->plan->tiles; t++)
+      masks[(size_t)i * words + (size_t)t / 64] |= (uint64_t)in_set(r->forest, tests.first + i, row[t]) << t % 64;
+}
+
+/* Positions of the tiles in a numerical family. Its tests before `low` hold for no tile, and those from `high` on for
+   all. */
+static void find_positions(ranker *r, family tests, const double *row, int32_t *low, int32_t *high) {
+  const double *threshold = r->forest->thresholds + tests.first;
+  *low = tests.count;
   *high = 0;
-  for (int32_t t = 0; t < tiles; t++) {
-    int32_t at = t && row[t] == row[t - 1] ? s->at[t - 1]
-                                           : position(s->forest->thresholds + first, count, family[1], row[t]);
-    s->at[t] = at;
+  for (int32_t t = 0; t < r->plan->tiles; t++) {
+    const int32_t at =
+        t && row[t] == row[t - 1] ? r->at[t - 1] : position(threshold, tests.count, tests.flags, row[t]);
+    r->at[t] = at;
     if (at < *low) *low = at;
     if (at > *high) *high = at;
   }
 }
 
-static void fill_row(state *s, uint64_t *masks, int32_t low, int32_t high) {
-  const size_t words = s->tile_words;
+/* Masks of a numerical family's tests from `low` to `high` over the tiles, by the positions that were found. */
+static void fill_row(const ranker *r, uint64_t *masks, int32_t low, int32_t high) {
+  const size_t words = r->tile_words;
   memset(masks + (size_t)low * words, 0, (size_t)(high - low) * words * 8);
-  for (int32_t t = 0; t < s->plan->tiles; t++)
-    if (s->at[t] < high) masks[(size_t)s->at[t] * words + (size_t)t / 64] |= (uint64_t)1 << t % 64;
+  for (int32_t t = 0; t < r->plan->tiles; t++)
+    if (r->at[t] < high) masks[(size_t)r->at[t] * words + (size_t)t / 64] |= (uint64_t)1 << t % 64;
   for (size_t i = ((size_t)low + 1) * words; i < (size_t)high * words; i++) masks[i] |= masks[i - words];
 }
 
 /* Merge the classes of variants for which all tests of a mixed family do the same. */
-static void merge_classes(state *s, int32_t f) {
-  const int32_t *place = s->plan->family + 4 * (size_t)f, *starts = s->plan->class_starts + place[3];
-  const size_t words = s->variant_words;
-  const size_t size = (size_t)s->forest->family[4 * (size_t)f + 3] * s->tile_words;
-  const uint64_t *masks = s->masks + (size_t)place[2] * s->tile_words;
-  int32_t *of = s->merged_class + s->merged[f].first, count = 0;
-  uint64_t *variants = s->merged_masks + (size_t)s->merged[f].first * words;
-  for (int32_t c = 0; c < starts[1] - starts[0]; c++) {
-    const uint64_t *own = s->plan->class_masks + (size_t)(starts[0] + c) * words;
+static void merge_classes(ranker *r, int32_t f) {
+  const place values = place_of(r, f);
+  const size_t words = r->variant_words, size = (size_t)family_of(r, f).count * r->tile_words;
+  const uint64_t *masks = r->masks + (size_t)values.mask * r->tile_words;
+  const uint64_t *own = r->plan->class_masks + (size_t)r->plan->class_starts[values.partition] * words;
+  const int32_t classes = classes_of(r, values.partition);
+  int32_t *of = r->merged_class + r->merged[f].first, count = 0;
+  uint64_t *variants = r->merged_masks + (size_t)r->merged[f].first * words;
+  for (int32_t c = 0; c < classes; c++, own += words) {
     int32_t e = 0;
     while (e < count && memcmp(masks + (size_t)of[e] * size, masks + (size_t)c * size, size * 8)) e++;
     if (e == count) {
@@ -247,232 +344,243 @@ static void merge_classes(state *s, int32_t f) {
     }
     for (size_t w = 0; w < words; w++) variants[(size_t)e * words + w] |= own[w];
   }
-  s->merged[f].count = count;
+  r->merged[f].count = count;
 }
 
 /* A family over tiles: what its tests do, and their masks, class by class. */
-static void decide_family(state *s, int32_t f, const double *rows) {
-  const int32_t *family = s->forest->family + 4 * (size_t)f, *place = s->plan->family + 4 * (size_t)f;
-  const int32_t *starts = s->plan->class_starts + (place[0] == MIXED ? place[3] : 0);
-  const int32_t classes = place[0] == MIXED ? starts[1] - starts[0] : 1, count = family[3], first = family[2];
+static void decide_family(ranker *r, int32_t f, const double *rows) {
+  const family tests = family_of(r, f);
+  const place values = place_of(r, f);
+  const int32_t classes = values.kind == MIXED ? classes_of(r, values.partition) : 1, count = tests.count;
+  uint32_t *action = r->action + tests.first;
   int32_t low = count, high = 0, i = 0;
   for (int32_t c = 0; c < classes; c++) {
-    uint64_t *masks = s->masks + ((size_t)place[2] + (size_t)c * (size_t)count) * s->tile_words;
-    int32_t own_low, own_high;
-    decide_row(s, family, rows + (size_t)(place[1] + c) * (size_t)s->plan->tiles, masks, &own_low, &own_high);
-    if (!(family[1] & CATEGORICAL)) {
+    const double *row = rows + (size_t)(values.source + c) * (size_t)r->plan->tiles;
+    uint64_t *masks = r->masks + ((size_t)values.mask + (size_t)c * (size_t)count) * r->tile_words;
+    int32_t own_low = 0, own_high = count;
+    if (tests.flags & CATEGORICAL) {
+      fill_sets(r, tests, row, masks);
+    } else {
+      find_positions(r, tests, row, &own_low, &own_high);
       if (classes > 1) /* other classes may make a test split of which this one needs no mask */
-        fill_row(s, masks, 0, count);
+        fill_row(r, masks, 0, count);
       else if (own_low < own_high)
-        fill_row(s, masks, own_low, own_high);
+        fill_row(r, masks, own_low, own_high);
     }
     if (own_low < low) low = own_low;
     if (own_high > high) high = own_high;
   }
-  if (place[0] == MIXED) merge_classes(s, f);
-  for (; i < low; i++) s->action[first + i] = GO_RIGHT;
-  for (; i < high; i++) s->action[first + i] = s->splitting[first + i];
-  for (; i < count; i++) s->action[first + i] = GO_LEFT;
+  if (values.kind == MIXED) merge_classes(r, f);
+  for (; i < low; i++) action[i] = GO_RIGHT;
+  for (; i < high; i++) action[i] = r->splitting[tests.first + i];
+  for (; i < count; i++) action[i] = GO_LEFT;
 }
 
-static void decide(state *s, const double *constants, const double *rows) {
-  for (int32_t f = 0; f < s->forest->families; f++) {
-    const int32_t *family = s->forest->family + 4 * (size_t)f, *place = s->plan->family + 4 * (size_t)f;
-    if (place[0] == CONSTANT)
-      decide_constant(s, family, constants[place[1]]);
-    else if (place[1] >= 0)
-      decide_family(s, f, rows);
+/* What all tests do for a problem. */
+static void decide(ranker *r, const double *constants, const double *rows) {
+  for (int32_t f = 0; f < r->forest->families; f++) {
+    const place values = place_of(r, f);
+    if (values.kind == CONSTANT)
+      decide_constant(r, family_of(r, f), constants[values.source]);
+    else if (values.source >= 0)
+      decide_family(r, f, rows);
   }
 }
 
 /* What a mask does to everything: GO_LEFT, GO_RIGHT or, if it splits it, `otherwise`. */
 static uint32_t by_mask(const uint64_t *mask, int32_t count, uint32_t otherwise) {
-  int32_t all = 0;
-  for (size_t w = 0; w < words_for(count); w++) all += ones(mask[w], 0);
+  const int32_t all = ones_of(mask, words_for(count));
   return all == 0 ? GO_RIGHT : all == count ? GO_LEFT : otherwise;
 }
 
 /* What tests do that no problem decides. */
-static void set_actions(state *s) {
-  const ckh_rank_plan *plan = s->plan;
+static void set_actions(ranker *r) {
+  const ckh_rank_plan *plan = r->plan;
   uint32_t mixed = (uint32_t)plan->variant_tests;
-  for (int32_t f = 0; f < s->forest->families; f++) {
-    const int32_t *family = s->forest->family + 4 * (size_t)f, *place = plan->family + 4 * (size_t)f;
-    if (place[0] == MIXED && place[1] < 0) merge_classes(s, f);
-    for (int32_t i = 0; i < family[3]; i++) {
-      uint32_t *action = s->splitting + family[2] + i;
-      const uint32_t mask = (uint32_t)(place[2] + i);
+  for (int32_t f = 0; f < r->forest->families; f++) {
+    const family tests = family_of(r, f);
+    const place values = place_of(r, f);
+    if (values.kind == MIXED && values.source < 0) merge_classes(r, f);
+    for (int32_t i = 0; i < tests.count; i++) {
+      uint32_t *action = r->splitting + tests.first + i;
+      const uint32_t mask = (uint32_t)(values.mask + i);
       *action = GO_RIGHT;
-      if (place[0] == TILE) {
+      if (values.kind == TILE) {
         *action = SPLIT_TILES | mask << 2;
-        if (place[1] < 0) *action = by_mask(s->masks + mask * s->tile_words, plan->tiles, *action);
+        if (values.source < 0) *action = by_mask(r->masks + mask * r->tile_words, plan->tiles, *action);
       }
-      if (place[0] == VARIANT)
-        *action = by_mask(plan->variant_masks + mask * s->variant_words, plan->variants, SPLIT_VARIANTS | mask << 2);
-      if (place[0] == MIXED) {
-        s->mixed[mixed - (uint32_t)plan->variant_tests] = (mixed_test){mask, (uint32_t)family[3], f};
+      if (values.kind == VARIANT)
+        *action = by_mask(plan->variant_masks + mask * r->variant_words, plan->variants, SPLIT_VARIANTS | mask << 2);
+      if (values.kind == MIXED) {
+        r->mixed[mixed - (uint32_t)plan->variant_tests] = (mixed_test){mask, (uint32_t)tests.count, f};
         *action = SPLIT_VARIANTS | mixed++ << 2;
       }
     }
   }
-  s->action[s->forest->tests] = GO_RIGHT; /* there may be no other */
-  memcpy(s->action, s->splitting, (size_t)s->forest->tests * sizeof *s->action);
+  r->action[r->forest->tests] = GO_RIGHT; /* there may be no other */
+  memcpy(r->action, r->splitting, (size_t)r->forest->tests * sizeof *r->action);
 }
 
 /* ---- sets of variants ---- */
 
-static int grow_table(state *s) {
-  const size_t room = s->members_room ? s->members_room * 2 : 256;
-  int32_t *table = grown(s->by_members, room, sizeof *table);
-  if (!table) return NO_MEMORY;
-  s->by_members = table;
-  s->members_room = room;
-  memset(table, 0xff, room * sizeof *table);
-  for (int32_t e = 0; e < s->set_count; e++) {
-    uint64_t hash = 0;
-    for (size_t w = 0; w < s->variant_words; w++) hash = mix(hash ^ s->members[(size_t)e * s->variant_words + w]);
-    while (table[hash & (room - 1)] >= 0) hash++;
-    table[hash & (room - 1)] = e;
-  }
-  return OK;
-}
-
-/* The number of a set, which it gets if it has none; -1 if it is empty, -2 without memory. */
-static int32_t number_of(state *s, const uint64_t *members) {
-  const size_t words = s->variant_words, row = s->row;
+static uint64_t hash_of(const uint64_t *members, size_t words) {
   uint64_t hash = 0;
-  int32_t size = 0;
-  for (size_t w = 0; w < words; w++) {
-    hash = mix(hash ^ members[w]);
-    size += ones(members[w], 0);
+  for (size_t w = 0; w < words; w++) hash = mix(hash ^ members[w]);
+  return hash;
+}
+
+/* Put all sets into the hash table anew. */
+static void index_sets(ranker *r) {
+  int32_t *table = r->by_members;
+  memset(table, 0xff, r->members_room * sizeof *table);
+  for (int32_t e = 0; e < r->set_count; e++) {
+    uint64_t hash = hash_of(r->members + (size_t)e * r->variant_words, r->variant_words);
+    while (table[hash & (r->members_room - 1)] >= 0) hash++;
+    table[hash & (r->members_room - 1)] = e;
   }
-  if (!size) return -1;
-  if ((size_t)s->set_count * 2 >= s->members_room && grow_table(s)) return -2;
+}
+
+static int grow_table(ranker *r) {
+  const size_t room = r->members_room ? r->members_room * 2 : 256;
+  int32_t *table = grown(r->by_members, room, sizeof *table);
+  if (!table) return CKH_RANK_NO_MEMORY;
+  r->by_members = table;
+  r->members_room = room;
+  index_sets(r);
+  return CKH_RANK_OK;
+}
+
+static int grow_sets(ranker *r) {
+  const size_t room = (size_t)r->set_room * 2 + 64;
+  variant_set *sets;
+  uint64_t *members, *sums;
+  if (!(sets = grown(r->sets, room, sizeof *sets))) return CKH_RANK_NO_MEMORY;
+  r->sets = sets;
+  if (!(members = grown(r->members, room * r->variant_words, sizeof *members))) return CKH_RANK_NO_MEMORY;
+  r->members = members;
+  if (!(sums = grown(r->sums, room * r->row, sizeof *sums))) return CKH_RANK_NO_MEMORY;
+  r->sums = sums;
+  r->set_room = (int32_t)room;
+  return CKH_RANK_OK;
+}
+
+/* The number of a set, which it gets if it has none; or EMPTY, or NO_MEMORY. */
+static int32_t number_of(ranker *r, const uint64_t *members) {
+  const size_t words = r->variant_words;
+  const int32_t size = ones_of(members, words);
+  uint64_t hash = hash_of(members, words);
+  if (!size) return EMPTY;
+  if ((size_t)r->set_count * 2 >= r->members_room && grow_table(r)) return NO_MEMORY;
   for (;; hash++) {
-    const int32_t e = s->by_members[hash & (s->members_room - 1)];
+    const int32_t e = r->by_members[hash & (r->members_room - 1)];
     if (e < 0) break;
-    if (!memcmp(s->members + (size_t)e * words, members, words * 8)) return e;
+    if (!memcmp(r->members + (size_t)e * words, members, words * 8)) return e;
   }
-  if (s->set_count == s->set_room) {
-    const size_t room = (size_t)s->set_room * 2 + 64;
-    variant_set *sets;
-    uint64_t *all;
-    uint64_t *sums;
-    if (!(sets = grown(s->sets, room, sizeof *sets))) return -2;
-    s->sets = sets;
-    if (!(all = grown(s->members, room * words, 8))) return -2;
-    s->members = all;
-    if (!(sums = grown(s->sums, room * row, sizeof *sums))) return -2;
-    s->sums = sums;
-    s->set_room = (int32_t)room;
-  }
-  memcpy(s->members + (size_t)s->set_count * words, members, words * 8);
-  memset(s->sums + (size_t)s->set_count * row, 0, row * sizeof *s->sums);
-  s->sets[s->set_count] = (variant_set){size, -1, -1, UNTOUCHED, 0};
-  s->by_members[hash & (s->members_room - 1)] = s->set_count;
-  return s->set_count++;
+  if (r->set_count == r->set_room && grow_sets(r)) return NO_MEMORY;
+  memcpy(r->members + (size_t)r->set_count * words, members, words * 8);
+  memset(r->sums + (size_t)r->set_count * r->row, 0, r->row * sizeof *r->sums);
+  r->sets[r->set_count] = (variant_set){size, -1, -1, UNTOUCHED, 0};
+  r->by_members[hash & (r->members_room - 1)] = r->set_count;
+  return r->set_count++;
 }
 
-/* Forget all sets but each variant alone, and all of them, which are the first ones. */
-static int first_sets(state *s, uint64_t *scratch) {
-  s->set_count = 0;
-  memset(s->touched, 0xff, ((size_t)s->plan->variants + 1) * sizeof *s->touched);
-  s->splits_count = 0;
-  if (s->by_members) memset(s->by_members, 0xff, s->members_room * sizeof *s->by_members);
-  if (s->splits) memset(s->splits, 0xff, s->splits_room * sizeof *s->splits);
-  for (int32_t v = 0; v <= s->plan->variants; v++) {
-    memset(scratch, 0, s->variant_words * 8);
-    if (v < s->plan->variants)
-      scratch[v / 64] = (uint64_t)1 << v % 64;
+/* Number each variant alone, and all of them. */
+static int first_sets(ranker *r) {
+  memset(r->touched, 0xff, ((size_t)r->plan->variants + 1) * sizeof *r->touched);
+  for (int32_t v = 0; v <= r->plan->variants; v++) {
+    memset(r->scratch, 0, r->variant_words * 8);
+    if (v < r->plan->variants)
+      r->scratch[v / 64] = (uint64_t)1 << v % 64;
     else
-      fill_ones(scratch, v);
-    if ((s->full = number_of(s, scratch)) == -2) return NO_MEMORY;
+      fill_ones(r->scratch, v);
+    if ((r->full = number_of(r, r->scratch)) == NO_MEMORY) return CKH_RANK_NO_MEMORY;
   }
-  return OK;
+  return CKH_RANK_OK;
 }
 
-static int grow_splits(state *s) {
-  const size_t room = s->splits_room ? s->splits_room * 2 : 1024;
+static int grow_splits(ranker *r) {
+  const size_t room = r->splits_room ? r->splits_room * 2 : 1024;
   split *table = grown(NULL, room, sizeof *table);
-  if (!table) return NO_MEMORY;
+  if (!table) return CKH_RANK_NO_MEMORY;
   memset(table, 0xff, room * sizeof *table);
-  for (size_t i = 0; i < s->splits_room; i++) {
-    const split *old = s->splits + i;
+  for (size_t i = 0; i < r->splits_room; i++) {
+    const split *old = r->splits + i;
     uint64_t hash = mix(old->key);
-    if (old->key == UINT64_MAX) continue;
-    while (table[hash & (room - 1)].key != UINT64_MAX) hash++;
+    if (old->key == NO_SPLIT) continue;
+    while (table[hash & (room - 1)].key != NO_SPLIT) hash++;
     table[hash & (room - 1)] = *old;
   }
-  free(s->splits);
-  s->splits = table;
-  s->splits_room = room;
-  return OK;
+  free(r->splits);
+  r->splits = table;
+  r->splits_room = room;
+  return CKH_RANK_OK;
 }
 
-/* What becomes of a set with these of its members on the left, and the rest on the right. */
-static int part(state *s, int32_t set, const uint64_t *mask, uint64_t *scratch, int32_t *left, int32_t *right) {
-  const size_t words = s->variant_words;
-  for (size_t w = 0; w < words; w++) scratch[w] = s->members[(size_t)set * words + w] & mask[w];
-  *left = number_of(s, scratch);
-  for (size_t w = 0; w < words; w++) scratch[w] = s->members[(size_t)set * words + w] & ~mask[w];
-  *right = number_of(s, scratch);
-  if (*left == -2 || *right == -2) return NO_MEMORY;
-  if (*left >= 0 && *right >= 0 && s->sets[set].left < 0) {
-    s->sets[set].left = *left;
-    s->sets[set].right = *right;
+/* What becomes of a set with those of its members on the left that are in a mask, and the rest on the right. */
+static int part(ranker *r, int32_t set, const uint64_t *mask, uint64_t *scratch, int32_t *left, int32_t *right) {
+  const size_t words = r->variant_words;
+  for (size_t w = 0; w < words; w++) scratch[w] = r->members[(size_t)set * words + w] & mask[w];
+  *left = number_of(r, scratch);
+  for (size_t w = 0; w < words; w++) scratch[w] = r->members[(size_t)set * words + w] & ~mask[w];
+  *right = number_of(r, scratch);
+  if (*left == NO_MEMORY || *right == NO_MEMORY) return CKH_RANK_NO_MEMORY;
+  if (*left >= 0 && *right >= 0 && r->sets[set].left < 0) {
+    r->sets[set].left = *left;
+    r->sets[set].right = *right;
   }
-  return OK;
+  return CKH_RANK_OK;
 }
 
-static int part_by_test(state *s, int32_t set, uint32_t test, uint64_t *scratch, int32_t *left, int32_t *right) {
-  const uint64_t key = (uint64_t)set << 32 | test;
+/* The same for a variant test, remembered. */
+static int part_by_test(ranker *r, int32_t set, uint32_t test, int32_t *left, int32_t *right) {
+  const uint64_t *mask = r->plan->variant_masks + (size_t)test * r->variant_words, key = (uint64_t)set << 32 | test;
   uint64_t hash = mix(key);
-  if (s->splits_count * 2 >= s->splits_room && grow_splits(s)) return NO_MEMORY;
+  if (r->splits_count * 2 >= r->splits_room && grow_splits(r)) return CKH_RANK_NO_MEMORY;
   for (;; hash++) {
-    split *known = s->splits + (hash & (s->splits_room - 1));
+    split *known = r->splits + (hash & (r->splits_room - 1));
     if (known->key == key) {
       *left = known->left;
       *right = known->right;
-      return OK;
+      return CKH_RANK_OK;
     }
-    if (known->key == UINT64_MAX) {
-      if (part(s, set, s->plan->variant_masks + (size_t)test * s->variant_words, scratch, left, right)) return NO_MEMORY;
+    if (known->key == NO_SPLIT) {
+      if (part(r, set, mask, r->scratch, left, right)) return CKH_RANK_NO_MEMORY;
       *known = (split){key, *left, *right};
-      s->splits_count++;
-      return OK;
+      r->splits_count++;
+      return CKH_RANK_OK;
     }
   }
 }
 
 /* The members of a set for which a mixed test does the same to these tiles as for the first of them: to `scratch`.
    Returns that test's mask over tiles. */
-static const uint64_t *alike(const state *s, int32_t set, const mixed_test *test, const uint64_t *tiles,
-                             uint64_t *scratch) {
-  const size_t words = s->variant_words;
-  const uint64_t *members = s->members + (size_t)set * words, *mask = NULL;
-  const merged_classes *merged = s->merged + test->family;
+static const uint64_t *alike(const ranker *r, int32_t set, const mixed_test *test, const uint64_t *tiles) {
+  const size_t words = r->variant_words;
+  const uint64_t *members = r->members + (size_t)set * words, *mask = NULL;
+  const merged_classes *merged = r->merged + test->family;
+  uint64_t *scratch = r->scratch;
   memset(scratch, 0, words * 8);
   for (int32_t e = merged->first; e < merged->first + merged->count; e++) {
-    const uint64_t *variants = s->merged_masks + (size_t)e * words;
-    const uint64_t *own = s->masks + (test->mask + (size_t)s->merged_class[e] * test->step) * s->tile_words;
+    const uint64_t *variants = r->merged_masks + (size_t)e * words;
+    const uint64_t *own = r->masks + (test->mask + (size_t)r->merged_class[e] * test->step) * r->tile_words;
     uint64_t any = 0, differs = 0;
     for (size_t w = 0; w < words; w++) any |= members[w] & variants[w];
     if (!any) continue;
     if (!mask) mask = own;
-    for (size_t w = 0; w < s->tile_words; w++) differs |= (own[w] ^ mask[w]) & tiles[w];
+    for (size_t w = 0; w < r->tile_words; w++) differs |= (own[w] ^ mask[w]) & tiles[w];
     if (!differs)
       for (size_t w = 0; w < words; w++) scratch[w] |= members[w] & variants[w];
   }
   return mask;
 }
 
-/* ---- walking down ---- */
+/* ---- adding to sums ---- */
 
-INLINE void touch(state *s, int32_t set) {
-  variant_set *touched = s->sets + set;
+INLINE void touch(ranker *r, int32_t set) {
+  variant_set *touched = r->sets + set;
   if (touched->next != UNTOUCHED) return;
-  touched->next = s->touched[touched->size];
-  s->touched[touched->size] = set;
+  touched->next = r->touched[touched->size];
+  r->touched[touched->size] = set;
 }
 
 /* All bits or none of LANES words, for each set of them. */
@@ -482,20 +590,20 @@ INLINE void touch(state *s, int32_t set) {
 static const uint64_t spread[16][LANES] = {SPREAD4(0), SPREAD4(4), SPREAD4(8), SPREAD4(12)};
 
 /* Adds to the tiles of a set of variants. */
-INLINE void add(state *s, int32_t set, const uint64_t *tiles, int32_t count, uint64_t x, size_t words) {
-  uint64_t *sums = s->sums + (size_t)set * s->row;
+INLINE void add(ranker *r, int32_t set, const uint64_t *tiles, int32_t count, uint64_t x, size_t words) {
+  uint64_t *sums = r->sums + (size_t)set * r->row;
   if (!x) return;
-  touch(s, set);
-  if (count == s->plan->tiles) {
-    s->sets[set].all += x;
+  touch(r, set);
+  if (count == r->plan->tiles) {
+    r->sets[set].all += x;
     return;
   }
-  if (words > 4 && 16 * (int64_t)count < s->plan->tiles) { /* few of many */
+  if (words > 4 && 16 * (int64_t)count < r->plan->tiles) { /* few of many */
     for (size_t w = 0; w < words; w++, sums += 64)
       for (uint64_t rest = tiles[w]; rest; rest &= rest - 1) sums[lowest_bit(rest)] += x;
     return;
   }
-  for (size_t w = 0, rest = s->row; w < words; w++, sums += 64, rest -= 64) { /* without a branch that asks who is in */
+  for (size_t w = 0, rest = r->row; w < words; w++, sums += 64, rest -= 64) { /* without a branch that asks who is in */
     uint64_t bits = tiles[w];
     for (size_t t = 0; t < (w + 1 < words ? 64 : rest); t += LANES, bits >>= LANES) {
 #if defined(__GNUC__)
@@ -507,19 +615,74 @@ INLINE void add(state *s, int32_t set, const uint64_t *tiles, int32_t count, uin
   }
 }
 
-INLINE uint64_t leaf(const state *s, int32_t node) { return s->cells[(size_t)~node]; }
+INLINE void push(ranker *r, const variant_set *from, int32_t to) {
+  const uint64_t *a = r->sums + (size_t)(from - r->sets) * r->row;
+  uint64_t *b = r->sums + (size_t)to * r->row;
+  for (size_t t = 0; t < r->row; t += LANES)
+    for (size_t lane = t; lane < t + LANES; lane++) b[lane] += a[lane];
+  touch(r, to);
+  r->sets[to].all += from->all;
+}
 
-static int grow_frames(state *s) {
-  const size_t room = s->frames_room * 2 + 32;
+INLINE void push_to_members(ranker *r, const variant_set *from) {
+  const uint64_t *members = r->members + (size_t)(from - r->sets) * r->variant_words;
+  for (size_t w = 0; w < r->variant_words; w++)
+    for (uint64_t rest = members[w]; rest; rest &= rest - 1) push(r, from, (int32_t)w * 64 + lowest_bit(rest));
+}
+
+/* Hand the sums of sets down to their parts, the largest first, until each variant alone has its own. */
+INLINE void hand_down(ranker *r) {
+  for (int32_t size = r->plan->variants; size > 1; size--) {
+    for (int32_t e = r->touched[size]; e >= 0;) {
+      variant_set *set = r->sets + e;
+      if (set->left >= 0) {
+        push(r, set, set->left);
+        push(r, set, set->right);
+      } else {
+        push_to_members(r, set);
+      }
+      set->all = 0;
+      memset(r->sums + (size_t)e * r->row, 0, r->row * sizeof *r->sums);
+      e = set->next;
+      set->next = UNTOUCHED;
+    }
+    r->touched[size] = -1;
+  }
+}
+
+/* Forget all sets but the first ones. */
+INLINE void forget_sets(ranker *r) {
+  hand_down(r);
+  r->set_count = r->full + 1;
+  r->sets[r->full].left = r->sets[r->full].right = -1;
+  index_sets(r);
+  r->splits_count = 0;
+  if (r->splits) memset(r->splits, 0xff, r->splits_room * sizeof *r->splits);
+}
+
+/* Forget what single variants got. */
+static void clear(ranker *r) {
+  for (int32_t v = 0; v < r->plan->variants; v++) {
+    r->sets[v].all = 0;
+    r->sets[v].next = UNTOUCHED;
+  }
+  r->touched[1] = -1;
+  memset(r->sums, 0, (size_t)r->plan->variants * r->row * sizeof *r->sums);
+}
+
+/* ---- walking a tree ---- */
+
+static int grow_frames(ranker *r) {
+  const size_t room = r->frames_room * 2 + 32;
   frame *frames;
   uint64_t *tiles;
-  if (room > INT32_MAX / 4) return TOO_DEEP;
-  if (!(frames = grown(s->frames, room, sizeof *frames))) return NO_MEMORY;
-  s->frames = frames;
-  if (!(tiles = grown(s->tiles, (2 * room + 1) * s->tile_words, 8))) return NO_MEMORY;
-  s->tiles = tiles;
-  s->frames_room = room;
-  return OK;
+  if (room > INT32_MAX / 4) return CKH_RANK_TOO_DEEP;
+  if (!(frames = grown(r->frames, room, sizeof *frames))) return CKH_RANK_NO_MEMORY;
+  r->frames = frames;
+  if (!(tiles = grown(r->tiles, (2 * room + 1) * r->tile_words, sizeof *tiles))) return CKH_RANK_NO_MEMORY;
+  r->tiles = tiles;
+  r->frames_room = room;
+  return CKH_RANK_OK;
 }
 
 /* One step down where the problem decides: whether there is none, as at a leaf. No branch asks which it is. */
@@ -543,516 +706,330 @@ INLINE int32_t decided(const uint64_t *cells, const uint32_t *action, int32_t no
   return node;
 }
 
-INLINE int32_t child(uint64_t cell, int32_t node, const int is_left) {
-  const int32_t below = node + (is_left ? 1 : (int32_t)(cell >> 32));
-  return below ^ -(int32_t)(cell >> is_left & 1);
+/* What a test makes of a state: all of it goes on to one side, or the frame has its halves. */
+enum { FAILED = -1, ALL_RIGHT = 0, ALL_LEFT = 1, HALVES = 2, HALVES_AT_SAME_NODE = 3 };
+
+INLINE int split_tiles(const ranker *r, frame *f, size_t depth, const uint64_t *mask, const size_t words,
+                       const int is_v3) {
+  const int32_t count = f->count[0];
+  const uint64_t *tiles = r->tiles + (size_t)f->at[0] * words;
+  uint64_t *in_left = r->tiles + (2 * depth + 1) * words, *in_right = in_left + words;
+  int32_t left_count = 0;
+  for (size_t w = 0; w < words; w++) {
+    in_left[w] = tiles[w] & mask[w];
+    in_right[w] = tiles[w] & ~mask[w];
+    left_count += ones(in_left[w], is_v3);
+  }
+  if (left_count == 0 || left_count == count) return left_count ? ALL_LEFT : ALL_RIGHT;
+  f->at[0] = (int32_t)(2 * depth) + 1;
+  f->at[1] = f->at[0] + 1;
+  f->count[0] = left_count;
+  f->count[1] = count - left_count;
+  f->smaller = 2 * left_count >= count;
+  return HALVES;
+}
+
+INLINE int smaller_side(const ranker *r, const frame *f) {
+  return r->sets[f->set[0]].size >= r->sets[f->set[1]].size;
+}
+
+INLINE int split_variants(ranker *r, frame *f, uint32_t test) {
+  if (part_by_test(r, f->set[0], test, f->set, f->set + 1)) return FAILED;
+  if (f->set[0] < 0 || f->set[1] < 0) return f->set[0] < 0 ? ALL_RIGHT : ALL_LEFT;
+  f->smaller = (uint8_t)smaller_side(r, f);
+  return HALVES;
+}
+
+/* The halves meet a mixed test again if it does not do the same for all variants; else it splits the tiles. */
+INLINE int split_mixed(ranker *r, frame *f, size_t depth, const mixed_test *test, const size_t words, const int is_v3) {
+  const int32_t set = f->set[0];
+  const uint64_t *mask = alike(r, set, test, r->tiles + (size_t)f->at[0] * words);
+  if (part(r, set, r->scratch, r->scratch + r->variant_words, f->set, f->set + 1)) return FAILED;
+  if (f->set[1] >= 0) {
+    f->smaller = (uint8_t)smaller_side(r, f);
+    return HALVES_AT_SAME_NODE;
+  }
+  f->set[1] = set;
+  return split_tiles(r, f, depth, mask, words, is_v3);
+}
+
+INLINE int split_state(ranker *r, frame *f, const state *now, uint32_t act, const size_t words, const int is_v3) {
+  const uint32_t test = act >> 2, variant_tests = (uint32_t)r->plan->variant_tests;
+  f->set[0] = f->set[1] = now->set;
+  f->at[0] = f->at[1] = now->at;
+  f->count[0] = f->count[1] = now->count;
+  if ((act & 3) == SPLIT_TILES) return split_tiles(r, f, now->depth, r->masks + test * words, words, is_v3);
+  if (test < variant_tests) return split_variants(r, f, test);
+  return split_mixed(r, f, now->depth, r->mixed + (test - variant_tests), words, is_v3);
 }
 
 /* The value of a state of which the halves have these: that of the larger half, once the smaller one got the rest. */
-INLINE uint64_t joined(state *s, const frame *f, uint64_t second, size_t words) {
+INLINE uint64_t joined(ranker *r, const frame *f, uint64_t second, size_t words) {
   const int side = f->smaller;
   const uint64_t is_first = (uint64_t)(side ^ f->first) - 1; /* all bits, or none: either is as likely */
   const uint64_t more = ((f->value - second) ^ ~is_first) - ~is_first;
   const uint64_t value = second ^ ((second ^ f->value) & ~is_first);
-  add(s, f->set[side], s->tiles + (size_t)f->at[side] * words, f->count[side], more, words);
+  add(r, f->set[side], r->tiles + (size_t)f->at[side] * words, f->count[side], more, words);
   return value;
 }
 
+/* Goes on with one half; the other one is a leaf, or its turn comes later. */
+INLINE void enter_half(const ranker *r, frame *f, state *now, int32_t left, int32_t right) {
+  int side;
+  f->first = right < 0; /* a leaf comes first */
+  f->first_done = (left | right) < 0;
+  if (f->first_done) f->value = leaf(r, f->first ? right : left);
+  f->node = right;
+  side = f->first ^ f->first_done; /* that comes now */
+  *now = (state){side ? right : left, f->set[side], f->at[side], f->count[side], now->depth + 1};
+}
+
+/* Goes down to a leaf, or to a split between two leaves: `value` is what the state gets there. */
+INLINE int walk_down(ranker *r, state *now, uint64_t *value, const size_t words, const int is_v3) {
+  const uint64_t *cells = r->cells;
+  const uint32_t *action = r->action;
+  while (now->node >= 0) {
+    const uint64_t cell = cells[now->node];
+    int32_t left = child(cell, now->node, 1), right = child(cell, now->node, 0);
+    frame *f;
+    int made;
+    if (now->depth == r->frames_room) {
+      const int failed = grow_frames(r);
+      if (failed) return failed;
+    }
+    f = r->frames + now->depth;
+    made = split_state(r, f, now, action[(uint32_t)cell >> 2], words, is_v3);
+    if (made == FAILED) return CKH_RANK_NO_MEMORY;
+    if (made == ALL_LEFT || made == ALL_RIGHT) {
+      now->node = decided(cells, action, made == ALL_LEFT ? left : right);
+      continue;
+    }
+    if (made == HALVES_AT_SAME_NODE) left = right = now->node;
+    decide_both(cells, action, &left, &right);
+    if ((left & right) < 0) { /* no need to come back */
+      f->first = 1;
+      f->value = leaf(r, right);
+      *value = joined(r, f, leaf(r, left), words);
+      return CKH_RANK_OK;
+    }
+    enter_half(r, f, now, left, right);
+  }
+  *value = leaf(r, now->node);
+  return CKH_RANK_OK;
+}
+
+/* Goes up with a state's value as far as both halves are done: whether that is the root, and `value` the tree's. */
+INLINE int walk_up(ranker *r, state *now, uint64_t *value, const size_t words) {
+  for (; now->depth; now->depth--) {
+    frame *f = r->frames + now->depth - 1;
+    if (!f->first_done) {
+      f->first_done = 1;
+      f->value = *value;
+      *now = (state){f->node, f->set[1], f->at[1], f->count[1], now->depth};
+      return 0;
+    }
+    *value = joined(r, f, *value, words);
+  }
+  return 1;
+}
+
 /* Adds a tree's values, but for what all candidates get, which goes to `common`. */
-INLINE int walk_tree(state *s, int32_t node, uint64_t *scratch, uint64_t *common, const size_t words,
-                     const int is_v3) {
-  const uint64_t *cells = s->cells;
-  const uint32_t *action = s->action;
-  int32_t set = s->full, count = s->plan->tiles, at = 0; /* `at`: which bit set of the frames the state has */
-  size_t depth = 0;
-  node = decided(cells, action, node);
-  for (;;) {
-    uint64_t x;
-    while (node >= 0) {
-      const uint64_t here = cells[node];
-      const uint32_t act = action[(uint32_t)here >> 2], test = act >> 2;
-      const uint64_t *mask = NULL; /* of tiles, if they are what is split */
-      int32_t left = child(here, node, 1), right = child(here, node, 0);
-      frame *f;
-      if (depth == s->frames_room) {
-        const int failed = grow_frames(s);
-        if (failed) return failed;
-      }
-      f = s->frames + depth;
-      f->set[0] = f->set[1] = set;
-      f->at[0] = f->at[1] = at;
-      f->count[0] = f->count[1] = count;
-      if ((act & 3) == SPLIT_TILES) {
-        mask = s->masks + test * words;
-      } else if (test < (uint32_t)s->plan->variant_tests) {
-        if (part_by_test(s, set, test, scratch, f->set, f->set + 1)) return NO_MEMORY;
-        if (f->set[0] < 0 || f->set[1] < 0) {
-          node = decided(cells, action, f->set[0] < 0 ? right : left);
-          continue;
-        }
-        f->smaller = s->sets[f->set[0]].size >= s->sets[f->set[1]].size;
-      } else {
-        mask = alike(s, set, s->mixed + (test - (uint32_t)s->plan->variant_tests), s->tiles + (size_t)at * words, scratch);
-        if (part(s, set, scratch, scratch + s->variant_words, f->set, f->set + 1)) return NO_MEMORY;
-        if (f->set[1] >= 0) { /* the same test again, for either half */
-          mask = NULL;
-          left = right = node;
-          f->smaller = s->sets[f->set[0]].size >= s->sets[f->set[1]].size;
-        } else {
-          f->set[1] = set;
-        }
-      }
-      if (mask) {
-        const uint64_t *tiles = s->tiles + (size_t)at * words;
-        uint64_t *in_left = s->tiles + (2 * depth + 1) * words, *in_right = in_left + words;
-        int32_t left_count = 0;
-        for (size_t w = 0; w < words; w++) {
-          in_left[w] = tiles[w] & mask[w];
-          in_right[w] = tiles[w] & ~mask[w];
-          left_count += ones(in_left[w], is_v3);
-        }
-        if (left_count == 0 || left_count == count) {
-          node = decided(cells, action, left_count ? left : right);
-          continue;
-        }
-        f->at[0] = (int32_t)(2 * depth) + 1;
-        f->at[1] = f->at[0] + 1;
-        f->count[0] = left_count;
-        f->count[1] = count - left_count;
-        f->smaller = 2 * left_count >= count;
-      }
-      decide_both(cells, action, &left, &right);
-      f->first = right < 0; /* a leaf comes first */
-      f->first_done = (left | right) < 0;
-      if ((left & right) < 0) { /* two leaves: no need to come back */
-        f->value = leaf(s, right);
-        x = joined(s, f, leaf(s, left), words);
-        goto up;
-      }
-      if (f->first_done) f->value = leaf(s, f->first ? right : left);
-      f->node = right;
-      node = right < 0 || !f->first_done ? left : right;
-      {
-        const int side = f->first ^ f->first_done; /* that comes now */
-        set = f->set[side];
-        at = f->at[side];
-        count = f->count[side];
-      }
-      depth++;
-    }
-    x = leaf(s, node);
-  up:
-    for (;;) {
-      frame *f;
-      if (!depth) {
-        *common += x;
-        return OK;
-      }
-      f = s->frames + depth - 1;
-      if (!f->first_done) {
-        f->first_done = 1;
-        f->value = x;
-        node = f->node;
-        set = f->set[1];
-        at = f->at[1];
-        count = f->count[1];
-        break;
-      }
-      x = joined(s, f, x, words);
-      depth--;
-    }
-  }
-}
-
-/* ---- from sums of sets to scores ---- */
-
-INLINE void push(state *s, const variant_set *from, int32_t to) {
-  const uint64_t *a = s->sums + (size_t)(from - s->sets) * s->row;
-  uint64_t *b = s->sums + (size_t)to * s->row;
-  for (size_t t = 0; t < s->row; t += LANES)
-    for (size_t lane = t; lane < t + LANES; lane++) b[lane] += a[lane];
-  touch(s, to);
-  s->sets[to].all += from->all;
-}
-
-INLINE void push_to_members(state *s, const variant_set *from) {
-  const uint64_t *members = s->members + (size_t)(from - s->sets) * s->variant_words;
-  for (size_t w = 0; w < s->variant_words; w++)
-    for (uint64_t rest = members[w]; rest; rest &= rest - 1) push(s, from, (int32_t)w * 64 + lowest_bit(rest));
-}
-
-/* Hand the sums of sets down to their parts, the largest first, until each variant alone has its own. */
-INLINE void hand_down(state *s) {
-  for (int32_t size = s->plan->variants; size > 1; size--) {
-    for (int32_t e = s->touched[size]; e >= 0;) {
-      variant_set *set = s->sets + e;
-      if (set->left >= 0) {
-        push(s, set, set->left);
-        push(s, set, set->right);
-      } else {
-        push_to_members(s, set);
-      }
-      set->all = 0;
-      memset(s->sums + (size_t)e * s->row, 0, s->row * sizeof *s->sums);
-      e = set->next;
-      set->next = UNTOUCHED;
-    }
-    s->touched[size] = -1;
-  }
-}
-
-/* Have a tree brought near while those before it are walked: a quarter of the time, when the forest is in no cache. */
-INLINE void fetch(const state *s, int32_t tree) {
-#if defined(__GNUC__)
-  if (tree < s->forest->trees) {
-    const size_t end = (size_t)s->roots[tree + 1];
-    for (size_t at = (size_t)s->roots[tree]; at < end; at += 8) __builtin_prefetch(s->cells + at);
-  }
-#else
-  (void)s;
-  (void)tree;
-#endif
-}
-
-INLINE int walk_forest(state *s, uint64_t *scratch, uint64_t *common, const size_t words, const int is_v3) {
-  fill_ones(s->tiles, s->plan->tiles);
-  for (int32_t tree = 0; tree < s->forest->trees; tree++) {
-    fetch(s, tree + 2);
-    const int failed = walk_tree(s, s->forest->roots[tree] < 0 ? ~s->roots[tree] : s->roots[tree], scratch, common, words, is_v3);
+INLINE int walk_tree(ranker *r, int32_t root, uint64_t *common, const size_t words, const int is_v3) {
+  state now = {decided(r->cells, r->action, root), r->full, 0, r->plan->tiles, 0};
+  uint64_t value;
+  do {
+    const int failed = walk_down(r, &now, &value, words, is_v3);
     if (failed) return failed;
-    if (s->set_count > s->set_limit) { /* keep what belongs to single variants, forget the other sets */
-      const size_t kept = (size_t)s->plan->variants;
-      uint64_t *all, *sums = malloc(kept * s->row * sizeof *sums + 8);
-      if (!sums) return NO_MEMORY;
-      if (!(all = malloc(kept * sizeof *all + 8))) {
-        free(sums);
-        return NO_MEMORY;
-      }
-      hand_down(s);
-      memcpy(sums, s->sums, kept * s->row * sizeof *sums);
-      for (size_t v = 0; v < kept; v++) all[v] = s->sets[v].all;
-      const int no_memory = first_sets(s, scratch);
-      if (!no_memory) {
-        memcpy(s->sums, sums, kept * s->row * sizeof *sums);
-        for (size_t v = 0; v < kept; v++) s->sets[v].all = all[v];
-      }
-      free(all);
-      free(sums);
-      if (no_memory) return NO_MEMORY;
-    }
+  } while (!walk_up(r, &now, &value, words));
+  *common += value;
+  return CKH_RANK_OK;
+}
+
+INLINE int walk_forest(ranker *r, uint64_t *common, const size_t words, const int is_v3) {
+  fill_ones(r->tiles, r->plan->tiles);
+  for (int32_t tree = 0; tree < r->forest->trees; tree++) {
+    const int32_t root = r->forest->roots[tree] < 0 ? ~r->roots[tree] : r->roots[tree];
+    int failed;
+    fetch(r, tree + 2);
+    failed = walk_tree(r, root, common, words, is_v3);
+    if (failed) return failed;
+    if (r->set_count > r->set_limit) forget_sets(r);
   }
-  return OK;
+  return CKH_RANK_OK;
 }
 
-INLINE uint64_t sum_of(const state *s, int32_t candidate, uint64_t common) {
-  const int32_t variant = s->plan->variant_of[candidate];
-  const size_t at = (size_t)variant * s->row + (size_t)s->plan->tile_of[candidate];
-  return s->sums[at] + s->sets[variant].all + common;
+/* ---- from sums to scores ---- */
+
+INLINE uint64_t sum_of(const ranker *r, int32_t candidate, uint64_t common) {
+  const int32_t variant = r->plan->variant_of[candidate];
+  const size_t at = (size_t)variant * r->row + (size_t)r->plan->tile_of[candidate];
+  return r->sums[at] + r->sets[variant].all + common;
 }
 
-INLINE void keep_high(state *s, uint64_t common) {
-  for (int32_t c = 0; c < s->plan->candidates; c++) s->high[c] = sum_of(s, c, common);
+INLINE void keep_high(ranker *r, uint64_t common) {
+  for (int32_t c = 0; c < r->plan->candidates; c++) r->high[c] = sum_of(r, c, common);
 }
 
-INLINE void write_scores(const state *s, uint64_t common, double *scores) {
-  const int shift = s->forest->high_exponent - s->forest->low_exponent;
+INLINE void write_scores(const ranker *r, uint64_t common, double *scores) {
+  const int shift = r->forest->high_exponent - r->forest->low_exponent;
   const uint64_t below = ((uint64_t)1 << shift) - 1, sign = (uint64_t)1 << 63;
-  const double unit = ldexp(1, s->forest->high_exponent), low_unit = ldexp(1, s->forest->low_exponent);
-  for (int32_t c = 0; c < s->plan->candidates; c++) {
-    uint64_t high = sum_of(s, c, common), low = 0;
-    if (s->high) {
+  const double unit = ldexp(1, r->forest->high_exponent), low_unit = ldexp(1, r->forest->low_exponent);
+  for (int32_t c = 0; c < r->plan->candidates; c++) {
+    uint64_t high = sum_of(r, c, common), low = 0;
+    if (r->high) {
       low = high;
-      high = s->high[c] + ((low ^ sign) >> shift) - (sign >> shift); /* rounded down, also if negative */
+      high = r->high[c] + ((low ^ sign) >> shift) - (sign >> shift); /* rounded down, also if negative */
     }
     const double whole = high & sign ? -(double)(~high + 1) : (double)high;
     scores[c] = whole * unit + (double)(low & below) * low_unit;
   }
 }
 
-/* Forget what single variants got. */
-static void clear(state *s) {
-  for (int32_t v = 0; v < s->plan->variants; v++) {
-    s->sets[v].all = 0;
-    s->sets[v].next = UNTOUCHED;
-  }
-  s->touched[1] = -1;
-  memset(s->sums, 0, (size_t)s->plan->variants * s->row * sizeof *s->sums);
-}
+#define WALK(words) walk_forest(r, &common, words, is_v3)
 
-#define WALK(words) walk_forest(s, s->scratch, &common, words, is_v3)
-
-INLINE int rank(state *s, const double *constants, const double *rows, double *scores, const int is_v3) {
-  decide(s, constants, rows);
-  for (int part = s->high ? 0 : 1; part < 2; part++) {
+INLINE int rank(ranker *r, const double *constants, const double *rows, double *scores, const int is_v3) {
+  decide(r, constants, rows);
+  for (int is_last = !r->high; is_last < 2; is_last++) {
     uint64_t common = 0;
     int failed;
-    s->cells = s->parts[s->high ? part : 0];
-    switch (s->tile_words) {
+    r->cells = r->parts[r->high ? is_last : 0];
+    switch (r->tile_words) {
       case 1: failed = WALK(1); break;
       case 2: failed = WALK(2); break;
       case 3: failed = WALK(3); break;
       case 4: failed = WALK(4); break;
-      default: failed = WALK(s->tile_words);
+      default: failed = WALK(r->tile_words);
     }
     if (failed) return failed;
-    hand_down(s);
-    if (part)
-      write_scores(s, common, scores);
+    hand_down(r);
+    if (is_last)
+      write_scores(r, common, scores);
     else
-      keep_high(s, common);
-    clear(s);
+      keep_high(r, common);
+    clear(r);
   }
-  return OK;
+  return CKH_RANK_OK;
 }
 
-static int rank_portably(state *s, const double *constants, const double *rows, double *scores) {
-  return rank(s, constants, rows, scores, 0);
+static int rank_portably(ranker *r, const double *constants, const double *rows, double *scores) {
+  return rank(r, constants, rows, scores, 0);
 }
 #ifdef HAS_V3
-V3 static int rank_v3(state *s, const double *constants, const double *rows, double *scores) {
-  return rank(s, constants, rows, scores, 1);
+V3 static int rank_v3(ranker *r, const double *constants, const double *rows, double *scores) {
+  return rank(r, constants, rows, scores, 1);
 }
 #endif
 
-static int has_low_parts(const ckh_rank_forest *forest) {
-  for (int64_t i = 0; i < forest->leaves_count; i++)
-    if (forest->leaves[2 * i + 1]) return 1;
-  return 0;
-}
-
-/* The trees in depth-first order, in cells: a node has what is to its right (the rest is next to it) in the upper
-   half, and in the lower one its test and, in the two lowest bits, whether a leaf is to its right and to its left. A leaf
-   has its value. */
-static int lay_out(state *s, int part) {
-  const ckh_rank_forest *forest = s->forest;
-  const size_t room = (size_t)forest->leaves_count * 2 + 2; /* no tree has more nodes than leaves */
-  uint64_t *cells = s->parts[part] = grown(NULL, room, sizeof *cells);
-  int32_t at = 1, (*stack)[2] = grown(NULL, room, sizeof *stack); /* what is to be laid out, and whose right it is */
-  if (!cells || !stack) {
-    free(stack);
-    return NO_MEMORY;
-  }
-  cells[0] = 0; /* what is looked at in place of a leaf */
-  for (int32_t tree = 0; tree < forest->trees; tree++) {
-    size_t depth = 1;
-    s->roots[tree] = at;
-    stack[0][0] = forest->roots[tree];
-    stack[0][1] = 0;
-    while (depth) {
-      const int32_t node = stack[--depth][0], parent = stack[depth][1];
-      const int32_t *here = forest->nodes + (node < 0 ? 0 : 3 * (size_t)node);
-      if (parent) cells[parent] |= (uint64_t)(at - parent) << 32;
-      if (node < 0) {
-        cells[at++] = (uint64_t)forest->leaves[2 * (size_t)~node + (size_t)part];
-        continue;
-      }
-      cells[at] = (uint32_t)here[0] << 2 | (uint32_t)here[1] >> 31 << 1 | (uint32_t)here[2] >> 31;
-      stack[depth][0] = here[2];
-      stack[depth++][1] = at++;
-      stack[depth][0] = here[1];
-      stack[depth++][1] = 0;
-    }
-  }
-  s->roots[forest->trees] = at;
-  free(stack);
-  return OK;
-}
-
-static int prepare(state *s) {
-  const ckh_rank_plan *plan = s->plan;
-  size_t mixed = 0, classes = 0, per_set;
-  if (!(s->merged = grown(NULL, (size_t)s->forest->families, sizeof *s->merged))) return NO_MEMORY;
-  for (int32_t f = 0; f < s->forest->families; f++) {
-    const int32_t *place = plan->family + 4 * (size_t)f;
-    s->merged[f] = (merged_classes){(int32_t)classes, 0};
-    if (place[0] != MIXED) continue;
-    mixed += (size_t)s->forest->family[4 * (size_t)f + 3];
-    classes += (size_t)(plan->class_starts[place[3] + 1] - plan->class_starts[place[3]]);
-  }
-  if (classes > INT32_MAX) return NO_MEMORY;
-  s->tile_words = words_for(plan->tiles);
-  s->variant_words = words_for(plan->variants);
-  s->row = ((size_t)plan->tiles + LANES - 1) / LANES * LANES;
-  per_set = s->row * 8 + s->variant_words * 8 + sizeof(variant_set);
-  s->set_limit = plan->variants + MOST_SETS;
-  if (MOST_SETS && MOST_SETS_BYTES / per_set > MOST_SETS) s->set_limit += (int32_t)(MOST_SETS_BYTES / per_set);
-  s->action = grown(NULL, (size_t)s->forest->tests + 1, sizeof *s->action);
-  s->splitting = grown(NULL, (size_t)s->forest->tests, sizeof *s->splitting);
-  s->at = grown(NULL, (size_t)plan->tiles, sizeof *s->at);
-  s->mixed = grown(NULL, mixed, sizeof *s->mixed);
-  s->merged_class = grown(NULL, classes, sizeof *s->merged_class);
-  s->merged_masks = grown(NULL, classes * s->variant_words, 8);
-  s->masks = grown(NULL, (size_t)plan->all_masks * s->tile_words, 8);
-  s->scratch = grown(NULL, 2 * s->variant_words, 8);
-  s->touched = grown(NULL, (size_t)plan->variants + 1, sizeof *s->touched);
-  if (!s->action || !s->splitting || !s->at || !s->mixed || !s->merged_class || !s->merged_masks) return NO_MEMORY;
-  if (!s->masks || !s->touched || !s->scratch) return NO_MEMORY;
-  if (!(s->roots = grown(NULL, (size_t)s->forest->trees + 1, sizeof *s->roots))) return NO_MEMORY;
-  if (lay_out(s, 0)) return NO_MEMORY;
-  if (has_low_parts(s->forest) && lay_out(s, 1)) return NO_MEMORY;
-  if (s->parts[1] && !(s->high = grown(NULL, (size_t)plan->candidates, sizeof *s->high))) return NO_MEMORY;
-  memcpy(s->masks, plan->masks, (size_t)plan->static_masks * s->tile_words * 8);
-  set_actions(s);
-  if (grow_frames(s)) return NO_MEMORY;
-  return first_sets(s, s->scratch);
-}
-
-/* ---- features ---- */
-
-/* NumPy's operations on numbers; ckh/rank/recording.py lists them in this order. */
-enum { COPY, ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, MAXIMUM, MINIMUM, LESS, LESS_EQUAL, GREATER };
-enum { GREATER_EQUAL = GREATER + 1, EQUAL, NOT_EQUAL, AND, OR, NOT, NEGATIVE, CEIL, FLOOR, ABSOLUTE, IS_NAN, WHERE };
-enum { TRUNCATE = WHERE + 1, WHOLE_AND };
-
-/* With the sign of the divisor, as NumPy's. */
-static double remainder_of(double x, double y) {
-  const double rest = fmod(x, y);
-  if (y == 0) return rest;
-  if (rest == 0) return copysign(0, y);
-  return (y < 0) != (rest < 0) ? rest + y : rest;
-}
-
-static double floor_divided(double x, double y) {
-  const double rest = fmod(x, y);
-  double quotient, whole;
-  if (y == 0) return x / y;
-  quotient = (x - rest) / y;
-  if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
-  if (quotient == 0) return copysign(0, x / y);
-  whole = floor(quotient);
-  return quotient - whole > 0.5 ? whole + 1 : whole;
-}
-
-static int64_t whole(double x) { return fabs(x) < 9223372036854775808.0 ? (int64_t)x : INT64_MIN; }
-
-#define EACH(expression)               \
-  for (int32_t i = 0; i < n; i++) {    \
-    const double x = a[i * in_a];      \
-    to[i] = (expression);              \
-  }                                    \
-  break
-#define EACH_OF_TWO(expression)                       \
-  for (int32_t i = 0; i < n; i++) {                   \
-    const double x = a[i * in_a], y = b[i * in_b];    \
-    to[i] = (expression);                             \
-  }                                                   \
-  break
-
-static void compute(const int32_t *step, double *to, const double *a, const double *b, const double *c) {
-  const int32_t n = step[1], in_a = step[6] & 1, in_b = step[6] >> 1 & 1, in_c = step[6] >> 2 & 1;
-  switch (step[0]) {
-    case COPY: EACH(x);
-    case ADD: EACH_OF_TWO(x + y);
-    case SUBTRACT: EACH_OF_TWO(x - y);
-    case MULTIPLY: EACH_OF_TWO(x * y);
-    case DIVIDE: EACH_OF_TWO(x / y);
-    case FLOOR_DIVIDE: EACH_OF_TWO(floor_divided(x, y));
-    case REMAINDER: EACH_OF_TWO(remainder_of(x, y));
-    case MAXIMUM: EACH_OF_TWO(x >= y || isnan(x) ? x : y);
-    case MINIMUM: EACH_OF_TWO(x <= y || isnan(x) ? x : y);
-    case LESS: EACH_OF_TWO(x < y);
-    case LESS_EQUAL: EACH_OF_TWO(x <= y);
-    case GREATER: EACH_OF_TWO(x > y);
-    case GREATER_EQUAL: EACH_OF_TWO(x >= y);
-    case EQUAL: EACH_OF_TWO(x == y);
-    case NOT_EQUAL: EACH_OF_TWO(x != y);
-    case AND: EACH_OF_TWO(x != 0 && y != 0);
-    case OR: EACH_OF_TWO(x != 0 || y != 0);
-    case NOT: EACH(x == 0);
-    case NEGATIVE: EACH(-x);
-    case CEIL: EACH(ceil(x));
-    case FLOOR: EACH(floor(x));
-    case ABSOLUTE: EACH(fabs(x));
-    case IS_NAN: EACH(isnan(x) != 0);
-    case WHERE:
-      for (int32_t i = 0; i < n; i++) to[i] = a[i * in_a] != 0 ? b[i * in_b] : c[i * in_c];
-      break;
-    case TRUNCATE: EACH((double)whole(x));
-    case WHOLE_AND: EACH_OF_TWO((double)(whole(x) & whole(y)));
-    default: break;
-  }
-}
-
-/* Runs steps over the registers of each problem. A step: operation, width, register to write, three registers to read
-   (or, if negative, ~ a constant) and, as bits, which of these are as wide as the step and not a single number. */
-void ckh_rank_compute(int64_t problems, int64_t size, double *registers, const double *constants, const int32_t *code,
-                      int64_t steps);
-void ckh_rank_compute(int64_t problems, int64_t size, double *registers, const double *constants, const int32_t *code,
-                      int64_t steps) {
-  for (int64_t p = 0; p < problems; p++, registers += size) {
-    for (int64_t i = 0; i < steps; i++) {
-      const int32_t *step = code + 8 * i;
-      const double *of[3];
-      for (int k = 0; k < 3; k++) of[k] = step[3 + k] < 0 ? constants + ~step[3 + k] : registers + step[3 + k];
-      compute(step, registers + step[2], of[0], of[1], of[2]);
-    }
-  }
-}
-
 /* ---- the interface ---- */
 
-void ckh_rank_close(void *opened);
-void ckh_rank_close(void *opened) {
-  state *s = opened;
-  if (!s) return;
-  free(s->action);
-  free(s->splitting);
-  free(s->at);
-  free(s->mixed);
-  free(s->merged);
-  free(s->merged_class);
-  free(s->merged_masks);
-  free(s->masks);
-  free(s->sets);
-  free(s->members);
-  free(s->sums);
-  free(s->by_members);
-  free(s->touched);
-  free(s->splits);
-  free(s->frames);
-  free(s->tiles);
-  free(s->scratch);
-  free(s->high);
-  free(s->roots);
-  free(s->parts[0]);
-  free(s->parts[1]);
-  free(s);
+/* Where the classes of each family are among all; how many these are, and the tests of mixed families. */
+static void count_classes(ranker *r, size_t *classes, size_t *tests) {
+  *classes = *tests = 0;
+  for (int32_t f = 0; f < r->forest->families; f++) {
+    const place values = place_of(r, f);
+    r->merged[f] = (merged_classes){(int32_t)*classes, 0};
+    if (values.kind != MIXED) continue;
+    *classes += (size_t)classes_of(r, values.partition);
+    *tests += (size_t)family_of(r, f).count;
+  }
 }
 
-int32_t ckh_rank_abi(void);
-int32_t ckh_rank_abi(void) { return ABI; }
+static int make_room(ranker *r) {
+  const ckh_rank_plan *plan = r->plan;
+  size_t classes, mixed;
+  if (!(r->merged = grown(NULL, (size_t)r->forest->families, sizeof *r->merged))) return CKH_RANK_NO_MEMORY;
+  count_classes(r, &classes, &mixed);
+  if (classes > INT32_MAX) return CKH_RANK_NO_MEMORY;
+  r->action = grown(NULL, (size_t)r->forest->tests + 1, sizeof *r->action);
+  r->splitting = grown(NULL, (size_t)r->forest->tests, sizeof *r->splitting);
+  r->at = grown(NULL, (size_t)plan->tiles, sizeof *r->at);
+  r->mixed = grown(NULL, mixed, sizeof *r->mixed);
+  r->merged_class = grown(NULL, classes, sizeof *r->merged_class);
+  r->merged_masks = grown(NULL, classes * r->variant_words, sizeof *r->merged_masks);
+  r->masks = grown(NULL, (size_t)plan->all_masks * r->tile_words, sizeof *r->masks);
+  r->scratch = grown(NULL, 2 * r->variant_words, sizeof *r->scratch);
+  r->touched = grown(NULL, (size_t)plan->variants + 1, sizeof *r->touched);
+  r->roots = grown(NULL, (size_t)r->forest->trees + 1, sizeof *r->roots);
+  if (!r->action || !r->splitting || !r->at || !r->mixed || !r->merged_class) return CKH_RANK_NO_MEMORY;
+  if (!r->merged_masks || !r->masks || !r->scratch || !r->touched || !r->roots) return CKH_RANK_NO_MEMORY;
+  return grow_frames(r);
+}
 
-/* What ranking needs to remember of a forest and a plan, which must outlive it; one thread at a time may use it.
-   NULL without memory. */
-void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan);
+/* How many sets are kept before all but the first ones are forgotten. */
+static int32_t most_sets(const ranker *r) {
+  const size_t per_set = r->row * 8 + r->variant_words * 8 + sizeof(variant_set), fit = MOST_SETS_BYTES / per_set;
+  return r->plan->variants + MOST_SETS + (int32_t)(MOST_SETS && fit > MOST_SETS ? fit : 0);
+}
+
+static int prepare(ranker *r) {
+  const ckh_rank_plan *plan = r->plan;
+  r->tile_words = words_for(plan->tiles);
+  r->variant_words = words_for(plan->variants);
+  r->row = ((size_t)plan->tiles + LANES - 1) / LANES * LANES;
+  r->set_limit = most_sets(r);
+  if (make_room(r) || lay_out(r, 0)) return CKH_RANK_NO_MEMORY;
+  if (has_low_parts(r->forest)) {
+    if (lay_out(r, 1)) return CKH_RANK_NO_MEMORY;
+    if (!(r->high = grown(NULL, (size_t)plan->candidates, sizeof *r->high))) return CKH_RANK_NO_MEMORY;
+  }
+  memcpy(r->masks, plan->masks, (size_t)plan->static_masks * r->tile_words * 8);
+  set_actions(r);
+  return first_sets(r);
+}
+
+int32_t ckh_rank_abi(void) { return CKH_RANK_ABI; }
+
 void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan) {
-  state *s = calloc(1, sizeof *s);
-  if (!s) return NULL;
-  s->forest = forest;
-  s->plan = plan;
-  if (!prepare(s)) return s;
-  ckh_rank_close(s);
+  ranker *r = calloc(1, sizeof *r);
+  if (!r) return NULL;
+  r->forest = forest;
+  r->plan = plan;
+  if (!prepare(r)) return r;
+  ckh_rank_close(r);
   return NULL;
 }
 
-/* Scores of all candidates for each problem: scores[problem * stride + candidate].
-   constants: problems x plan->constants; rows: problems x plan->rows x plan->tiles; portable: no instructions beyond
-   the baseline. 0, or NO_MEMORY, or TOO_DEEP, after which it can only be closed. */
-int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
-                        int64_t stride, int32_t portable);
+void ckh_rank_close(void *opened) {
+  ranker *r = opened;
+  if (!r) return;
+  free(r->action);
+  free(r->splitting);
+  free(r->at);
+  free(r->mixed);
+  free(r->merged);
+  free(r->merged_class);
+  free(r->merged_masks);
+  free(r->masks);
+  free(r->sets);
+  free(r->members);
+  free(r->sums);
+  free(r->scratch);
+  free(r->by_members);
+  free(r->touched);
+  free(r->splits);
+  free(r->high);
+  free(r->parts[0]);
+  free(r->parts[1]);
+  free(r->roots);
+  free(r->frames);
+  free(r->tiles);
+  free(r);
+}
+
 int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
                         int64_t stride, int32_t portable) {
-  state *s = opened;
-  const ckh_rank_plan *plan = s->plan;
-  int (*run)(state *, const double *, const double *, double *) = rank_portably;
+  ranker *r = opened;
+  const ckh_rank_plan *plan = r->plan;
+  int (*run)(ranker *, const double *, const double *, double *) = rank_portably;
 #ifdef HAS_V3
   if (!portable && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
     run = rank_v3;
 #endif
   (void)portable;
   for (int64_t p = 0; p < problems; p++) {
-    const int failed = run(s, constants + p * plan->constants, rows + p * plan->rows * plan->tiles, scores + p * stride);
+    const double *own_rows = rows + p * plan->rows * plan->tiles;
+    const int failed = run(r, constants + p * plan->constants, own_rows, scores + p * stride);
     if (failed) return failed;
   }
-  return OK;
+  return CKH_RANK_OK;
 }

@@ -1,4 +1,4 @@
-/* Arithmetic of the generated sources: NumPy's on doubles, and Python's on integers as long as 64 bits hold them. */
+/* Arithmetic of features in C: NumPy's on doubles, and Python's on integers as long as 64 bits hold them. */
 #ifndef CKH_NUMBERS_H
 #define CKH_NUMBERS_H
 
