@@ -367,7 +367,9 @@ def _scorer(arch: str, folder: Path | None) -> Scorer:
         if wanted not in models:
             models[wanted] = find_model(wanted) if folder is None else load_model(folder)
             models[wanted].require(wanted)
-        return models[wanted].score_pool([problem], pool)[0][0]
+        scores, _ = models[wanted].score_pool([problem], pool)
+        row: NDArray[np.float64] = scores[0]
+        return row
 
     return score
 

@@ -45,7 +45,7 @@ def full_name(kernel: Kernel) -> str:
 class Scorer(Protocol):
     """A model that says which kernels are fast."""
 
-    def __call__(self, problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+    def __call__(self, problem: Problem, pool: tuple[Kernel, ...], /) -> NDArray[np.float64]:
         """A score for each kernel of a pool, shape (kernels,), higher for faster ones."""
 
 

@@ -29,7 +29,8 @@ class InputFormat(StrEnum):
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
 Formats are told from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
-row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples.
+row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples; or,
+with --average, the geometric mean of the inputs, which should have measured the same.
 A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
 """
 
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh convert runs/today --out data.parquet",
             "ckh convert runs/*/journal.jsonl --out data.parquet --json",
+            "ckh convert runs/monday runs/tuesday --average --out data.parquet",
             "ckh convert grouped_conv_results.csv --arch gfx942 --out amd.parquet",
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
@@ -64,6 +66,7 @@ def convert(
         OutputFormat.PARQUET, "--to", help="csv: AMD's 24 columns; problems: AITER's shapes."
     ),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
+    average: bool = typer.Option(False, "--average", help="Average the times of what several inputs measured."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
@@ -72,7 +75,7 @@ def convert(
     if to is OutputFormat.PROBLEMS:
         _report_winners(out, conversion.convert_winners(inputs, out, options, format_name=format_name), as_json)
         return
-    summary = conversion.convert(inputs, out, options, format_name=format_name, to=to)
+    summary = conversion.convert(inputs, out, options, format_name=format_name, to=to, averages=average)
     _warn(summary)
     next_command = f"ckh train {out} --out model" if to is OutputFormat.PARQUET else None
     if as_json:

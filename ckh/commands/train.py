@@ -93,6 +93,9 @@ def train(
     ensemble: int | None = typer.Option(
         None, "--ensemble", min=1, max=50, help="Models, of as many seeds, whose trees together order kernels.  [1]"
     ),
+    focus: float | None = typer.Option(
+        None, "--focus", min=0.0, max=10.0, help="Weigh rows by their efficiency to this power.  [1]"
+    ),
     folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
     seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to."),
@@ -127,6 +130,7 @@ def train(
         folds=folds,
         seed=seed,
         ensemble=ensemble,
+        focus=focus,
         jobs=jobs or len(os.sched_getaffinity(0)),
         noise_weights=noise,
         mine=mine,

@@ -64,14 +64,17 @@ def convert(
     *,
     format_name: str | None = None,
     to: OutputFormat = OutputFormat.PARQUET,
+    averages: bool = False,
 ) -> Summary:
     """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
+
+    With `averages` the time of a pair that several inputs measured is their geometric mean.
 
     Raises:
         CkhError: an input is unusable, or the output cannot be written.
     """
     readings = [read_input(path, options, format_name) for path in inputs]
-    merged = merge(readings)
+    merged = merge(readings, averages=averages)
     dropped: Counter[str] = Counter()
     for reading in readings:
         dropped.update(reading.bad)

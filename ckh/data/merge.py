@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.data.readers import Reading
 
+_TIMES = ("latency_ms", "latency_min_ms", "spread", "samples")
 _RANKED = ("device", "run_id", "status", "samples", "remeasured")
 
 
@@ -31,16 +32,21 @@ class Merged:
     repeated: int
 
 
-def merge(readings: Sequence[Reading]) -> Merged:
+def merge(readings: Sequence[Reading], *, averages: bool = False) -> Merged:
     """One row for each (problem, architecture, kernel).
 
     Within a run the last row counts, as in the journal. Across runs: a wrong result counts before anything else,
     since a kernel that was ever wrong must not become the best; then a measured time before a failure, which may
     have passed; then a row that was remeasured; then the one with more samples; then the later one.
 
+    A machine's speed changes from hour to hour, and not for all kernels alike. With `averages` each input is merged so
+    by itself, and where several inputs have a time for a pair, its time is their geometric mean.
+
     Raises:
         DataError: the rows of one architecture come from devices of different names, whose times do not compare.
     """
+    import numpy as np
+
     table = tables.concat([reading.table for reading in readings])
     pair_columns = (*tables.operation_in(table, "the inputs").identity, "arch", "kernel_name")
     keys = tables.to_pandas(table.select([*pair_columns, *_RANKED]))
@@ -53,8 +59,42 @@ def merge(readings: Sequence[Reading]) -> Merged:
         "runs": _distinct([run for reading in readings for run in reading.runs]),
     }
     superseded = sum(reading.superseded for reading in readings) + len(keys) - len(in_run)
-    kept = table if len(chosen) == len(keys) else table.take(chosen)
-    return Merged(Dataset(tables.to_pandas(kept), metadata), superseded, len(in_run) - len(chosen))
+    kept = tables.to_pandas(table if len(chosen) == len(keys) else table.take(chosen))
+    if averages:
+        reading_of_row = np.repeat(np.arange(len(readings)), [len(reading.table) for reading in readings])[in_run]
+        in_reading = in_run[_best_of_each(keys.iloc[in_run], pair[in_run] * len(readings) + reading_of_row)]
+        times = tables.to_pandas(table.select(["status", *_TIMES]).take(in_reading))
+        kept = _averaged(kept, pair[chosen], times, pair[in_reading])
+    return Merged(Dataset(kept, metadata), superseded, len(in_run) - len(chosen))
+
+
+def _averaged(frame: pd.DataFrame, pair: NDArray[Any], times: pd.DataFrame, pair_of_time: NDArray[Any]) -> pd.DataFrame:
+    """The rows with the times of their pairs: geometric mean, least, most spread, all samples.
+
+    Args:
+        frame: rows of a dataset.
+        pair: of each row its pair, shape (rows,).
+        times: times of pairs, one of each pair and input.
+        pair_of_time: of each time its pair, shape (times,).
+    """
+    import numpy as np
+
+    measured = [str(one) for one in MEASURED]
+    is_time = times["status"].isin(measured).to_numpy()
+    known = times[is_time].assign(latency_ms=np.log(times["latency_ms"][is_time]))
+    groups = known.groupby(pair_of_time[is_time])
+    found = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
+    found["samples"] = groups["samples"].sum(min_count=1)
+    rows = frame["status"].isin(measured).to_numpy()
+    found = found.loc[pair[rows]].set_index(frame.index[rows])
+    found["latency_ms"] = np.exp(found["latency_ms"])
+    slower = found["latency_ms"] / frame.loc[rows, "latency_ms"]
+    changed: pd.DataFrame = frame.copy()
+    for name in ("tflops", "bandwidth_gb_s"):
+        changed.loc[rows, name] = frame.loc[rows, name] / slower
+    for name, values in found.items():
+        changed.loc[rows, name] = values.astype(frame[name].dtype)
+    return changed
 
 
 def _last_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:

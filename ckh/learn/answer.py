@@ -244,7 +244,7 @@ def _scored(problems: Sequence[Problem], model: Model) -> Iterator[_Scored]:
             alike[id(known[index])].append(place)
         for places in alike.values():
             chosen = known[members[places[0]]].chosen
-            here = np.ix_(places, chosen)
+            here = np.ix_(np.array(places), chosen)
             expected = None if tflops is None else tflops[here]
             yield _Scored([problems[members[place]] for place in places], pool, chosen, score[here], expected)
 

@@ -51,7 +51,8 @@ class TrainOptions:
     """How to train.
 
     `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
-    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. With 0
+    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. A
+    regression of the order weighs rows by their efficiency to the power of `focus`. With 0
     folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain
     their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
     """
@@ -63,6 +64,7 @@ class TrainOptions:
     seed: int = 42
     jobs: int = 1
     ensemble: int = 1
+    focus: float = 1.0
     noise_weights: bool = False
     mine: int = 0
     params: TreeParams = field(default_factory=TreeParams)

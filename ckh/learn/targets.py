@@ -49,8 +49,8 @@ def lambdarank_parameters() -> dict[str, Any]:
     return {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
 
 
-def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
-    """Labels of a target for the valid rows of a dataset."""
+def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 1.0) -> Fit:
+    """Labels of a target for the valid rows of a dataset; the order's weigh by efficiency to the power of `focus`."""
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
         label = np.log1p(value) if target in LOG_TARGETS else value
@@ -60,7 +60,7 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective) -> Fit:
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
     label = np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
-    return Fit(target, label, efficiency, {"objective": "regression"}, is_grouped=False)
+    return Fit(target, label, efficiency**focus, {"objective": "regression"}, is_grouped=False)
 
 
 def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -129,7 +129,9 @@ def train(
     prepared = prepare(dataset, options, start)
     valid, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = Trainer(prepared, options, advance)
-    targets = {target: trainer.train(make_fit(target, valid, options.rank)) for target in target_names(options)}
+    targets = {
+        target: trainer.train(make_fit(target, valid, options.rank, options.focus)) for target in target_names(options)
+    }
     return Trained(
         dataset=valid,
         all_rows=len(dataset.frame),

@@ -185,7 +185,7 @@ def tune(
     if not splits:
         raise DataError("too few problems to tune by cross-validation", "leave out --tune")
     settings = draw(count, options.params, options.seed, fixed)
-    fit = prepared.weighted(make_fit(rank_target(options), prepared.dataset, options.rank))
+    fit = prepared.weighted(make_fit(rank_target(options), prepared.dataset, options.rank, options.focus))
 
     def score(number: int, fold: int) -> NDArray[np.float64]:
         trainer = Trainer(prepared, replace(options, params=settings[number]), lambda _steps, _text: None)

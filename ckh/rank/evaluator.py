@@ -136,7 +136,7 @@ def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[n
     count = scores.shape[-1]
     wanted = count if top is None else min(max(top, 0), count)
     if wanted == 1:
-        return scores.argmax(axis=-1, keepdims=True)
+        return np.asarray(scores.argmax(axis=-1, keepdims=True), np.intp)
     orders = np.empty((*scores.shape[:-1], wanted), np.intp)
     choose = _sorted if wanted > count // _FEW else partial(_first, wanted=wanted)
     rows = zip((-scores).reshape(-1, count), orders.reshape(-1, wanted), strict=True) if orders.size else ()

@@ -73,7 +73,8 @@ def test_an_ensemble_is_what_its_models_say_together(rank: RankObjective, parts:
         made = train(measured(), replace(options, ensemble=1, seed=seed), lambda _steps, _text: None).targets
         alone.append(made["rank"].text)
         assert (seed == 5) == (made["tflops"].text == together["tflops"].text)
-    expected = sum(lightgbm.Booster(model_str=text).predict(matrix) for text in alone) / parts
+    each = [np.asarray(lightgbm.Booster(model_str=text).predict(matrix)) for text in alone]
+    expected = np.sum(each, axis=0) / parts
     leaves = [line for text in alone for line in re.findall(r"^leaf_value=(.*)$", text, re.MULTILINE)]
     rounded = 0.0005 / parts * sum(max(abs(float(leaf)) for leaf in line.split()) for line in leaves)
     found = np.asarray(lightgbm.Booster(model_str=together["rank"].text).predict(matrix))
@@ -168,6 +169,23 @@ def test_the_folds_do_not_all_stop_at_the_same_tree() -> None:
     """The data tell a median from a first, last or largest number of trees."""
     counts = {fold.best_iteration for made in trained().targets.values() for fold in made.folds}
     assert len(counts) > 3
+
+
+def test_focus_weighs_rows_by_their_efficiency() -> None:
+    """The order's rows weigh by efficiency to that power, 1 by default; TFLOPS have no such weights."""
+    valid = measured().valid()
+    best = valid.frame.groupby(valid.problem_ids)["latency_ms"].transform("min").to_numpy()
+    efficiency = best / valid.frame["latency_ms"].to_numpy()
+    for focus in (0.0, 1.0, 2.5):
+        weight = make_fit("rank", valid, RankObjective.RELATIVE, focus).weight
+        assert weight is not None
+        np.testing.assert_allclose(weight, efficiency**focus, rtol=1e-12)
+    assert make_fit("tflops", valid, RankObjective.RELATIVE, 2.0).weight is None
+    one, two = (
+        train(measured(), TrainOptions(targets=(), folds=0, focus=focus, params=TREES), lambda _steps, _text: None)
+        for focus in (1.0, 3.0)
+    )
+    assert one.targets["rank"].text != two.targets["rank"].text
 
 
 def test_there_is_no_ensemble_of_tflops() -> None:
