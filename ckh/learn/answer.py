@@ -120,13 +120,16 @@ def rank(problem: Problem, top: int | None = None, model: Model | None = None) -
     return found.ranked if top is None else found.best(top)
 
 
-def rank_many(problems: Sequence[Problem], top: int | None = None, model: Model | None = None) -> list[list[Ranked]]:
+def rank_many(
+    problems: Sequence[Problem], top: int | None = None, model: Model | None = None, *, tflops: bool = True
+) -> list[list[Ranked]]:
     """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
 
     Args:
         problems: what is to be computed.
         top: how many kernels of each; all by default. Few are faster.
         model: which model; by default, for each problem, the first that fits it and this machine's GPU, or else host.
+        tflops: whether to tell the speed and time that the model expects; the order alone takes half as long.
 
     Raises:
         ModelError: there is no such model, or it is damaged.
@@ -141,7 +144,7 @@ def rank_many(problems: Sequence[Problem], top: int | None = None, model: Model 
         asked = model or find_model(wanted)
         distinct = list(places)
         for start in range(0, len(distinct), _AT_ONCE):
-            for scored in _scored(distinct[start : start + _AT_ONCE], asked):
+            for scored in _scored(distinct[start : start + _AT_ONCE], asked, tflops=tflops):
                 for problem, best in zip(scored.problems, scored.best(top), strict=True):
                     for index in places[problem]:
                         ranked[index] = best.copy()
@@ -223,7 +226,7 @@ class _Scored:
             yield _ranked(problem, self.pool, kernels[row], score[row], expected)
 
 
-def _scored(problems: Sequence[Problem], model: Model) -> Iterator[_Scored]:
+def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -> Iterator[_Scored]:
     """All problems, those together that have the same candidates."""
     pools: dict[int, list[int]] = defaultdict(list)
     kinds: set[Wanted] = set()
@@ -238,14 +241,15 @@ def _scored(problems: Sequence[Problem], model: Model) -> Iterator[_Scored]:
     for members in pools.values():
         pool = known[members[0]].pool
         nothing = np.zeros((len(members), 0))
-        score, tflops = model.score_pool([problems[i] for i in members], pool) if pool else (nothing, None)
+        asked = [problems[i] for i in members]
+        score, speed = model.score_pool(asked, pool, tflops=tflops) if pool else (nothing, None)
         alike: dict[int, list[int]] = defaultdict(list)
         for place, index in enumerate(members):
             alike[id(known[index])].append(place)
         for places in alike.values():
             chosen = known[members[places[0]]].chosen
             here = np.ix_(np.array(places), chosen)
-            expected = None if tflops is None else tflops[here]
+            expected = None if speed is None else speed[here]
             yield _Scored([problems[members[place]] for place in places], pool, chosen, score[here], expected)
 
 

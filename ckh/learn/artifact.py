@@ -203,9 +203,9 @@ class Model:
         return Answer(problem, self, pool, order, score[0, order], None if tflops is None else tflops[0, order]).ranked
 
     def score_pool(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...]
+        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """What orders the kernels of a pool, and the TFLOPS expected of them, if the model tells.
+        """What orders the kernels of a pool, and the TFLOPS expected of them, if the model tells and they are wanted.
 
         Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
         asked about.
@@ -213,8 +213,9 @@ class Model:
         Raises:
             ModelError: a file of the model is damaged.
         """
-        raw = self._scorer.raw(problems, pool)
-        told = {target: self._linear(rows, target) for target, rows in zip(self._told, raw, strict=True)}
+        wanted = self._told if tflops else self._told[:1]
+        raw = self._scorer.raw(problems, pool, len(wanted))
+        told = {target: self._linear(rows, target) for target, rows in zip(wanted, raw, strict=True)}
         return told[self.spec.rank_by], told.get(TFLOPS)
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:

@@ -74,14 +74,21 @@ class PoolScorer:
         # By identity, which the pool beside it keeps from being used again.
         self._rankers: Remembered[tuple[tuple[Kernel, ...], Ranker]] = Remembered(_POOLS)
 
-    def raw(self, problems: Sequence[Problem], pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
+    def raw(
+        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], targets: int | None = None
+    ) -> NDArray[np.float64]:
         """What the forests say, shape (targets, problems, kernels).
+
+        Args:
+            problems: what is asked about.
+            pool: the kernels.
+            targets: how many of the targets are asked for, from the first; all by default.
 
         Raises:
             ModelError: a file of the model is missing or damaged.
         """
         columns = self._spec.op.problem_features(problems)
-        return self._ranker(pool, {name: column[:1] for name, column in columns.items()}).scores(columns)
+        return self._ranker(pool, {name: column[:1] for name, column in columns.items()}).scores(columns, targets)
 
     def _ranker(self, pool: tuple[Kernel, ...], example: Mapping[str, Any]) -> Ranker:
         known = self._rankers.get(id(pool))

@@ -102,11 +102,12 @@ class Ranker:
         """Number of distinct tiles and of distinct variants: how the pool is taken apart."""
         return self._pool.tiles, self._pool.variants
 
-    def scores(self, problems: Mapping[str, Array]) -> NDArray[np.float64]:
+    def scores(self, problems: Mapping[str, Array], forests: int | None = None) -> NDArray[np.float64]:
         """Raw scores, shape (forests, problems, candidates).
 
         Args:
             problems: raw columns, of one row for each problem; one row in all stands for all.
+            forests: how many of the forests are asked, from the first; all by default.
 
         Raises:
             DataError: a column that a feature needs is missing.
@@ -115,13 +116,14 @@ class Ranker:
         count = max((len(column) for column in columns.values()), default=1)
         name, score = _backend()
         compute = self._programs.values if name == "c" else self._pool.values
-        out = np.empty((len(self._plans), count, self.candidates))
+        plans = self._plans[:forests]
+        out = np.empty((len(plans), count, self.candidates))
         step = max(_CELLS // max(self._pool.cells, 1), 1)
         for start in range(0, count, step):
             some = slice(start, min(start + step, count))
             part = {name: column if len(column) == 1 else column[some] for name, column in columns.items()}
             values = compute(part, some.stop - some.start)
-            for plan, rows in zip(self._plans, out, strict=True):
+            for plan, rows in zip(plans, out, strict=True):
                 score(plan, values, rows[some])
         return out
 

@@ -119,6 +119,8 @@ def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
     for top in (1, 2, ALL):
         assert rank_many(asked, top, alone) == [one.best(top) for one in together]
     assert rank_many(asked, None, alone) == [one.ranked for one in together]
+    order = [[replace(one, tflops=None, latency_ms=None) for one in many.best(3)] for many in together]
+    assert rank_many(asked, 3, alone, tflops=False) == order
 
 
 def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:
