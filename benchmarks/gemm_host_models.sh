@@ -25,6 +25,6 @@ measure host-llm-second host-llm 300 --kernels all
 ckh convert runs/host-llm-first runs/host-llm-second --average --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)
-ckh train "${options[@]}" "${training[@]}" --leaves 127 --ensemble 3 --focus 2 --out models/gemm_universal_fp32_host
+ckh train "${options[@]}" "${training[@]}" --leaves 255 --targets tflops --out models/gemm_universal_fp32_host
 ckh evaluate --model models/gemm_universal_fp32_host --data data/host-llm.parquet \
   --train-data data/host-gemm-train.parquet --train-data data/host-gemm-more.parquet
