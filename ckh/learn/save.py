@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
 from ckh.errors import DataError, UsageError
-from ckh.learn.options import LOG_TARGETS
+from ckh.learn.options import LOG_TARGETS, TrainOptions
 from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.paths import write_atomic
@@ -166,6 +166,10 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["warm_start"] = trained.start.to_dict(made.comparison)
     if trained.tuning is not None:
         said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
+    if options.ensemble > 1:
+        said["ensemble"] = options.ensemble
+    if options.focus != TrainOptions().focus:
+        said["focus"] = options.focus
     if options.noise_weights:
         said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:
