@@ -1,8 +1,8 @@
 """What a run of bench measures: which kernels on which problems, in which order.
 
-Everything follows from the seed and the problem, so that a run that is resumed, or one with more problems, makes the
-same choices. A random sample of a problem's kernels is the head of their shuffled order. Those that a model ranks first
-are asked for to learn where choices are made: far from the best there is little to learn.
+Everything follows from the seed, the problem and the model, if one is asked, so that a run that is resumed, or one with
+more problems, makes the same choices. A random sample of a problem's kernels is the head of their shuffled order. Those
+that a model ranks first are asked for to learn where choices are made: far from the best there is little to learn.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import HOST
 from ckh.data.schema import MEASURED, Status
 from ckh.data.tables import arrow_schema
 from ckh.ops import GROUPED_CONV, operation
@@ -69,7 +68,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     columns: dict[str, Any] = {
         **_taken(op.problem_columns(pairs.problems), pairs.problem_of_row),
         **_taken({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
-        **_taken(op.kernel_columns(pairs.kernels, Encoding(is_gpu=origin.arch != HOST)), pairs.kernel_of_row),
+        **_taken(op.kernel_columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
         "op_type": op.name,
         "arch": origin.arch,
         "device": origin.device,

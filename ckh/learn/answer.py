@@ -82,7 +82,7 @@ class Answer:
     @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
-        return _candidates(self.problem, self.model).refused
+        return _known_candidates(self.problem, self.model).refused
 
     @property
     def failure(self) -> NoKernelError | None:

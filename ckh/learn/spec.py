@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.archs import HOST
 from ckh.data.schema import HARDWARE
 from ckh.errors import ModelError
 from ckh.ops import operation, operation_names
@@ -73,7 +72,7 @@ class ModelSpec:
     @property
     def encoding(self) -> Encoding:
         """How the model is told kernels."""
-        return Encoding(self.legacy_tiles, self.arch != HOST)
+        return Encoding.on(self.arch, legacy=self.legacy_tiles)
 
     @property
     def engine(self) -> FeatureEngine:

@@ -122,10 +122,13 @@ def train(
     Raises:
         DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
             to weigh by, or are of too few problems for mining.
-        UsageError: the start does not fit, mining has no folds, or there is to be an ensemble of no model.
+        UsageError: the start does not fit, mining has no folds, there is to be an ensemble of no model, or a focus
+            where rows have no such weights.
     """
     if options.ensemble > 1 and rank_target(options) != RANK:
         raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
+    if options.focus != TrainOptions().focus and options.rank is not RankObjective.RELATIVE:
+        raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
     prepared = prepare(dataset, options, start)
     valid, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = Trainer(prepared, options, advance)

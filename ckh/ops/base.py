@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from ckh.archs import HOST
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
@@ -60,6 +62,11 @@ class Encoding:
 
     legacy: bool = False
     is_gpu: bool = False
+
+    @classmethod
+    def on(cls, arch: str, *, legacy: bool = False) -> Encoding:
+        """The encoding of an architecture's kernels: all but the host's are a GPU's."""
+        return cls(legacy, arch != HOST)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

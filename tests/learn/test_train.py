@@ -188,6 +188,13 @@ def test_focus_weighs_rows_by_their_efficiency() -> None:
     assert one.targets["rank"].text != two.targets["rank"].text
 
 
+@pytest.mark.parametrize("rank", [RankObjective.TFLOPS, RankObjective.LAMBDARANK])
+def test_focus_needs_weights(rank: RankObjective) -> None:
+    """Where rows are not weighed by efficiency it would do nothing."""
+    with pytest.raises(UsageError, match="focus weighs a regression of the order"):
+        train(measured(), TrainOptions(rank=rank, folds=0, focus=2.0, params=TREES), lambda _steps, _text: None)
+
+
 def test_there_is_no_ensemble_of_tflops() -> None:
     """An ensemble orders: without a model of the order it would do nothing."""
     options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
