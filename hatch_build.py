@@ -15,10 +15,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Ranking, models that it is handed ready to use, and their programs.
+# Besides ranking: features, models that it is handed ready to use, and their programs.
 _RANK, _EXPORT = Path("ckh", "rank", "csrc"), Path("ckh", "export", "c")
 _SOURCES = (
-    _RANK / "ckh_rank.c",
     _RANK / "ckh_features.c",
     _EXPORT / "ckh_core.c",
     _EXPORT / "ckh_fill.c",
@@ -54,9 +53,10 @@ def _compile(root: Path, library: Path) -> Path | None:
         print("no C compiler: ranking will run in NumPy", file=sys.stderr)  # noqa: T201
         return None
     part = library.with_name(f".{library.name}.{os.getpid()}")
+    declarations = _declarations(root)
     with tempfile.TemporaryDirectory() as headers:
-        _write_header(root, Path(headers))
-        sources = [str(root / source) for source in _SOURCES]
+        Path(headers, "ckh.h").write_text(declarations.plain_header(), encoding="utf-8")
+        sources = [*map(str, declarations.EVALUATOR_SOURCES), *(str(root / source) for source in _SOURCES)]
         included = [f"-I{folder}" for folder in (headers, root / _RANK, root / _EXPORT)]
         command = [*compiler, *_FLAGS, *included, "-o", str(part), *sources, "-lm"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -68,14 +68,14 @@ def _compile(root: Path, library: Path) -> Path | None:
     return library
 
 
-def _write_header(root: Path, folder: Path) -> None:
-    """The header that an export generates, as `ckh.export.declarations` makes it."""
+def _declarations(root: Path) -> Any:
+    """`ckh.export.declarations`: what the evaluator's sources are, and the header that an export generates."""
     spec = importlib.util.spec_from_file_location("declarations", root / "ckh" / "export" / "declarations.py")
     assert spec is not None
     assert spec.loader is not None
     declarations = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(declarations)
-    (folder / "ckh.h").write_text(declarations.plain_header(), encoding="utf-8")
+    return declarations
 
 
 def _compiler() -> list[str] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.export.declarations import EVALUATOR, FOLDER, template
+from ckh.export.declarations import EVALUATOR, EVALUATOR_SOURCES, FOLDER, template
 from ckh.export.folder import model_names
 from ckh.export.groups import CONV, GEMM, groups_of, kind_of
 from ckh.export.header import field_value, header, sizes_functions
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _STATIC = (
     *(FOLDER / name for name in ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h")),
-    *(EVALUATOR / name for name in ("ckh_rank.c", "ckh_rank.h", "ckh_numbers.h")),
+    *EVALUATOR_SOURCES,
+    *(EVALUATOR / name for name in ("ckh_rank.h", "ckh_ranker.h", "ckh_numbers.h")),
 )
 _LINE, _WORDS = 120, 6
 _EXAMPLES: dict[str, dict[str, Any]] = {
@@ -72,10 +73,11 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         "ckh_programs.c": _programs_text(programs),
         "ckh_embedded.c": _embedded_text(contents if embed else {}),
         "example.c": _example(exported[0], embed=embed),
-        "CMakeLists.txt": template("CMakeLists.txt"),
         "README.md": _readme(exported, embed=embed),
         "export.json": json.dumps(report, indent=1) + "\n",
     }
+    sources = " ".join(name for name in texts if name.endswith(".c") and name != "example.c")
+    texts["CMakeLists.txt"] = template("CMakeLists.txt").replace("@SOURCES@", sources)
     files = {name: text.encode() for name, text in texts.items()}
     if not embed:
         files |= {_path(name): content for name, content in contents.items()}

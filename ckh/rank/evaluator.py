@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
 _CELLS = 1 << 17  # feature values that are held at once
+_TOGETHER = 64  # problems: C likes multiples of it
 _FEW = 4  # sorting but the best is worth it for this share of the candidates
 
 
@@ -119,6 +120,7 @@ class Ranker:
         plans = self._plans[:forests]
         out = np.empty((len(plans), count, self.candidates))
         step = max(_CELLS // max(self._pool.cells, 1), 1)
+        step -= step % _TOGETHER if step > _TOGETHER else 0
         for start in range(0, count, step):
             some = slice(start, min(start + step, count))
             part = {name: column if len(column) == 1 else column[some] for name, column in columns.items()}

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
+from ckh.export.declarations import EVALUATOR_SOURCES
 from ckh.export.folder import write_folder
 from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind, gemm_kind
 from ckh.export.to_c import c_files
@@ -35,7 +36,6 @@ MODELS = HERE.parents[1] / "models"
 _PAIRS = (("gcc", "g++"), ("clang", "clang++"), ("clang-19", "clang++-19"))
 COMPILERS = [pair for pair in _PAIRS if all(map(shutil.which, pair))]
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror")
-_SOURCES = ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_programs.c", "ckh_embedded.c", "ckh_rank.c")
 _ERROR = re.compile(r"(CKH_(?:OK|ERROR_\w+)) = (\d+)")
 
 
@@ -101,10 +101,12 @@ def compile_program(
     build = folder / f"build_{source.stem}_{c}_{is_cpp}_{abs(hash(flags))}"
     build.mkdir(exist_ok=True)
     objects = []
-    for path in (*(folder / name for name in _SOURCES), source):
+    evaluator = {path.name for path in EVALUATOR_SOURCES}
+    sources = [path for path in sorted(folder.glob("ckh*.c")) if path != source]
+    for path in (*sources, source):
         objects.append(build / f"{path.name}.o")
         # The evaluator is C alone; the rest is common to both languages.
-        language = [cpp, "-x", "c++", "-std=c++17"] if is_cpp and path.name != "ckh_rank.c" else [c, "-std=c11"]
+        language = [cpp, "-x", "c++", "-std=c++17"] if is_cpp and path.name not in evaluator else [c, "-std=c11"]
         run(
             [
                 *language,

@@ -14,7 +14,7 @@ import pytest
 from ckh import cli
 from ckh.commands import predict as command
 from ckh.entry import run
-from ckh.export.declarations import EVALUATOR, FOLDER, plain_header
+from ckh.export.declarations import EVALUATOR, EVALUATOR_SOURCES, FOLDER, plain_header
 from ckh.export.model_file import HEADER
 from ckh.quick import answer, bytecode
 from ckh.quick.answer import text_of
@@ -239,7 +239,7 @@ def test_damaged_programs_stay_in_bounds(line: str, tmp_path: Path) -> None:
         pytest.skip("no C compiler")
     (tmp_path / "ckh.h").write_text(plain_header())
     interpreter = Path(bytecode.__file__).with_name("csrc") / "ckh_interpret.c"
-    sources = [EVALUATOR / "ckh_rank.c", FOLDER / "ckh_core.c", FOLDER / "ckh_fill.c", interpreter]
+    sources = [*EVALUATOR_SOURCES, FOLDER / "ckh_core.c", FOLDER / "ckh_fill.c", interpreter]
     sources.append(Path(__file__).with_name("damage.c"))
     included = [f"-I{folder}" for folder in (tmp_path, EVALUATOR, FOLDER)]
     program = tmp_path / "damage"

@@ -75,11 +75,12 @@ _FORMULAS = {
     "a_if_x": (_K, lambda c: np.where(c.raw("v") == "x", c["a"], c["b"])),
     "mixed": (_B, lambda c: np.where(c["u"] > 1, c["p_over_a"], c["q"]) + c["b"]),
     "units": (_H, lambda c: c["hw_units"]),
+    "kind": (_P, lambda c: np.mod(np.rint(c["q"] * 3), 5)),
 }
 ENGINE = FeatureEngine(
     op_type="test",
     features=tuple(Feature(name, "", depends, _quietly(f)) for name, (depends, f) in _FORMULAS.items()),
-    categorical=("v", "b"),
+    categorical=("v", "b", "kind"),
     derived={"p_over_a": _quietly(lambda c: c["p"] / c["a"])},
     defaults={},
 )
@@ -137,8 +138,9 @@ def train(settings: tuple[tuple[str, Any], ...] = (), seed: int = 0, rounds: int
     x[random.random(x.shape) < 0.05] = np.nan
     y = np.nan_to_num(x[:, 0]).clip(-9, 9) * np.sin(np.nan_to_num(x[:, 2])) + x[:, 3] % 3 + (x[:, 5] == 1)
     y = np.nan_to_num(y) + np.nan_to_num(x[:, 10]).clip(-3, 3) + np.nan_to_num(x[:, 9]).clip(-1, 1)
+    y += np.isin(x[:, 12], (1, 4)) * np.nan_to_num(x[:, 2]).clip(-1, 1)
     options = {"objective": "regression", "num_leaves": 31, "min_data_in_leaf": 3, "verbose": -1, "seed": seed}
     options |= {"min_data_per_group": 3, "cat_smooth": 1, "num_threads": 1, **dict(settings)}
-    data = lightgbm.Dataset(x, y, categorical_feature=[3, 5], params={"verbose": -1, **dict(settings)})
+    data = lightgbm.Dataset(x, y, categorical_feature=[3, 5, 12], params={"verbose": -1, **dict(settings)})
     booster = lightgbm.train(options, data, num_boost_round=rounds)
     return Trained(booster, pack(parse_forest(booster.model_to_string())))

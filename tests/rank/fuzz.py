@@ -47,6 +47,7 @@ _SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recov
 _NO_SANITIZERS = 3  # exit code: gcc has none here
 _DAMAGES = 12  # of each forest
 _REPAIRED = 0.8  # share of them with checksums that fit
+_PROBLEMS, _SHARES = (3, 70, 130), (0.8, 0.15, 0.05)  # that are ranked at once; C takes many together
 
 _FORMULAS: dict[str, Callable[[Any], Any]] = {
     **{name: lambda c, n=name: c[n] for name in "pqabuv"},  # type: ignore[misc]
@@ -56,9 +57,10 @@ _FORMULAS: dict[str, Callable[[Any], Any]] = {
     "product": lambda c: c["a"] * c["u"],
     "all": lambda c: c["u"] * c["p"] + c["a"],
     "units": lambda c: c["hw_units"],
+    "kind": lambda c: np.mod(c["q"], 5),
 }
 _ENGINE = FeatureEngine("fuzz", tuple(Feature(n, "", Depends.BOTH, f) for n, f in _FORMULAS.items()), (), {}, {})
-_CATEGORIES = (_ENGINE.names.index("b"), _ENGINE.names.index("v"))
+_CATEGORIES = tuple(map(_ENGINE.names.index, ("b", "v", "kind")))
 _VALUES = np.array([-3.0, -0.0, 0.0, 1e-36, 1.0, 2.0, 5.0, 33.0, np.nan, np.inf, -np.inf, 5e-324, 1e300])
 _ODD = np.array([-(2**31), -2, -1, 0, 1, 2, 7, 63, 64, 2**20, 2**31 - 1])
 
@@ -144,15 +146,16 @@ def rank(forest: PackedForest, random: np.random.Generator) -> None:
     columns = {name: random.choice(_VALUES, rows) for name in "abuv"}
     if random.random() < 0.2:
         columns["a"] = random.normal(size=rows)
-    problems = {name: random.choice(_VALUES, 3) for name in "pq"}
+    count = int(random.choice(_PROBLEMS, p=_SHARES))
+    problems = {name: random.choice(_VALUES, count) for name in "pq"}
     tile = frozenset(name for name in "abuv" if random.random() < 0.5)
     given_split = split if random.random() < 0.5 else lambda codes, *_: tile & codes.keys()
     with np.errstate(all="ignore"), patch.object(pool, "split", given_split):
         ranker = Ranker([forest], _ENGINE, _ENGINE.names, {"units": 4.0}, columns, {"p": [1.0], "q": [1.0]})
-        values = ranker._pool.values(problems, 3)
-        ranker._programs.values(problems, 3)
-        in_c = ranker._programs.values(problems, 3)  # recorded from the second time on
-        out = np.empty((3, 3, rows))
+        values = ranker._pool.values(problems, count)
+        ranker._programs.values(problems, count)
+        in_c = ranker._programs.values(problems, count)  # recorded from the second time on
+        out = np.empty((3, count, rows))
         partial_c.scores(ranker._plans[0], values, out[0])
         partial_c.scores(ranker._plans[0], values, out[1], is_portable=True)
         partial_numpy.scores(ranker._plans[0], values, out[2])

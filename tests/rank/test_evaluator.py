@@ -26,6 +26,8 @@ from ckh.rank.packed import pack
 from .conftest import ENGINE, HARDWARE, Trained, random_columns, random_problem, train
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -71,20 +73,46 @@ def test_scores_and_order_are_those_of_lightgbm(
         _assert_same(row, model.reference(kernels, problem), model.booster)
 
 
-@given(seed=st.integers(0, 2**32), rows=st.integers(1, 400))
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 400), problems=st.sampled_from([2, 2, 2, 64, 131]))
 @hypothesis_settings
-def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: int) -> None:
-    """Sums of leaves are exact, so that neither implementation nor processor changes a score."""
+def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: int, problems: int) -> None:
+    """Sums of leaves are exact: neither implementation nor processor nor other problems change a score."""
     random = np.random.default_rng(seed)
     ranker = _ranker(train((), seed % 3), random_columns(random, rows))
-    values = ranker._pool.values(random_problem(random, 2), 2)
-    results = np.empty((3, 2, ranker.candidates))
+    values = ranker._pool.values(random_problem(random, problems), problems)
+    results = np.empty((3, problems, ranker.candidates))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial_c, "LIBRARY", library)
         partial_c.scores(ranker._plans[0], values, results[0])
         partial_c.scores(ranker._plans[0], values, results[1], is_portable=True)
     partial_numpy.scores(ranker._plans[0], values, results[2])
     assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+
+
+def _huge() -> Trained:
+    """A model of which leaves need two integers."""
+    booster = lightgbm.Booster(model_str=train().booster.model_to_string())
+    for tree, value in ((0, 1e9), (7, -3e11), (20, 1e4)):
+        booster.set_leaf_output(tree, 2, value)
+    return Trained(booster, pack(parse_forest(booster.model_to_string())))
+
+
+@pytest.mark.parametrize("rows", [1, 40, 700])
+@pytest.mark.parametrize("is_product", [True, False], ids=["product", "anything"])
+@pytest.mark.parametrize("model", [train, _huge], ids=["one integer", "two"])
+def test_many_problems_together_score_as_each_alone(
+    library: Path, model: Callable[[], Trained], monkeypatch: pytest.MonkeyPatch, rows: int, *, is_product: bool
+) -> None:
+    """Up to 64 problems walk the trees together, and what is left over one by one: to the last bit the same."""
+    monkeypatch.setattr(partial_c, "LIBRARY", library)
+    random = np.random.default_rng(rows)
+    ranker = _ranker(model(), random_columns(random, rows, is_product=is_product))
+    problems = random_problem(random, 150)
+    together = ranker.scores(problems)[0]
+    for index, row in enumerate(together):
+        alone = ranker.scores({name: column[index : index + 1] for name, column in problems.items()})[0, 0]
+        assert alone.tobytes() == row.tobytes()
+    assert len(np.unique(together, axis=0)) > 30
 
 
 def test_candidates_that_differ_in_nothing_tie_in_their_order(backend: str) -> None:
@@ -138,10 +166,7 @@ def test_one_candidate(backend: str) -> None:
 def test_a_few_huge_leaves_cost_the_others_no_digits(backend: str) -> None:
     """Where one integer a leaf would not do, there are two."""
     assert not train().forest.leaves[:, 1].any()
-    booster = lightgbm.Booster(model_str=train().booster.model_to_string())
-    for tree, value in ((0, 1e9), (7, -3e11), (20, 1e4)):
-        booster.set_leaf_output(tree, 2, value)
-    model = Trained(booster, pack(parse_forest(booster.model_to_string())))
+    model = _huge()
     assert model.forest.leaves[:, 1].any()
     random = np.random.default_rng(6)
     kernels = random_columns(random, 300)
@@ -239,7 +264,7 @@ def test_wrong_inputs_are_refused() -> None:
         ranker.scores({"p": [1.0]})
     with pytest.raises(DataError, match="candidates"):
         _ranker(train(), {name: column[:0] for name, column in kernels.items()})
-    with pytest.raises(ModelError, match="12 inputs got 3"):
+    with pytest.raises(ModelError, match="13 inputs got 3"):
         Ranker([train().forest], ENGINE, ENGINE.names[:3], HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
 
 

@@ -63,7 +63,11 @@ def test_sanitizers_find_nothing_in_a_trained_forest(packed: str) -> None:
 
 @pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 def test_little_memory_for_sets_changes_nothing(tmp_path: Path, packed: str) -> None:
-    """When the sets of variants are forgotten after every tree, scores stay the same to the last bit."""
-    library = compile_library(tmp_path / "ckh_rank.so", "-O1", "-DMOST_SETS=0")
+    """When the sets of variants are forgotten after every tree, scores stay the same to the last bit.
+
+    The same when few problems are ranked together.
+    """
+    flags = ("-O1", "-DMOST_SETS=0", "-DFEWEST_TOGETHER=2", "-DMOST_TOGETHER=2")
+    library = compile_library(tmp_path / "ckh_rank.so", *flags)
     assert _fuzz("--cases", "20", "--seed", "2", "--library", str(library))[0] == 20
     assert _fuzz("--cases", "5", "--seed", "3", "--library", str(library), "--forest", packed)[0] == 5
