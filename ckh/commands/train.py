@@ -30,6 +30,7 @@ class Rank(StrEnum):
 
     RELATIVE = "relative"
     LAMBDARANK = "lambdarank"
+    BLEND = "blend"
     TFLOPS = "tflops"
 
 
@@ -49,6 +50,9 @@ problems: those that the start has not seen, if they are ten or more.
 --tune tries settings: the default, and others drawn from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
 rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Options that are given stay as
 they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
+
+--rank relative regresses the logarithm of the efficiency, lambdarank optimises the order itself, blend has the trees of
+both, and tflops lets the model of TFLOPS order.
 
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.

@@ -12,12 +12,13 @@ from ckh.strenum import StrEnum
 class RankObjective(StrEnum):
     """What the model that orders kernels is trained for.
 
-    RELATIVE regresses log(TFLOPS / best TFLOPS of the problem); LAMBDARANK optimises the order itself; with TFLOPS
-    there is no such model, and the one of TFLOPS orders.
+    RELATIVE regresses log(TFLOPS / best TFLOPS of the problem); LAMBDARANK optimises the order itself; BLEND has the
+    trees of both; with TFLOPS there is no such model, and the one of TFLOPS orders.
     """
 
     RELATIVE = "relative"
     LAMBDARANK = "lambdarank"
+    BLEND = "blend"
     TFLOPS = "tflops"
 
 
@@ -51,10 +52,11 @@ class TrainOptions:
     """How to train.
 
     `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
-    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. A
-    regression of the order weighs rows by their efficiency to the power of `focus`. With 0
-    folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain
-    their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
+    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. A blend is
+    an ensemble of LambdaRanks with one regression, which has the parameters `regression`, or `params` without;
+    cross-validation is of a LambdaRank alone. A regression of the order weighs rows by their efficiency to the power of
+    `focus`. With 0 folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows
+    by how certain their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
     """
 
     targets: tuple[str, ...] = TARGETS
@@ -65,6 +67,7 @@ class TrainOptions:
     jobs: int = 1
     ensemble: int = 1
     focus: float = 1.0
+    regression: TreeParams | None = None
     noise_weights: bool = False
     mine: int = 0
     params: TreeParams = field(default_factory=TreeParams)

@@ -168,6 +168,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
     if options.ensemble > 1:
         said["ensemble"] = options.ensemble
+    if options.regression is not None:
+        said["regression"] = options.regression.to_dict()
     if options.focus != TrainOptions().focus:
         said["focus"] = options.focus
     if options.noise_weights:

@@ -9,16 +9,21 @@ import numpy as np
 
 from ckh.assess.measured import times_of
 from ckh.errors import DataError
+from ckh.learn.model_text import join_trees, scale_leaves
 from ckh.learn.options import LOG_TARGETS, RankObjective
 from ckh.learn.spec import RANK, TARGET_COLUMNS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
 
 # Kernels slower than exp(-2.5) = 8 % of the best are all equally out of the question.
 _RELATIVE_FLOOR = -2.5
+# What a blend's regression counts for each LambdaRank. Chosen on MIOpen's solvers: from 4 to 12 it makes no difference.
+_BLEND_WEIGHT = 8.0
 # LambdaRank wants few, whole grades: efficiency in thirtieths, each worth exp(1/5) times the one below.
 _GRADES = 30
 _GRADE_SCALE = 5.0
@@ -49,18 +54,30 @@ def lambdarank_parameters() -> dict[str, Any]:
     return {"objective": "lambdarank", "lambdarank_truncation_level": _TRUNCATION, "label_gain": gains}
 
 
+def relative(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The regression's labels of efficiencies from 0 to 1, shape (rows,)."""
+    return np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
+
+
+def blended(lambdaranks: Sequence[str], regression: str) -> str:
+    """LambdaRanks and a regression of the order as one model, in LightGBM's text."""
+    return join_trees([*lambdaranks, scale_leaves(regression, _BLEND_WEIGHT * len(lambdaranks))])
+
+
 def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 1.0) -> Fit:
-    """Labels of a target for the valid rows of a dataset; the order's weigh by efficiency to the power of `focus`."""
+    """Labels of a target for the valid rows of a dataset; a blend's are those of its LambdaRanks.
+
+    Rows of a regression of the order weigh by efficiency to the power of `focus`.
+    """
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = times_of(dataset).efficiency()
-    if rank is RankObjective.LAMBDARANK:
+    if rank in {RankObjective.LAMBDARANK, RankObjective.BLEND}:
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
-    label = np.maximum(np.log(efficiency), _RELATIVE_FLOOR)
     # Only the order near the top matters.
-    return Fit(target, label, efficiency**focus, {"objective": "regression"}, is_grouped=False)
+    return Fit(target, relative(efficiency), efficiency**focus, {"objective": "regression"}, is_grouped=False)
 
 
 def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:

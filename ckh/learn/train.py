@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,11 @@ from ckh.assess.metrics import choices
 from ckh.errors import DataError, UsageError
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.options import RankObjective, TrainOptions
+from ckh.learn.options import RankObjective, TrainOptions, TreeParams
 from ckh.learn.save import problem_id, spec_of
 from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
-from ckh.learn.targets import Fit, make_fit, noise_weights, weighted
+from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
 from ckh.learn.warm_start import Comparison, Start, check_start, compare, split_counts
 
 if TYPE_CHECKING:
@@ -109,7 +109,13 @@ def rounds(options: TrainOptions) -> int:
     """How many boosting rounds training may take, for a progress bar."""
     further = options.ensemble - 1 if rank_target(options) == RANK else 0
     fits = len(target_names(options)) * (options.folds + 1) + options.folds * options.mine + further
-    return fits * options.params.n_estimators
+    blended = _regression_params(options).n_estimators if options.rank is RankObjective.BLEND else 0
+    return fits * options.params.n_estimators + blended
+
+
+def _regression_params(options: TrainOptions) -> TreeParams:
+    """The parameters of a blend's regression."""
+    return options.regression or options.params
 
 
 def train(
@@ -127,7 +133,8 @@ def train(
     """
     if options.ensemble > 1 and rank_target(options) != RANK:
         raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
-    if options.focus != TrainOptions().focus and options.rank is not RankObjective.RELATIVE:
+    has_regression = options.rank in {RankObjective.RELATIVE, RankObjective.BLEND}
+    if options.focus != TrainOptions().focus and not has_regression:
         raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
     prepared = prepare(dataset, options, start)
     valid, engine = prepared.dataset, prepared.dataset.op.engine
@@ -227,7 +234,7 @@ class Trainer:
         final = self._fit(fit, rows, None, f"{fit.target}, final", trees - before)
         chosen = self._chosen_efficiency(validated.predicted, rows) if folds and ranks else None
         text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
-        if fit.target == RANK and self._options.ensemble > 1:
+        if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importances_ if self._prepared.start is None else split_counts(text, self._engine.names)
@@ -292,9 +299,22 @@ class Trainer:
             yield self._fit(fit, rows, None, text, trees, number).booster_.model_to_string(num_iteration=trees)
 
     def _joined(self, fit: Fit, texts: list[str]) -> str:
-        """The models of an ensemble as one: the mean of regressions, the sum of LambdaRanks, which have no scale."""
+        """The models of an ensemble or a blend as one.
+
+        That is the mean of regressions, the sum of LambdaRanks, which have no scale, or that of both.
+        """
+        if self._options.rank is RankObjective.BLEND:
+            return shorten(blended(texts, self._regression()))
         joined = join_trees(texts)
         return shorten(joined if fit.is_grouped else scale_leaves(joined, 1 / len(texts)))
+
+    def _regression(self) -> str:
+        """That of a blend."""
+        options = replace(self._options, params=_regression_params(self._options))
+        fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE, options.focus)
+        trainer = Trainer(self._prepared, options, self._advance)
+        fit, rows = self._prepared.weighted(fit), np.arange(len(fit.label))
+        return str(trainer._fit(fit, rows, None, f"{RANK}, regression").booster_.model_to_string())
 
     def _fit(
         self,
@@ -408,6 +428,8 @@ def _check(valid: Dataset) -> None:
 
 
 def _check_mining(valid: Dataset, options: TrainOptions) -> None:
+    if options.mine and options.rank is RankObjective.BLEND:
+        raise UsageError("hard examples are mined for one objective, and a blend has two", "leave out --mine or --rank")
     if options.mine and not options.folds:
         raise UsageError("hard examples cannot be mined without folds to find them by", "give --folds 3 or more")
     if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:

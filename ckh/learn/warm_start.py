@@ -188,6 +188,8 @@ def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> None:
     if options.ensemble > 1:
         reason = f"an ensemble of {options.ensemble} models, each of which would hold the trees of the start"
         raise UsageError(f"{start.path} cannot be continued by {reason}", "train with ensemble = 1")
+    if options.rank is RankObjective.BLEND:
+        raise UsageError(f"{start.path} cannot be continued by a blend of models", "train with --rank lambdarank")
     found = list(_differences(start, spec, options))
     if found:
         hint = "a start must have learned the same from the same inputs; train anew without --warm-start"
@@ -253,6 +255,8 @@ def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
     if spec.rank_by != RANK:
         return RankObjective.TFLOPS
     named = ours.get("rank_objective")
+    if named == RankObjective.BLEND:  # its scores are such ones
+        return RankObjective.LAMBDARANK
     return next((one for one in RankObjective if one == named), None)
 
 

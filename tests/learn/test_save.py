@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.learn.options import TrainOptions
+from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.learn.tune import tune
@@ -26,6 +26,15 @@ def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> 
         *("oof_efficiency", "problems"),
     }
     assert not (model_dir / "tuning.json").exists()
+
+
+def test_the_regression_of_a_blend_is_written(tmp_path: Path) -> None:
+    """Its parameters, where they are its own."""
+    options = replace(OPTIONS, rank=RankObjective.BLEND, regression=replace(TREES, num_leaves=5))
+    save(train(measured(), options, lambda _steps, _text: None), tmp_path / "model")
+    ours = json.loads((tmp_path / "model" / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
+    assert ours["rank_objective"] == "blend"
+    assert ours["regression"] == {**TREES.to_dict(), "num_leaves": 5}
 
 
 def test_options_that_were_used_are_written(tmp_path: Path) -> None:

@@ -188,6 +188,25 @@ def test_focus_weighs_rows_by_their_efficiency() -> None:
     assert one.targets["rank"].text != two.targets["rank"].text
 
 
+def test_a_blend_has_the_trees_of_both() -> None:
+    """Two LambdaRanks and 16 times the regression with its own parameters; cross-validation is of a LambdaRank."""
+    own = replace(TREES, n_estimators=9, num_leaves=5, learning_rate=0.2)
+    blend = TrainOptions(targets=(), rank=RankObjective.BLEND, folds=3, ensemble=2, seed=5, focus=2.0, regression=own)
+    blend = replace(blend, params=TREES)
+    alone = replace(blend, rank=RankObjective.LAMBDARANK, focus=1.0)
+    regression = replace(blend, rank=RankObjective.RELATIVE, ensemble=1, folds=0, params=own)
+    passed: list[int] = []
+    made = train(measured(), blend, lambda steps, _text: passed.append(steps)).targets["rank"]
+    parts = [train(measured(), one, lambda _steps, _text: None).targets["rank"] for one in (alone, regression)]
+    assert sum(passed) == rounds(blend) == rounds(alone) + 9
+    assert made.folds == parts[0].folds
+    matrix = GROUPED_CONV.matrix({name: measured().frame[name].to_numpy() for name in INPUT_COLUMNS}, HARDWARE)
+    each = [lightgbm.Booster(model_str=one.text).predict(matrix, raw_score=True) for one in parts]
+    found = lightgbm.Booster(model_str=made.text).predict(matrix, raw_score=True)
+    np.testing.assert_allclose(found, np.asarray(each[0]) + 16 * np.asarray(each[1]), atol=0.002 * np.ptp(found))
+    assert made.text.count("Tree=") == parts[0].text.count("Tree=") + 9
+
+
 @pytest.mark.parametrize("rank", [RankObjective.TFLOPS, RankObjective.LAMBDARANK])
 def test_focus_needs_weights(rank: RankObjective) -> None:
     """Where rows are not weighed by efficiency it would do nothing."""
@@ -199,6 +218,13 @@ def test_there_is_no_ensemble_of_tflops() -> None:
     """An ensemble orders: without a model of the order it would do nothing."""
     options = TrainOptions(rank=RankObjective.TFLOPS, folds=0, ensemble=2, params=TREES)
     with pytest.raises(UsageError, match="an ensemble orders kernels"):
+        train(measured(), options, lambda _steps, _text: None)
+
+
+def test_hard_examples_of_a_blend_are_not_mined() -> None:
+    """They would be found by one of its objectives and weigh in none of the other."""
+    options = TrainOptions(rank=RankObjective.BLEND, folds=3, mine=1, params=TREES)
+    with pytest.raises(UsageError, match="a blend has two"):
         train(measured(), options, lambda _steps, _text: None)
 
 

@@ -63,7 +63,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("rank", RankObjective)
+@pytest.mark.parametrize("rank", [one for one in RankObjective if one is not RankObjective.BLEND])
 def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> None:
     """The start's trees come first, unchanged; the score adds what LightGBM alone learns from the start's errors."""
     start = read_start(start_in(tmp_path / "start", rank))
@@ -222,6 +222,8 @@ def test_what_cannot_be_continued(tmp_path: Path) -> None:
     options = replace(OPTIONS, rank=RankObjective.LAMBDARANK, ensemble=2)
     with pytest.raises(UsageError, match="ensemble of 2 models"):
         train(measured(), options, quiet, start)
+    with pytest.raises(UsageError, match="by a blend of models"):
+        train(measured(), replace(OPTIONS, rank=RankObjective.BLEND), quiet, start)
     amd_model(tmp_path / "amd", GROUPED_CONV.names[:83])
     with pytest.raises(UsageError, match="AMD's tools made it"):
         train(measured(), replace(OPTIONS, rank=RankObjective.TFLOPS), quiet, read_start(tmp_path / "amd"))
@@ -248,6 +250,22 @@ def test_an_ensemble_is_a_start(tmp_path: Path) -> None:
     splits = [int(one) for line in re.findall(r"^split_feature=(.*)$", made.text, re.MULTILINE) for one in line.split()]
     counts = np.bincount(splits, minlength=len(GROUPED_CONV.names))
     assert list(made.importances.values()) == counts.tolist()
+
+
+def test_a_blend_is_continued_as_a_lambdarank(tmp_path: Path) -> None:
+    """Its scores are such ones' already: new trees go on from them."""
+    blend = replace(OPTIONS, rank=RankObjective.BLEND, folds=0)
+    save(train(measured(), blend, quiet), tmp_path / "start")
+    start = read_start(tmp_path / "start")
+    options = replace(continued(start, blend), params=replace(TREES, n_estimators=3))
+    assert options.rank is RankObjective.LAMBDARANK
+    text = train(measured(), options, quiet, start).targets["rank"].text
+    leaves, before = (
+        [float(one) for line in re.findall(r"^leaf_value=(.*)$", some, re.MULTILINE) for one in line.split()]
+        for some in (text, start.texts["rank"])
+    )
+    assert leaves[: len(before)] == before
+    assert 24 < len(trees_of(text)) <= 24 + 3
 
 
 @pytest.mark.parametrize("damage", ["missing", "spec", "cut", "manifest", "params"])

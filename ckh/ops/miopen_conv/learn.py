@@ -9,19 +9,20 @@ import numpy as np
 
 from ckh.assess.metrics import Times, choices
 from ckh.learn.model_text import join_trees, shorten, slim
-from ckh.learn.targets import grades, lambdarank_parameters
+from ckh.learn.targets import grades, lambdarank_parameters, relative
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
-from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS
+from ckh.ops.miopen_conv.recipe import RECIPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from ckh.learn.options import TrainOptions
     from ckh.ops.miopen_conv.table import SolverTable
 
-_HELD_OUT = 5  # one in so many
+FOLDS = 5  # of which one is held out
+_SEED_OF_FOLDS = 0
 
 
 def matrix_of(table: SolverTable) -> NDArray[np.float64]:
@@ -36,14 +37,14 @@ def times_of(table: SolverTable) -> Times:
     return Times(table.problem_ids(), latency, np.full(len(latency), np.nan))
 
 
-def held_out(table: SolverTable, seed: int = 0) -> NDArray[np.bool_]:
-    """Whether a row belongs to the fifth of all sizes that is held out, shape (rows,).
+def held_out(table: SolverTable, fold: int = 0) -> NDArray[np.bool_]:
+    """Whether a row belongs to the fifth of all sizes that is held out, one of five, shape (rows,).
 
     By sizes alone: a layer is held out in all its directions, dtypes and layouts.
     """
     sizes = table.size_ids()
-    order = np.random.default_rng(seed).permutation(int(sizes.max()) + 1)
-    return np.asarray(order[sizes] % _HELD_OUT == 0)
+    order = np.random.default_rng(_SEED_OF_FOLDS).permutation(int(sizes.max()) + 1)
+    return np.asarray(order[sizes] % FOLDS == fold)
 
 
 def efficiency_of(table: SolverTable, scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -58,7 +59,7 @@ def train_order(
     base: str | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> str:
-    """A model of the order of solvers, as LightGBM's text. Equal tables, options and versions give equal text.
+    """A LambdaRank of solvers, as LightGBM's text. Equal tables, options and versions give equal text.
 
     Args:
         table: what to learn from.
@@ -78,21 +79,38 @@ def train_order(
         feature_name=list(MIOPEN_CONV.names),
         categorical_feature=list(MIOPEN_CONV.categorical),
     )
-    parameters = _parameters(options)
+    parameters = _parameters(options) | lambdarank_parameters()
     rounds = parameters.pop("n_estimators")
     booster = lightgbm.train(parameters, data, rounds, callbacks=[lambda _: advance(1)])
     text = shorten(slim(str(booster.model_to_string())))
     return text if base is None else join_trees([base, text])
 
 
-def train_orders(
-    table: SolverTable,
-    options: TrainOptions = RECIPE,
-    seeds: Sequence[int] = SEEDS,
-    advance: Callable[[int], None] = lambda _: None,
+def train_regression(
+    table: SolverTable, options: TrainOptions = RECIPE, advance: Callable[[int], None] = lambda _: None
 ) -> str:
-    """The models of several seeds as one."""
-    return join_trees([train_order(table, replace(options, seed=seed), advance=advance) for seed in seeds])
+    """The regression that is blended with models of the order, as LightGBM's text.
+
+    Args:
+        table: what to learn from.
+        options: how: of the seed, and of the parameters of their regression.
+        advance: called with 1 after every round of boosting.
+    """
+    import lightgbm
+
+    efficiency = times_of(table).efficiency()
+    data = lightgbm.Dataset(
+        matrix_of(table),
+        relative(efficiency),
+        weight=efficiency,
+        feature_name=list(MIOPEN_CONV.names),
+        categorical_feature=list(MIOPEN_CONV.categorical),
+    )
+    parameters = _parameters(replace(options, params=options.regression or options.params))
+    rounds = parameters.pop("n_estimators")
+    parameters["objective"] = "regression"
+    booster = lightgbm.train(parameters, data, rounds, callbacks=[lambda _: advance(1)])
+    return shorten(slim(str(booster.model_to_string())))
 
 
 def predict(text: str, table: SolverTable, jobs: int = 1) -> NDArray[np.float64]:
@@ -105,7 +123,6 @@ def predict(text: str, table: SolverTable, jobs: int = 1) -> NDArray[np.float64]
 def _parameters(options: TrainOptions) -> dict[str, Any]:
     return {
         **options.params.to_dict(),
-        **lambdarank_parameters(),
         "seed": options.seed,
         "num_threads": options.jobs,
         "deterministic": True,

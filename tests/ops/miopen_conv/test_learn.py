@@ -11,22 +11,25 @@ import pytest
 
 from ckh.errors import ModelError
 from ckh.learn.model_text import join_trees, shorten, slim
+from ckh.learn.targets import blended
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.learn import (
+    FOLDS,
     efficiency_of,
     held_out,
     matrix_of,
     predict,
     times_of,
     train_order,
-    train_orders,
+    train_regression,
 )
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.rank.lightgbm_text import parse_forest
 from ckh.rank.numpy_forest import predict as predict_packed
 
-TINY = replace(RECIPE, params=replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5))
+_SMALL = replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5)
+TINY = replace(RECIPE, params=_SMALL, regression=replace(_SMALL, n_estimators=12))
 _CROSSING = 64
 
 
@@ -61,7 +64,8 @@ def test_held_out_sizes_are_held_out_in_all_directions(world: SolverTable) -> No
     assert not set(sizes[is_held]) & set(sizes[~is_held])
     assert len(set(sizes[is_held])) == 16
     assert set(world.frame.loc[is_held, "variant"]) == {"forward", "bwd_weight"}
-    assert (held_out(world, seed=1) != is_held).any()
+    folds = [held_out(world, fold) for fold in range(FOLDS)]
+    assert (np.sum(folds, axis=0) == 1).all()
 
 
 def test_efficiency_is_that_of_the_chosen_rows(world: SolverTable) -> None:
@@ -80,12 +84,30 @@ def test_the_same_data_and_seed_give_the_same_bytes(world: SolverTable) -> None:
     assert train_order(world, replace(TINY, seed=7)) != text
 
 
-def test_the_model_of_several_seeds_is_their_sum(world: SolverTable) -> None:
-    """Raw scores of the joined model are the sum of the models' own, and its trees are all of theirs."""
-    one, two = (train_order(world, replace(TINY, seed=seed)) for seed in (1, 2))
-    joined = train_orders(world, TINY, seeds=(1, 2))
-    assert joined.count("Tree=") == one.count("Tree=") + two.count("Tree=")
-    np.testing.assert_allclose(predict(joined, world), predict(one, world) + predict(two, world), rtol=1e-12)
+def test_a_blend_is_a_sum(world: SolverTable) -> None:
+    """Raw scores are those of the LambdaRanks and 8 times as many of the regression's; its trees are all of theirs."""
+    joined, (one, two), regression = _blend(world)
+    assert joined.count("Tree=") == 8 + 8 + 12
+    expected = predict(one, world) + predict(two, world) + 16 * predict(regression, world)
+    np.testing.assert_allclose(predict(joined, world), expected, rtol=1e-12)
+
+
+def _blend(world: SolverTable) -> tuple[str, list[str], str]:
+    ranks = [train_order(world, replace(TINY, seed=seed)) for seed in (1, 2)]
+    regression = train_regression(world, TINY)
+    return blended(ranks, regression), ranks, regression
+
+
+def test_the_regression_is_of_relative_time(world: SolverTable) -> None:
+    """Of two solvers, one of which takes twice as long: 0 and log(1 / 2), and the weights of 1 and 1 / 2 show."""
+    params = replace(TINY.params, n_estimators=200, num_leaves=31, min_child_samples=1, reg_lambda=0.0, subsample=1.0)
+    scores = predict(train_regression(world, replace(TINY, regression=replace(params, colsample_bytree=1.0))), world)
+    is_fast = world.frame["latency_ms"].to_numpy() == 1
+    np.testing.assert_allclose(scores[is_fast], 0, atol=0.01)
+    np.testing.assert_allclose(scores[~is_fast], np.log(0.5), atol=0.01)
+    stump = replace(params, n_estimators=1, num_leaves=2, learning_rate=1e-9)
+    average = predict(train_regression(world, replace(TINY, regression=stump)), world)
+    np.testing.assert_allclose(average, np.log(0.5) / 3, rtol=1e-3)
 
 
 def test_a_base_is_corrected(world: SolverTable) -> None:
@@ -133,8 +155,8 @@ def test_a_short_text_scores_almost_the_same(world: SolverTable) -> None:
 
 
 def test_the_packed_forest_reads_joined_models(world: SolverTable) -> None:
-    """A model of two seeds, with categories, has the same scores in ckh's forest as in LightGBM."""
-    joined = train_orders(world, TINY)
+    """A blend, with categories, has the same scores in ckh's forest as in LightGBM."""
+    joined, _, _ = _blend(world)
     packed = predict_packed(parse_forest(joined), matrix_of(world))
     np.testing.assert_allclose(packed, predict(joined, world), rtol=1e-12)
 
@@ -154,7 +176,7 @@ def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
 
 
 def test_the_recipes_order_and_do_nothing_else() -> None:
-    """Both recipes are LambdaRank without a model of times; the small one has the smaller trees."""
+    """Both recipes are blends without a model of times; the small one has the smaller trees."""
     for recipe in (RECIPE, SMALL_RECIPE):
-        assert (recipe.targets, str(recipe.rank)) == ((), "lambdarank")
+        assert (recipe.targets, str(recipe.rank)) == ((), "blend")
     assert SMALL_RECIPE.params.num_leaves < RECIPE.params.num_leaves
