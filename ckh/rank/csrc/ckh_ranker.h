@@ -1,4 +1,4 @@
-/* What ckh_rank.c, ckh_tests.c and ckh_sets.c share; nobody else includes it. */
+/* What ckh_rank.c, ckh_trees.c, ckh_tests.c and ckh_sets.c share; nobody else includes it. */
 #ifndef CKH_RANKER_H
 #define CKH_RANKER_H
 
@@ -170,7 +170,7 @@ INTERNAL const uint64_t *ckh_tests_alike(const ranker *r, int32_t set, const mix
 INTERNAL int ckh_sets_open(ranker *r);
 INTERNAL void ckh_sets_close(ranker *r);
 
-/* Forget all sets but the first ones; none may have values. */
+/* Forget all sets but the first ones, of which only those of one variant may have values. */
 INTERNAL void ckh_sets_forget(ranker *r);
 
 /* What becomes of a set with those of its members on the left that are in `r->scratch`, and the rest on the right. */
