@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 first=runs/gemm-first-model
-options=(--op gemm_universal --force --trees 300 --learning-rate 0.05 --feature-fraction 0.4 --folds 0)
+options=(--op gemm_universal --force --feature-fraction 0.4 --folds 0)
 
 measure() {  # FOLDER SET LEADERS OPTION...
   local out=runs/$1 set=$2 leaders=$3 resume=()
@@ -18,13 +18,14 @@ measure() {  # FOLDER SET LEADERS OPTION...
 measure host-llm-first host-llm 300 --kernels all
 measure host-gemm-train host-gemm-train 24 --kernels sample:80
 ckh convert runs/host-gemm-train --out data/host-gemm-train.parquet
-ckh train "${options[@]}" --leaves 63 --data data/host-gemm-train.parquet --out "$first"
+ckh train "${options[@]}" --trees 300 --learning-rate 0.05 --leaves 63 --data data/host-gemm-train.parquet --out "$first"
 measure host-gemm-more host-gemm-more 24 --kernels best:60+20 --model "$first"
 ckh convert runs/host-gemm-more --out data/host-gemm-more.parquet
 measure host-llm-second host-llm 300 --kernels all
 ckh convert runs/host-llm-first runs/host-llm-second --average --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)
-ckh train "${options[@]}" "${training[@]}" --leaves 255 --targets tflops --out models/gemm_universal_fp32_host
+ckh train "${options[@]}" "${training[@]}" --rank blend --trees 200 --learning-rate 0.075 --leaves 127 --targets tflops \
+  --out models/gemm_universal_fp32_host
 ckh evaluate --model models/gemm_universal_fp32_host --data data/host-llm.parquet \
   --train-data data/host-gemm-train.parquet --train-data data/host-gemm-more.parquet

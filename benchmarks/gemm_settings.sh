@@ -12,8 +12,9 @@ both=("${first[@]}" --data data/host-gemm-more.parquet)
 try() {  # WHAT OPTION...
   local what=$1
   shift
-  ckh train --op gemm_universal --targets tflops --trees 300 --learning-rate 0.05 --feature-fraction 0.4 --folds 0 \
-    --jobs "${jobs:-1}" --force --out "$work/model" "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+  local options=(--op gemm_universal --targets tflops --feature-fraction 0.4 --folds 0 --jobs "$jobs" --force)
+  [[ " $* " == *" --trees "* ]] || options+=(--trees 300 --learning-rate 0.05)
+  ckh train "${options[@]}" --out "$work/model" "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   ckh evaluate --model "$work/model" --data data/host-llm.parquet 2>/dev/null |
     awk -v what="$what" '$1 == "model" { printf "| %s | %s | %s |\n", what, $3, $(NF - 2) }'
 }
@@ -30,3 +31,10 @@ try "127 leaves, focus 2" "${both[@]}" --leaves 127 --focus 2
 try "63 leaves, ensemble of 3" "${both[@]}" --leaves 63 --ensemble 3
 try "127 leaves, ensemble of 3" "${both[@]}" --leaves 127 --ensemble 3
 try "127 leaves, focus 2, ensemble of 3" "${both[@]}" --leaves 127 --focus 2 --ensemble 3
+for seed in 42 1 2; do
+  blend=("${both[@]}" --rank blend --seed "$seed")
+  try "blend, 2 x 300 trees, 127 leaves, seed $seed" "${blend[@]}" --trees 300 --learning-rate 0.05 --leaves 127
+  try "blend, 2 x 200 trees, 127 leaves, seed $seed" "${blend[@]}" --trees 200 --learning-rate 0.075 --leaves 127
+  try "blend, 2 x 150 trees, 127 leaves, seed $seed" "${blend[@]}" --trees 150 --learning-rate 0.1 --leaves 127
+  try "blend, 2 x 150 trees, 255 leaves, seed $seed" "${blend[@]}" --trees 150 --learning-rate 0.1 --leaves 255
+done
