@@ -52,7 +52,7 @@ rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 
 they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
 
 --rank relative regresses the logarithm of the efficiency, lambdarank optimises the order itself, blend has the trees of
-both, and tflops lets the model of TFLOPS order.
+both, as many of each, and tflops lets the model of TFLOPS order.
 
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
@@ -154,12 +154,13 @@ def train(
 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> TrainOptions:
-    """The operation's own options, with those that were given."""
+    """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
     if given["folds"] in _NO_FOLDS:
         raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
     known = {name: value for name, value in given.items() if value is not None}
     changed = {name: value for name, value in params.items() if value is not None}
-    return replace(defaults, **known, params=replace(defaults.params, **changed))
+    own = None if changed else defaults.regression
+    return replace(defaults, **known, params=replace(defaults.params, **changed), regression=own)
 
 
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
 from ckh.errors import DataError, UsageError
-from ckh.learn.options import LOG_TARGETS, TrainOptions
+from ckh.learn.options import LOG_TARGETS, RankObjective, TrainOptions
 from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.paths import write_atomic
@@ -168,7 +168,7 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
     if options.ensemble > 1:
         said["ensemble"] = options.ensemble
-    if options.regression is not None:
+    if options.regression is not None and options.rank is RankObjective.BLEND:
         said["regression"] = options.regression.to_dict()
     if options.focus != TrainOptions().focus:
         said["focus"] = options.focus

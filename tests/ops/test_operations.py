@@ -183,6 +183,8 @@ def test_solvers_are_learned_from_a_find_database(tmp_path: Path, capsys: pytest
     assert sorted(dataset.frame["kernel_name"].unique()) == ["ConvBinWinogradRxSf2x3g1", "GemmFwdRest"]
     train = ["train", "--op", "miopen_conv", "--data", str(data), "--out", str(model), "--trees", "20", "--leaves", "4"]
     assert run(train) == ExitCode.OK
+    forest = load_model(model).packed_forest("rank")
+    assert len(forest.roots) == 3 * 20, "two LambdaRanks and a regression, of as many trees as were asked for"
     capsys.readouterr()
     first = []
     for n in ("2", "60"):
