@@ -52,7 +52,7 @@ rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 
 they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
 
 --rank relative regresses the logarithm of the efficiency, lambdarank optimises the order itself, blend has the trees of
-both, as many of each, and tflops lets the model of TFLOPS order.
+both, and tflops lets the model of TFLOPS order.
 
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.

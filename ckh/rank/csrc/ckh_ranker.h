@@ -111,6 +111,31 @@ typedef struct {
   size_t frames_room;
 } ranker;
 
+INLINE size_t start_of(const ranker *r, int32_t tree) {
+  const int32_t root = r->trees->roots[tree];
+  return (size_t)(root < 0 ? ~root : root);
+}
+
+/* Have a tree brought near while those before it are walked: a quarter of the time, when the forest is in no cache. */
+INLINE void fetch(const ranker *r, int32_t tree) {
+#if defined(__GNUC__)
+  if (tree < r->forest->trees) {
+    const size_t end = start_of(r, tree + 1);
+    for (size_t at = start_of(r, tree); at < end; at += 8) __builtin_prefetch(r->cells + at);
+  }
+#else
+  (void)r;
+  (void)tree;
+#endif
+}
+
+INLINE uint64_t leaf(const ranker *r, int32_t node) { return r->cells[(size_t)~node]; }
+
+INLINE int32_t child(uint64_t cell, int32_t node, const int is_left) {
+  const int32_t below = node + (is_left ? 1 : (int32_t)(cell >> 32));
+  return below ^ -(int32_t)(cell >> is_left & 1);
+}
+
 INLINE family family_of(const ckh_rank_forest *forest, int32_t f) {
   family tests;
   memcpy(&tests, forest->family + 4 * (size_t)f, sizeof tests);
@@ -124,6 +149,16 @@ INLINE family_values values_of(const ckh_rank_plan *plan, int32_t f) {
 }
 
 INLINE size_t words_for(int32_t count) { return ((size_t)count + 63) / 64; }
+
+INLINE int lowest_bit(uint64_t word) {
+#if defined(__GNUC__)
+  return __builtin_ctzll(word);
+#else
+  int bit = 0;
+  while (!(word >> bit & 1)) bit++;
+  return bit;
+#endif
+}
 
 INLINE int32_t ones(uint64_t x, const int has_popcount) {
 #if defined(__GNUC__)
