@@ -16,14 +16,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 # Besides ranking: features, models that it is handed ready to use, and their programs.
-_RANK, _EXPORT = Path("ckh", "rank", "csrc"), Path("ckh", "export", "c")
+_RANK, _EXPORT = Path("ckh", "ranking", "csrc"), Path("ckh", "export", "c")
 _SOURCES = (
     _RANK / "ckh_features.c",
     _EXPORT / "ckh_core.c",
     _EXPORT / "ckh_fill.c",
     Path("ckh", "quick", "csrc", "ckh_interpret.c"),
 )
-_LIBRARY = Path("ckh", "rank", "_ckh_rank.so")
+_LIBRARY = Path("ckh", "ranking", "_ckh_rank.so")
 # Features must be Python's bit for bit: no fused multiply-add.
 _FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off")
 

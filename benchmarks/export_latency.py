@@ -35,8 +35,8 @@ from ckh.export.to_c import c_files
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.spec import TFLOPS
 from ckh.paths import data_dir
-from ckh.rank import partial_c
-from ckh.rank.evaluator import Ranker, best_first
+from ckh.ranking import partial_c
+from ckh.ranking.evaluator import Ranker, best_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable

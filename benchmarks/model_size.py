@@ -32,9 +32,9 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.ops.base import Encoding
-from ckh.rank.evaluator import Ranker
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.packed import pack
+from ckh.ranking.evaluator import Ranker
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.packed import pack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

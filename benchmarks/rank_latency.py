@@ -37,9 +37,9 @@ from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.paths import cache_dir, data_dir
-from ckh.rank import partial_c, partial_numpy
-from ckh.rank.evaluator import Ranker, best_first
-from ckh.rank.forest_file import forest_of
+from ckh.ranking import partial_c, partial_numpy
+from ckh.ranking.evaluator import Ranker, best_first
+from ckh.ranking.forest_file import forest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

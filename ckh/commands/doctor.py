@@ -84,8 +84,8 @@ def _found(find: Callable[[], T]) -> T | None:
 def _ranking() -> str:
     """Which implementation ranks, and why not C."""
     from ckh.errors import UsageError
-    from ckh.rank.evaluator import backend_name
-    from ckh.rank.partial_c import why_not
+    from ckh.ranking.evaluator import backend_name
+    from ckh.ranking.partial_c import why_not
 
     try:
         name = backend_name()

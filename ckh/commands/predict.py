@@ -180,7 +180,7 @@ def _cells(ranked: Ranked, model: Model, probe: Probe | None) -> list[str]:
 
 
 def _document(found: Answer, top: int) -> dict[str, Any]:
-    from ckh.rank.evaluator import backend_name
+    from ckh.ranking.evaluator import backend_name
 
     model = found.model
     return {

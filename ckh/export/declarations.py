@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("c")
-EVALUATOR = Path(__file__).parents[1] / "rank" / "csrc"
+EVALUATOR = Path(__file__).parents[1] / "ranking" / "csrc"
 EVALUATOR_SOURCES = tuple(EVALUATOR / name for name in ("ckh_rank.c", "ckh_trees.c", "ckh_tests.c", "ckh_sets.c"))
 
 _FIELDS = re.compile(r"^@\w+_FIELDS@$", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.export.operations import ALWAYS_REAL, CASTS, ON_TRUTHS, OPERATIONS
-from ckh.rank.symbolic import FormulaError, Number, Symbol, constant, kind_of
+from ckh.ranking.symbolic import FormulaError, Number, Symbol, constant, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

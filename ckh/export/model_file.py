@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ckh.export.programs import GroupProgram
     from ckh.learn.spec import ModelSpec
     from ckh.ops.base import Kernel
-    from ckh.rank.packed import PackedForest
-    from ckh.rank.plan import Block, Plan
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.plan import Block, Plan
 
 ProgramData = list[tuple[Any, str]]  # arrays, and the types that they are written with
 

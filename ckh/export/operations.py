@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckh.rank.symbolic import Number
+from ckh.ranking.symbolic import Number
 
 _T, _I, _R = Number
 TYPES = {_T: "int", _I: "int64_t", _R: "double"}

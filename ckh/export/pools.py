@@ -9,9 +9,9 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.export.graph import Graph
-from ckh.rank.plan import make_plan
-from ckh.rank.pool import Kind, Pool
-from ckh.rank.symbolic import FormulaError, Number
+from ckh.ranking.plan import make_plan
+from ckh.ranking.pool import Kind, Pool
+from ckh.ranking.symbolic import FormulaError, Number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ckh.features.engine import Columns, Feature
     from ckh.learn.artifact import Model
     from ckh.ops.base import Kernel, Problem
-    from ckh.rank.packed import PackedForest
-    from ckh.rank.plan import Plan
-    from ckh.rank.pool import Placed
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.plan import Plan
+    from ckh.ranking.pool import Placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ckh.export.integers import Expression, Tree
     from ckh.export.pools import GroupPool
     from ckh.learn.artifact import Model
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 APPLIES, REFUSED = -1, -2
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.export.integers import Branch, Expression
 from ckh.export.operations import TYPES
-from ckh.rank.pool import Kind
+from ckh.ranking.pool import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.export.groups import ProblemKind
     from ckh.export.programs import GroupProgram
     from ckh.learn.artifact import Model
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 _STATIC = (
     *(FOLDER / name for name in ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h")),

@@ -13,7 +13,7 @@ from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.artifact import Ranked, Wanted, find_model
 from ckh.ops import operation_of_problem
-from ckh.rank.evaluator import best_first
+from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

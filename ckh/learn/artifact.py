@@ -20,10 +20,10 @@ from ckh.errors import ModelError, UsageError
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.paths import MODELS_VARIABLE, model_folders
-from ckh.rank.evaluator import best_first
-from ckh.rank.forest_file import open_forest
-from ckh.rank.lightgbm_text import Forest, parse_forest
-from ckh.rank.numpy_forest import predict
+from ckh.ranking.evaluator import best_first
+from ckh.ranking.forest_file import open_forest
+from ckh.ranking.lightgbm_text import Forest, parse_forest
+from ckh.ranking.numpy_forest import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.answer import Answer
     from ckh.ops.base import Candidates, Kernel, Problem
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 _TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckh.rank.evaluator import Ranker
+from ckh.ranking.evaluator import Ranker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ckh.learn.spec import ModelSpec
     from ckh.ops.base import Kernel, Problem
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 _POOLS = 32  # prepared pools that are kept
 _Value = TypeVar("_Value")

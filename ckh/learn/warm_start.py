@@ -14,7 +14,7 @@ from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
 from ckh.learn.options import RankObjective, TreeParams
 from ckh.learn.save import MANIFEST_NAME, trained_problems
 from ckh.learn.spec import RANK, SPEC_NAME
-from ckh.rank.lightgbm_text import parse_forest
+from ckh.ranking.lightgbm_text import parse_forest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
 
-LIBRARY = Path(__file__).resolve().parents[1] / "rank" / "_ckh_rank.so"
+LIBRARY = Path(__file__).resolve().parents[1] / "ranking" / "_ckh_rank.so"
 _ORDER = ("", "predicted TFLOPS", "predicted ms", "kernel")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ckh.export.operations import CASTS, OPERATIONS
 from ckh.export.programs import make_rules
-from ckh.rank.pool import Kind
-from ckh.rank.symbolic import Number
+from ckh.ranking.pool import Kind
+from ckh.ranking.symbolic import Number
 
 if TYPE_CHECKING:
     from ckh.export.graph import Node

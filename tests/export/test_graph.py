@@ -13,8 +13,8 @@ from ckh.export.declarations import EVALUATOR
 from ckh.export.graph import Graph
 from ckh.export.pools import GroupPool, Output
 from ckh.export.sources import Functions, features_function
-from ckh.rank.pool import Kind, Placed
-from ckh.rank.symbolic import FormulaError, Number, SymbolicColumns
+from ckh.ranking.pool import Kind, Placed
+from ckh.ranking.symbolic import FormulaError, Number, SymbolicColumns
 
 from .conftest import COMPILERS, STRICT, run
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.features.engine import Columns
-    from ckh.rank.pool import Pool
+    from ckh.ranking.pool import Pool
 
 FORMULAS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b - 3,

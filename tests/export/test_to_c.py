@@ -128,8 +128,8 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
     model = gemm_model(tmp_path / "small")
     problems = gemm_problems(Random(9), 12, "fp32")
     wanted = [expected(problem, model) for problem in problems]
-    monkeypatch.setattr("ckh.rank.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
-    monkeypatch.setattr("ckh.rank.plan.BLOCK", 3)
+    monkeypatch.setattr("ckh.ranking.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
+    monkeypatch.setattr("ckh.ranking.plan.BLOCK", 3)
     folder = export(tmp_path / "c", [model])
     assert "of_class < " in (folder / "ckh_programs.c").read_text()
     program = compile_program(folder, HARNESS, "-O1", *STRICT)

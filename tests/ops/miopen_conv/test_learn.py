@@ -25,8 +25,8 @@ from ckh.ops.miopen_conv.learn import (
 )
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.numpy_forest import predict as predict_packed
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.numpy_forest import predict as predict_packed
 
 _SMALL = replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5)
 TINY = replace(RECIPE, params=_SMALL, regression=replace(_SMALL, n_estimators=12))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.rank.families import as_masks, holds, words_for
-from ckh.rank.pool import Kind
+from ckh.ranking.families import as_masks, holds, words_for
+from ckh.ranking.pool import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.rank.packed import PackedForest
-    from ckh.rank.pool import Placed, Pool
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.pool import Placed, Pool
 
     Int32 = NDArray[np.int32]
     Words = NDArray[np.uint64]

@@ -20,7 +20,7 @@ from ckh.errors import ModelError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.rank.lightgbm_text import Forest, IntArray
+    from ckh.ranking.lightgbm_text import Forest, IntArray
 
     Int32 = NDArray[np.int32]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from ckh.rank.evaluator import best_first
+from ckh.ranking.evaluator import best_first
 
 # Few distinct values, so that there are ties.
 _SCORES = st.one_of(st.integers(-3, 3).map(float), st.floats(allow_nan=False))

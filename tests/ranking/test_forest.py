@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ckh.errors import ModelError
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.numpy_forest import predict
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.numpy_forest import predict
 
 
 def _train(seed: int, **params: object) -> tuple[lightgbm.Booster, np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ckh.rank.symbolic import FormulaError, Number, Symbol, constant, kind_of
+from ckh.ranking.symbolic import FormulaError, Number, Symbol, constant, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

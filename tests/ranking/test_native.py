@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ckh.rank.forest_file import encode
+from ckh.ranking.forest_file import encode
 
 from .conftest import COMPILERS, compile_library, train
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.rank import partial_c
-from ckh.rank.axes import coded, keys
-from ckh.rank.pool import Kind, Values
-from ckh.rank.recording import CONSTANT, COPY, INPUT, OPERATIONS, Recording
-from ckh.rank.symbolic import FormulaError
+from ckh.ranking import partial_c
+from ckh.ranking.axes import coded, keys
+from ckh.ranking.pool import Kind, Values
+from ckh.ranking.recording import CONSTANT, COPY, INPUT, OPERATIONS, Recording
+from ckh.ranking.symbolic import FormulaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array
-    from ckh.rank.pool import Pool
-    from ckh.rank.recording import Shape
+    from ckh.ranking.pool import Pool
+    from ckh.ranking.recording import Shape
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.intp]

@@ -1,8 +1,8 @@
 """Ranking pools: forests, a pool and the implementation that runs, behind one class.
 
-In C, features are run as recorded steps (`ckh.rank.program`, `csrc/ckh_features.c`) and forests walked by
-`csrc/ckh_rank.c`; without it, NumPy does both (`ckh.rank.pool`, `ckh.rank.partial_numpy`). Scores are the same to the
-last bit.
+In C, features are run as recorded steps (`ckh.ranking.program`, `csrc/ckh_features.c`) and forests walked by
+`csrc/ckh_rank.c`; without it, NumPy does both (`ckh.ranking.pool`, `ckh.ranking.partial_numpy`). Scores are the same to
+the last bit.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.errors import ModelError, UsageError
-from ckh.rank import partial_numpy
-from ckh.rank.plan import make_plan
-from ckh.rank.pool import Pool
-from ckh.rank.program import Programs
+from ckh.ranking import partial_numpy
+from ckh.ranking.plan import make_plan
+from ckh.ranking.pool import Pool
+from ckh.ranking.program import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array, FeatureEngine
-    from ckh.rank.packed import PackedForest
-    from ckh.rank.plan import Plan
-    from ckh.rank.pool import Values
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.plan import Plan
+    from ckh.ranking.pool import Values
 
     Scoring = Callable[[Plan, Values, NDArray[np.float64]], None]
 
@@ -47,7 +47,7 @@ def backend_name() -> str:
 
 
 def _backend() -> tuple[str, Scoring]:
-    from ckh.rank import partial_c
+    from ckh.ranking import partial_c
 
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:

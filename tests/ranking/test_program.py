@@ -14,9 +14,9 @@ from ckh.archs import load_arch
 from ckh.features.engine import Depends, Feature, FeatureEngine
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
-from ckh.rank import partial_c
-from ckh.rank.pool import Pool
-from ckh.rank.program import Programs
+from ckh.ranking import partial_c
+from ckh.ranking.pool import Pool
+from ckh.ranking.program import Programs
 
 from .conftest import EXTREMES
 
@@ -113,7 +113,7 @@ def test_every_operation_is_numpys(library: Path, seed: int, tiles: int, count: 
     random = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partial_c, "LIBRARY", library)
-        patch.setattr("ckh.rank.pool.split", lambda *_: frozenset("ab"))
+        patch.setattr("ckh.ranking.pool.split", lambda *_: frozenset("ab"))
         values = np.array([*EXTREMES, 3.0, -2.5, 7.0, 1e15, *random.normal(size=5) * 9])
         kernels = {name: random.choice(values, tiles * 3) for name in "ab"}
         kernels |= {"u": np.repeat([0.5, 2.0, np.nan], tiles)}

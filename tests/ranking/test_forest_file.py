@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckh.errors import ModelError
-from ckh.rank import forest_file
-from ckh.rank.forest_file import decode, encode, forest_of, open_forest, read_packed
+from ckh.ranking import forest_file
+from ckh.ranking.forest_file import decode, encode, forest_of, open_forest, read_packed
 
 from .conftest import train
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 _FIELDS = ("roots", "nodes", "leaves", "families", "thresholds", "sets", "words")
 

@@ -1,6 +1,6 @@
 """Ranks random pools with random forests, and with damaged ones, under sanitizers.
 
-    python tests/rank/fuzz.py [--seed 0] [--seconds 600 | --cases 1000] [--forest PACKED]
+    python tests/ranking/fuzz.py [--seed 0] [--seconds 600 | --cases 1000] [--forest PACKED]
 
 Each case packs a random forest and ranks a pool in C, with and without special instructions, and in NumPy: all must
 give the same numbers. Then the packed file is damaged again and again, mostly with checksums that fit: each time it
@@ -30,17 +30,17 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.features.engine import Depends, Feature, FeatureEngine
-from ckh.rank import forest_file, partial_c, partial_numpy, plan, pool
-from ckh.rank.axes import split
-from ckh.rank.evaluator import Ranker
-from ckh.rank.forest_file import decode, encode
-from ckh.rank.lightgbm_text import Forest
-from ckh.rank.packed import pack
+from ckh.ranking import forest_file, partial_c, partial_numpy, plan, pool
+from ckh.ranking.axes import split
+from ckh.ranking.evaluator import Ranker
+from ckh.ranking.forest_file import decode, encode
+from ckh.ranking.lightgbm_text import Forest
+from ckh.ranking.packed import pack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.rank.packed import PackedForest
+    from ckh.ranking.packed import PackedForest
 
 _ROOT = Path(__file__).parents[2]
 _SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")

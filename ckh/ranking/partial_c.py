@@ -14,9 +14,9 @@ from ckh.errors import ModelError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.rank.packed import PackedForest
-    from ckh.rank.plan import Block, Plan
-    from ckh.rank.pool import Values
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.plan import Block, Plan
+    from ckh.ranking.pool import Values
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
 _ABI = 3  # this and what follows: as csrc/ckh_rank.h has it
@@ -104,7 +104,7 @@ def why_not() -> str:
 
 
 def compute(code: NDArray[np.int32], constants: NDArray[np.float64], registers: NDArray[np.float64]) -> None:
-    """Run the steps of a program (`ckh.rank.program`) over the registers of problems, shape (problems, size)."""
+    """Run the steps of a program (`ckh.ranking.program`) over the registers of problems, shape (problems, size)."""
     library, reason = _load(LIBRARY)
     assert library is not None, reason
     pointers = (registers.ctypes.data, constants.ctypes.data, code.ctypes.data)

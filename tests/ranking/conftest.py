@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from ckh.features.engine import Depends, Feature, FeatureEngine
-from ckh.rank import partial_c
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.packed import PackedForest, pack
+from ckh.ranking import partial_c
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.packed import PackedForest, pack
 
 SOURCES = sorted(map(str, Path(partial_c.__file__).with_name("csrc").glob("*.c")))
 COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)]

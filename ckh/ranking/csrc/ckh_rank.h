@@ -1,4 +1,4 @@
-/* Ranking: what ckh_rank.c and ckh_features.c offer. ckh/rank/partial_c.py has the same structs for Python.
+/* Ranking: what ckh_rank.c and ckh_features.c offer. ckh/ranking/partial_c.py has the same structs for Python.
    C11 and C++17 alike. */
 #ifndef CKH_RANK_H
 #define CKH_RANK_H
@@ -12,7 +12,7 @@ extern "C" {
 enum { CKH_RANK_ABI = 3 }; /* of all that stands here, and of the steps of programs */
 enum { CKH_RANK_OK = 0, CKH_RANK_NO_MEMORY = 1, CKH_RANK_TOO_DEEP = 2 };
 
-/* A forest as ckh/rank/packed.py packs it. A test holds or not; those that only their threshold tells apart form a
+/* A forest as ckh/ranking/packed.py packs it. A test holds or not; those that only their threshold tells apart form a
    family, in which they follow each other. */
 typedef struct {
   int32_t trees, families, tests, leaves_count, high_exponent, low_exponent;
@@ -25,7 +25,7 @@ typedef struct {
   const uint32_t *words;
 } ckh_rank_forest;
 
-/* The forest's tests over a pool, as ckh/rank/plan.py has them. A candidate is a tile with a variant. Masks are bit
+/* The forest's tests over a pool, as ckh/ranking/plan.py has them. A candidate is a tile with a variant. Masks are bit
    sets in words of 64 bits, the lowest bit first. There are `all_masks` over tiles, of which the first `static_masks`
    are given, since no problem enters their values. The source of a family's values is a constant of the problem or the
    first one of its rows; it is negative if they are static. */

@@ -18,8 +18,8 @@ import numpy as np
 
 from ckh.errors import DataError, ModelError
 from ckh.paths import cache_dir, write_atomic
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
 
 if TYPE_CHECKING:
     from pathlib import Path

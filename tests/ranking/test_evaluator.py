@@ -17,11 +17,11 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
-from ckh.rank import partial_c, partial_numpy, plan, pool
-from ckh.rank.evaluator import Ranker, backend_name, best_first
-from ckh.rank.forest_file import open_forest
-from ckh.rank.lightgbm_text import parse_forest
-from ckh.rank.packed import pack
+from ckh.ranking import partial_c, partial_numpy, plan, pool
+from ckh.ranking.evaluator import Ranker, backend_name, best_first
+from ckh.ranking.forest_file import open_forest
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.packed import pack
 
 from .conftest import ENGINE, HARDWARE, Trained, random_columns, random_problem, train
 

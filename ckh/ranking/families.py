@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.rank.packed import CATEGORICAL, DEFAULT_LEFT, MISSING_NAN, MISSING_ZERO, ZERO_BOUND, PackedForest
+from ckh.ranking.packed import CATEGORICAL, DEFAULT_LEFT, MISSING_NAN, MISSING_ZERO, ZERO_BOUND, PackedForest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,10 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.features.engine import Columns
-from ckh.rank.axes import Keys, Use, coded, keys, split
-from ckh.rank.grid import GridColumns, Source
-from ckh.rank.symbolic import SymbolicColumns
-from ckh.rank.tracing import trace
+from ckh.ranking.axes import Keys, Use, coded, keys, split
+from ckh.ranking.grid import GridColumns, Source
+from ckh.ranking.symbolic import SymbolicColumns
+from ckh.ranking.tracing import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array, Feature, FeatureEngine
-    from ckh.rank.symbolic import Symbol
+    from ckh.ranking.symbolic import Symbol
 
     Floats = NDArray[np.float64]
     Reads = Mapping[str, frozenset[str]]

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.rank.families import as_masks, holds, sizes, words_for
-from ckh.rank.pool import Kind
+from ckh.ranking.families import as_masks, holds, sizes, words_for
+from ckh.ranking.pool import Kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.rank.plan import Block, Plan
-    from ckh.rank.pool import Values
+    from ckh.ranking.plan import Block, Plan
+    from ckh.ranking.pool import Values
 
     Ints = NDArray[np.intp]
     Words = NDArray[np.uint64]

@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.rank.lightgbm_text import FloatArray, Forest, IntArray
+    from ckh.ranking.lightgbm_text import FloatArray, Forest, IntArray
 
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _MISSING_ZERO, _MISSING_NAN = 1, 2

@@ -1,4 +1,4 @@
-/* Computes what problems enter of the features: runs a program that ckh/rank/program.py has assembled from formulas.
+/* Computes what problems enter of the features: runs a program that ckh/ranking/program.py has assembled from formulas.
 
    A program is a list of steps over the registers of a problem, which are doubles; truths are 0 and 1, and whole
    numbers are exact. A step is STEP integers: an operation, how many values it computes, the register of the first of
@@ -11,7 +11,7 @@
 
 enum { OPERATION = 0, WIDTH = 1, TO = 2, OPERANDS = 3, ARE_WIDE = 6, STEP = 8 };
 
-/* NumPy's operations on numbers; ckh/rank/recording.py lists them in this order. */
+/* NumPy's operations on numbers; ckh/ranking/recording.py lists them in this order. */
 enum { COPY, ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, MAXIMUM, MINIMUM, LESS, LESS_EQUAL, GREATER };
 enum { GREATER_EQUAL = GREATER + 1, EQUAL, NOT_EQUAL, AND, OR, NOT, NEGATIVE, CEIL, FLOOR, ABSOLUTE, IS_NAN, WHERE };
 enum { TRUNCATE = WHERE + 1, WHOLE_AND };
