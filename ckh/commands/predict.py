@@ -12,7 +12,6 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Chooser, Typed, as_option, says_a_problem
 from ckh.commands._ranking_text import COLUMNS, WHY, figure, head, model_words, table
 from ckh.errors import NoKernelError, UsageError
-from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,15 +78,14 @@ def predict(
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
-    _print_many(_answered(chooser, _load(problems, typed.variant, chooser), wanted), top, as_json=as_json)
+    _print_many(_answered(chooser, _load(problems, typed, chooser), wanted), top, as_json=as_json)
 
 
-def _load(source: str, variant: Direction | None, chooser: Chooser) -> tuple[Problem, ...]:
-    if variant is not None and not chooser.op.has_directions:
+def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
+    if typed.variant is not None and not chooser.op.has_directions:
         raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant")
-    # A file may state its own dtype; a set has that of the architecture.
-    dtype = chooser.dtype if source in chooser.op.set_names() else None
-    return chooser.op.load_problems(source, None if variant is None else str(variant), dtype)
+    variant = None if typed.variant is None else str(typed.variant)
+    return chooser.op.load_problems(source, variant, typed.dtype, chooser.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,19 @@ class Problem(Protocol):
         """All fields, for JSON."""
 
 
+class LoadProblems(Protocol):
+    """Reads the problems of a set or file.
+
+    Direction and dtype are the requested ones: a file that states another is refused. None leaves them to the file;
+    where that states none, problems are forward and of `default_dtype`.
+    """
+
+    def __call__(
+        self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+    ) -> tuple[Any, ...]:
+        """The distinct problems, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """How kernels are told to data and models.
@@ -171,7 +184,7 @@ class Operation:
             that differ in the others would give each other's answers away.
         train_defaults: how its models are trained unless it is said, for a number of rows.
         model_files: further files of a model's directory, from its training data.
-        load_problems: problems of a set or file, for a direction and dtype, either of which may be left open.
+        load_problems: problems of a set or file.
         set_names: names of the problem sets.
     """
 
@@ -203,7 +216,7 @@ class Operation:
     split_by: tuple[str, ...]
     train_defaults: Callable[[int], TrainOptions]
     model_files: Callable[[Dataset], dict[str, bytes]]
-    load_problems: Callable[[str, str | None, str | None], tuple[Any, ...]]
+    load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
 
     @property

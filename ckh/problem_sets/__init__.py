@@ -88,23 +88,26 @@ def _problem_set(name: str, variant: Direction, dtype: str) -> tuple[ConvProblem
     return tuple(replace(problem, variant=variant, dtype=dtype) for problem in base)
 
 
-def load_problems(source: str, variant: Direction | None = None, dtype: str | None = None) -> tuple[ConvProblem, ...]:
+def load_problems(
+    source: str, variant: Direction | None = None, dtype: str | None = None, default_dtype: str = "fp32"
+) -> tuple[ConvProblem, ...]:
     """The distinct problems of a named set or of a .txt, .csv or .json file (see `files.read_problems`).
 
     Args:
         source: the name of a set, or the path of a file.
         variant: the direction; None: what the file says, else forward. A file that says another one is refused.
-        dtype: likewise; None: what the file says, else fp32.
+        dtype: likewise; None: what the file says, else `default_dtype`.
+        default_dtype: the element type where neither says one.
 
     Raises:
         UsageError: `source` is neither a set nor such a file.
         DataError: the file is unusable; the message names the line.
     """
     if source in _SETS:
-        return problem_set(source, variant or Direction.FORWARD, dtype or "fp32")
+        return problem_set(source, variant or Direction.FORWARD, dtype or default_dtype)
     if not files.is_problem_file(source):
         raise UsageError(f"{source!r} is neither a problem set nor a .txt, .csv or .json file", _sets_hint())
-    return files.read_problems(source, variant, dtype)
+    return files.read_problems(source, variant, dtype, default_dtype)
 
 
 def _named(name: str) -> _Set:

@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Any
 
 from ckh.errors import DataError, UsageError
+from ckh.log import note
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
-REQUIRED = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")
+REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 TEXTS = ("variant", "dtype", "layout")
 # Columns of AMD's benchmark CSV and of our own results that say nothing about the problem.
 IGNORED = frozenset(
     {"kernel", "kernel_name", "problem_idx", "latency_ms", "tflops", "bandwidth_gb_s", "non_zero", "run_id", "is_valid"}
-    | {"error_msg", "name"}
+    | {"error_msg", "name", "id", "Do", "Ho", "Wo"}
 )
+# A column or key of another name is left out, unless it looks as if it were about the problem: then it is a mistake.
+_LIKE_A_SIZE = re.compile(
+    r"[a-z]{1,2}|(stride|pad|dil|group|batch|n?dim|(data_?)?type|layout|direction).*", re.IGNORECASE
+)
+_KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
 _FIELD_TO_COLUMN: dict[str, str] = {name: column for column, name in CONV_COLUMNS.items()}
 _BETWEEN = re.compile(r"[\s\[,]*")
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -33,10 +39,11 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The direction and dtype that were asked for; None: what the file says."""
+    """The direction and dtype that were requested; None: what the file says, else `default_dtype`."""
 
     variant: Direction | None
     dtype: str | None
+    default_dtype: str
 
 
 # A file's entries: the line and what makes a problem of it.
@@ -49,18 +56,27 @@ def is_problem_file(source: str) -> bool:
 
 
 def read_problems(
-    source: str | Path, variant: Direction | None = None, dtype: str | None = None
+    source: str | Path,
+    variant: Direction | None = None,
+    dtype: str | None = None,
+    default_dtype: str = "fp32",
 ) -> tuple[ConvProblem, ...]:
     """Read the distinct problems of a file in their order.
 
-    CSV rows and JSON objects may leave out all but N, C, K, G, Hi, Wi, Y, X; they are 3D if a depth column is not
+    CSV rows and JSON objects may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth column is not
     at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
-    `ConvProblem`'s fields.
+    `ConvProblem`'s fields. Other columns and keys are not read; a note names them.
+
+    Args:
+        source: the path.
+        variant: the direction; None: what the file says, else forward. A file that says another one is refused.
+        dtype: likewise; None: what the file says, else `default_dtype`.
+        default_dtype: the element type of entries that state none.
 
     Raises:
         DataError: the file is missing, empty, not text, truncated, or has a line that is not a valid problem.
     """
-    path, wanted = Path(source), _Wanted(variant, dtype)
+    path, wanted = Path(source), _Wanted(variant, dtype, default_dtype)
     problems: dict[ConvProblem, None] = {}
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -139,23 +155,25 @@ _READERS: dict[str, Callable[[Path, str], _Entries]] = {".txt": _read_txt, ".csv
 
 def _header(path: Path, line: int, cells: Iterable[str]) -> list[str]:
     header = [cell.strip() for cell in cells]
-    known = {*CONV_COLUMNS, *TEXTS, "ndim", *IGNORED}
+    others = [column for column in header if column not in {*_KNOWN, *IGNORED}]
     problems = {
         "missing": [column for column in REQUIRED if column not in header],
-        "unknown": [column for column in header if column not in known],
+        "unknown": [column for column in others if _LIKE_A_SIZE.fullmatch(column)],
         "repeated": sorted({column for column in header if header.count(column) > 1}),
     }
     for what, columns in problems.items():
         if columns:
-            hint = "the columns are " + ", ".join([*CONV_COLUMNS, "ndim", *TEXTS])
+            hint = "the columns are " + ", ".join(_KNOWN)
             raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint)
+    if others:
+        note(f"{path}: columns that are not read: {', '.join(map(repr, others))}")
     return header
 
 
 def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
     if len(cells) != len(header):
         raise UsageError(f"{len(cells)} cells under {len(header)} columns")
-    row = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if column not in IGNORED}
+    row = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
     return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
 
 
@@ -166,10 +184,13 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
         raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
     told: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
     row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in told.items()}
-    if unknown := [key for key in row if key not in {*CONV_COLUMNS, *TEXTS, "ndim"}]:
-        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")
     if len(row) < len(told):
         raise UsageError("a size stands there twice, under AMD's name and under ours")
+    others = [key for key in row if key not in _KNOWN]
+    if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
+        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")
+    for key in others:
+        del row[key]
     for key in TEXTS:
         if key in row and not isinstance(row[key], str):
             raise UsageError(f"{key} must be text, not {row[key]!r}")
@@ -182,12 +203,12 @@ def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
     deep = any(column in row and row[column] != default for column, default in DEPTH.items())
     fixed = {
         "variant": row.get("variant", wanted.variant or Direction.FORWARD),
-        "dtype": row.get("dtype", wanted.dtype or "fp32"),
+        "dtype": row.get("dtype", wanted.dtype or wanted.default_dtype),
         "layout": row.get("layout", ""),
         "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
     }
     sizes = {name: row[column] for column, name in CONV_COLUMNS.items() if column in row}
-    return ConvProblem(**sizes, **fixed)
+    return ConvProblem(**{"g": 1, **sizes}, **fixed)
 
 
 def _ndim(value: object) -> int:
@@ -206,5 +227,5 @@ def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
     for name in ("variant", "dtype"):
         asked, found = getattr(wanted, name), getattr(problem, name)
         if asked is not None and asked != found:
-            raise UsageError(f"{name} is {found}, but {asked} was asked for", f"ask for {found} or change the file")
+            raise UsageError(f"{name} is {found}, but {asked} was requested", f"request {found} or change the file")
     return problem

@@ -51,6 +51,41 @@ def test_json_round_trip(tmp_path: Path) -> None:
     assert load_problems(path, Direction.BWD_DATA, "bf16") == MIXED
 
 
+def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A CSV or JSON without G has dense convolutions, and needs no word about it."""
+    csv_file = _write(tmp_path / "p.csv", "N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n1,8,16,28,28,3,3,1,1\n")
+    row = {"N": 1, "C": 8, "K": 16, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    for path in (csv_file, _write(tmp_path / "p.json", json.dumps([row]))):
+        assert [problem.canonical() for problem in load_problems(path)] == [LINE]
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_that_say_nothing_of_the_problem_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A layer's name or number of uses does no harm; a note names what is not read."""
+    path = _write(tmp_path / "p.csv", f"layer,{HEADER},uses\nconv1,{GOOD},3\n")
+    assert [problem.canonical() for problem in load_problems(path)] == [LINE]
+    assert capsys.readouterr().err == f"{path}: columns that are not read: 'layer', 'uses'\n"
+
+
+@pytest.mark.parametrize("column", ["strides", "STRIDE_H", "padding", "dilation", "groups", "g", "M", "data_type"])
+def test_columns_that_look_like_sizes_are_refused(tmp_path: Path, column: str) -> None:
+    """A size that would silently not count is an error: in a CSV's header and in JSON."""
+    path = _write(tmp_path / "p.csv", f"{HEADER},{column}\n{GOOD},2\n")
+    with pytest.raises(DataError, match=f"unknown columns: '{column}'"):
+        load_problems(path)
+
+
+def test_the_dtype_of_entries_that_state_none(tmp_path: Path) -> None:
+    """It is the requested one, else the default; an entry that states one keeps it, and must be as requested."""
+    path = _write(tmp_path / "p.csv", f"{HEADER},dtype\n{GOOD},\n{GOOD},fp16\n")
+    assert [problem.dtype for problem in load_problems(path, None, None, "bf16")] == ["bf16", "fp16"]
+    assert {problem.dtype for problem in load_problems(path, None, "fp16", "bf16")} == {"fp16"}
+    with pytest.raises(DataError, match=":3: dtype is fp16, but bf16 was requested"):
+        load_problems(path, None, "bf16")
+
+
 def test_defaults_and_repetitions(tmp_path: Path) -> None:
     """Left-out columns and empty cells get their defaults, and a repeated problem is read once."""
     path = _write(tmp_path / "p.csv", f"{HEADER},stride_h,kernel\n{GOOD},,a\n\n{GOOD},1,b\n")
@@ -95,7 +130,7 @@ def test_a_named_set_is_a_source_too() -> None:
         ("a.json", "[]", "no problems in this file"),
         ("a.json", f'[\n"{LINE}",\n', ":3: not JSON"),
         ("a.json", f'["{LINE}",\n\n 7]', ":3: not a problem: 7"),
-        ("a.json", f'["{LINE}",\n{{"N": 1}}]', ":2: C, K, G, Hi, Wi, Y, X missing"),
+        ("a.json", f'["{LINE}",\n{{"N": 1}}]', ":2: C, K, Hi, Wi, Y, X missing"),
         ("a.json", '{"N": 1}', "expected a list of problems, found dict"),
         ("a.json", '[{"N": 1, "N": 2}]', "a key stands there twice"),
         ("a.json", "[" * 100_000, "not usable JSON"),
@@ -141,9 +176,9 @@ def test_bad_json_objects(tmp_path: Path, change: dict[str, object], message: st
 def test_another_direction_or_dtype_is_refused_not_rewritten(tmp_path: Path) -> None:
     """A file that states another direction or dtype than asked for is refused."""
     path = _write(tmp_path / "p.txt", LINE)
-    with pytest.raises(DataError, match=":1: variant is forward, but bwd_data was asked for"):
+    with pytest.raises(DataError, match=":1: variant is forward, but bwd_data was requested"):
         load_problems(path, Direction.BWD_DATA)
-    with pytest.raises(DataError, match=":1: dtype is fp32, but bf16 was asked for"):
+    with pytest.raises(DataError, match=":1: dtype is fp32, but bf16 was requested"):
         load_problems(path, dtype="bf16")
 
 

@@ -121,7 +121,9 @@ def _place(problem: GemmProblem) -> list[float]:
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 
-def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[GemmProblem, ...]:
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[GemmProblem, ...]:
     from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
     from ckh.ops.gemm_universal.problem_sets import problem_set
 
@@ -129,10 +131,10 @@ def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple
         raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
     if source in _set_names():
         # A set has no layout of its own: its problems take turns, so that layouts are measured and judged alike.
-        found, layouts = problem_set(source, dtype or "fp32"), _layouts_of(source)
+        found, layouts = problem_set(source, dtype or default_dtype), _layouts_of(source)
         return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
     if is_problem_file(source):
-        return read_problems(source, dtype)
+        return read_problems(source, dtype, default_dtype)
     raise UsageError(
         f"{source!r} is neither a problem set nor a .txt, .csv or .json file", "the sets are " + ", ".join(_set_names())
     )

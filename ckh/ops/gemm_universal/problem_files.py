@@ -28,14 +28,16 @@ def is_problem_file(source: str) -> bool:
     return Path(source).suffix.lower() in _READERS
 
 
-def read_problems(source: str | Path, dtype: str | None = None) -> tuple[GemmProblem, ...]:
+def read_problems(source: str | Path, dtype: str | None = None, default_dtype: str = "fp32") -> tuple[GemmProblem, ...]:
     """Read the distinct problems of a file in their order.
 
-    Columns and keys are m, n, k and, if they are not 1, fp32 and rcr, split_k, dtype and layout; case does not count.
+    Columns and keys are m, n, k and, where they are not 1, `default_dtype` and rcr, split_k, dtype and layout; case
+    does not count.
 
     Args:
         source: the path.
-        dtype: the element type; None: what the file says, else fp32. A file that says another one is refused.
+        dtype: the element type; None: what the file says, else `default_dtype`. A file that says another is refused.
+        default_dtype: the element type of entries that state none.
 
     Raises:
         DataError: the file is unusable; the message names the entry.
@@ -46,9 +48,10 @@ def read_problems(source: str | Path, dtype: str | None = None) -> tuple[GemmPro
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read the problems in {path}: {error}") from error
     problems: dict[GemmProblem, None] = {}
+    left_open = dtype or default_dtype
     for where, make in _READERS[path.suffix.lower()](path, text):
         try:
-            problem = make()
+            problem = make(left_open)
         except UsageError as error:
             raise DataError(f"{path}:{where}: {error.message}", error.hint) from error
         if dtype is not None and problem.dtype != dtype:
@@ -59,14 +62,14 @@ def read_problems(source: str | Path, dtype: str | None = None) -> tuple[GemmPro
     return tuple(problems)
 
 
-def _lines(_path: Path, text: str) -> Iterator[tuple[int, Callable[[], GemmProblem]]]:
+def _lines(_path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
     for number, line in enumerate(text.splitlines(), 1):
         content = line.partition("#")[0].strip()
         if content:
-            yield number, lambda content=content: parse_gemm_problem(content)  # type: ignore[misc]
+            yield number, lambda _, content=content: parse_gemm_problem(content)  # type: ignore[misc]
 
 
-def _csv(path: Path, text: str) -> Iterator[tuple[int, Callable[[], GemmProblem]]]:
+def _csv(path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
     rows = csv.DictReader(text.splitlines(), strict=True)
     names = [name.strip().lower() for name in rows.fieldnames or []]
     if missing := [name for name in _REQUIRED if name not in names]:
@@ -74,12 +77,12 @@ def _csv(path: Path, text: str) -> Iterator[tuple[int, Callable[[], GemmProblem]
     try:
         for row in rows:
             values = dict(zip(names, row.values(), strict=False))
-            yield rows.line_num, lambda values=values: _problem(values)  # type: ignore[misc]
+            yield rows.line_num, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
     except csv.Error as error:
         raise DataError(f"{path}:{rows.line_num}: {error}") from error
 
 
-def _json(path: Path, text: str) -> Iterator[tuple[int, Callable[[], GemmProblem]]]:
+def _json(path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -88,20 +91,20 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Callable[[], GemmProblem
         raise DataError(f"{path} is no list of problems")
     for number, entry in enumerate(entries, 1):
         if isinstance(entry, str):
-            yield number, lambda entry=entry: parse_gemm_problem(entry)  # type: ignore[misc]
+            yield number, lambda _, entry=entry: parse_gemm_problem(entry)  # type: ignore[misc]
         elif isinstance(entry, dict):
             values = {str(key).lower(): value for key, value in entry.items()}
-            yield number, lambda values=values: _problem(values)  # type: ignore[misc]
+            yield number, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
         else:
             raise DataError(f"{path}:{number}: {entry!r} is no problem")
 
 
-def _problem(values: dict[str, Any]) -> GemmProblem:
+def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
     given: dict[str, Any] = {name: _integer(name, values[name]) for name in GEMM_COLUMNS if values.get(name)}
     given |= {name: str(values[name]).strip() for name in _TEXTS if values.get(name)}
     if missing := [name for name in _REQUIRED if name not in given]:
         raise UsageError(f"{missing[0]} is missing")
-    return GemmProblem(**given)
+    return GemmProblem(**{"dtype": dtype, **given})
 
 
 def _integer(name: str, value: object) -> int:
@@ -110,7 +113,7 @@ def _integer(name: str, value: object) -> int:
     return int(str(value).strip())
 
 
-_READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Callable[[], GemmProblem]]]]] = {
+_READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Callable[[str], GemmProblem]]]]] = {
     ".txt": _lines,
     ".csv": _csv,
     ".json": _json,

@@ -113,10 +113,12 @@ def _place(problem: ConvProblem) -> list[float]:
     return [float(np.log2(size)) for size in sizes] + [_WEIGHT_OF_KIND * float(np.log2(size)) for size in kind + more]
 
 
-def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[ConvProblem, ...]:
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[ConvProblem, ...]:
     from ckh.problem_sets import load_problems
 
-    return load_problems(source, None if variant is None else Direction(variant), dtype)
+    return load_problems(source, None if variant is None else Direction(variant), dtype, default_dtype)
 
 
 def _set_names() -> tuple[str, ...]:

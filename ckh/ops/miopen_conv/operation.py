@@ -81,8 +81,10 @@ def _train_defaults(rows: int) -> TrainOptions:
     return RECIPE if rows > _MANY_ROWS else SMALL_RECIPE
 
 
-def _load_problems(source: str, variant: str | None, dtype: str | None) -> tuple[MiopenProblem, ...]:
-    found = CONVOLUTION.load_problems(source, variant, dtype)
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[MiopenProblem, ...]:
+    found = CONVOLUTION.load_problems(source, variant, dtype, default_dtype)
     return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
 
 

@@ -68,6 +68,20 @@ def test_a_file_of_another_dtype_is_refused(tmp_path: Path) -> None:
         read_problems(write(tmp_path, ".txt", FORMS[".txt"]), "fp32")
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_the_dtype_of_entries_that_state_none(tmp_path: Path, suffix: str) -> None:
+    """It is the requested one, else the default: a file without dtypes serves every device."""
+    text = {
+        ".csv": "m,n,k,dtype\n1,2,3,\n4,5,6,fp16\n",
+        ".json": '[{"m":1,"n":2,"k":3},{"m":4,"n":5,"k":6,"dtype":"fp16"}]',
+    }
+    path = write(tmp_path, suffix, text[suffix])
+    assert [problem.dtype for problem in read_problems(path, None, "bf16")] == ["bf16", "fp16"]
+    assert [problem.dtype for problem in read_problems(path, "fp16", "bf16")] == ["fp16", "fp16"]
+    with pytest.raises(DataError, match=r":(3|2): the problem is of fp16, not bf16"):
+        read_problems(path, "bf16")
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     """One line."""
     with pytest.raises(DataError, match="cannot read the problems"):
