@@ -29,11 +29,11 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.export.declarations import EVALUATOR
-from ckh.export.folder import write_folder
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, kind_of
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.spec import TFLOPS
+from ckh.outputs import write_folder
 from ckh.paths import data_dir
 from ckh.ranking import partial_c
 from ckh.ranking.evaluator import Ranker, best_first
@@ -151,7 +151,7 @@ def main() -> None:
     models = [load_model(data_dir("models") / name) for name in _MODELS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "c")
-        write_folder(folder, c_files(models, embed=False)[0])
+        write_folder(folder, c_files(models, embed=False)[0].items())
         evaluator = sorted(EVALUATOR.glob("*.c"))
         partial_c.LIBRARY = _compile(Path(name), evaluator, options.cc, "python.so")
         sources = [path for path in sorted(folder.glob("*.c")) if path.name != "example.c"]

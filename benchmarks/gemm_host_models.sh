@@ -17,12 +17,12 @@ measure() {  # FOLDER SET LEADERS OPTION...
 
 measure host-llm-first host-llm 300 --kernels all
 measure host-gemm-train host-gemm-train 24 --kernels sample:80
-ckh convert runs/host-gemm-train --out data/host-gemm-train.parquet
+ckh convert runs/host-gemm-train --force --out data/host-gemm-train.parquet
 ckh train "${options[@]}" --trees 300 --learning-rate 0.05 --leaves 63 --data data/host-gemm-train.parquet --out "$first"
 measure host-gemm-more host-gemm-more 24 --kernels best:60+20 --model "$first"
-ckh convert runs/host-gemm-more --out data/host-gemm-more.parquet
+ckh convert runs/host-gemm-more --force --out data/host-gemm-more.parquet
 measure host-llm-second host-llm 300 --kernels all
-ckh convert runs/host-llm-first runs/host-llm-second --average --out data/host-llm.parquet
+ckh convert runs/host-llm-first runs/host-llm-second --average --force --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)
 ckh train "${options[@]}" "${training[@]}" --rank blend --trees 200 --learning-rate 0.075 --leaves 127 --targets tflops \

@@ -12,7 +12,7 @@ for variant in forward bwd_data bwd_weight; do
     resume=()
     [ -e "$run/journal.jsonl" ] && resume=(--resume)
     ckh bench --variant "$variant" --device host --problems "$set" --kernels "$kernels" --out "$run" "${resume[@]}"
-    ckh convert "$run" --out "data/$set-$variant.parquet"
+    ckh convert "$run" --force --out "data/$set-$variant.parquet"
   done
   ckh train --op grouped_conv --variant "$variant" --data "data/host-train-$variant.parquet" \
     --out "models/grouped_conv_${variant}_fp32_host" --force \

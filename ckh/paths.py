@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import DataError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 MODELS_VARIABLE = "CKH_MODELS"
+_NAME_LENGTH = 40  # of a hidden name: with what is added it is never too long
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -66,21 +72,37 @@ def _chosen(own: str, xdg: str, below_home: str) -> Path:
     return (base if base.is_absolute() else Path.home() / below_home) / "ckh"
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new and never a part.
+def hidden_name(path: Path) -> Path:
+    """A new name beside `path` for what will be renamed to it."""
+    return path.with_name(f".{path.name[:_NAME_LENGTH]}.{os.urandom(8).hex()}")
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which is at `path` when the context ends without an error; until then it has a hidden name.
 
     The mode is 0644 less the process's umask.
 
     Raises:
         OSError: the folder is missing, not writable or full; nothing is left behind.
     """
-    part = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    part = hidden_name(path)
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def write_atomic(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new and never a part.
+
+    Raises:
+        OSError: as of `open_atomic`.
+    """
+    with open_atomic(path) as file:
+        file.write(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,8 @@ import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.errors import DataError, ExitCode
+from ckh.errors import ExitCode
+from ckh.outputs import FileKind, check_output, head_of, write_output
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ The table says what became of each: ok, refused by a rule (invalid), not possibl
 (unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: something is wrong. The name of the
 kernel is the one that the compiled library gives itself.
 """
+
+_FINDINGS = FileKind("file of findings", lambda path: re.match(rb'\{\s*"matrix":', head_of(path)) is not None)
 
 
 class Matrix(StrEnum):
@@ -61,6 +65,7 @@ def kernels(
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
     jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
+    force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try them, print, and give the verdict."""
@@ -71,6 +76,8 @@ def kernels(
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
 
+    if out is not None:
+        check_output(out, _FINDINGS, force=force)
     options = DeviceOptions(arch, hipcc, ck_include)
     found = open_device(device or default_device_kind(options), options)
     if not compile_only:
@@ -93,7 +100,7 @@ def kernels(
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     document = _document(findings, str(matrix), found.arch.name)
     if out is not None:
-        _write(out, document)
+        write_output(out, (json.dumps(document, indent=2) + "\n").encode())
     if as_json:
         print_json(document)
     else:
@@ -132,15 +139,6 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
             for one in findings
         ],
     }
-
-
-def _write(path: Path, document: dict[str, Any]) -> None:
-    from ckh.paths import write_atomic
-
-    try:
-        write_atomic(path, (json.dumps(document, indent=2) + "\n").encode())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _print(findings: list[Finding], title: str) -> None:

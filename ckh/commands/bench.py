@@ -10,6 +10,7 @@ from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note
+from ckh.outputs import check_output
 from ckh.strenum import StrEnum
 
 
@@ -94,6 +95,7 @@ def bench(
     ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder.  [runs/<variant>-<arch>-<date>]"),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in the folder, with its settings."),
+    force: bool = typer.Option(False, "--force", help="Replace a registry in --write-registry."),
     budget: str | None = typer.Option(None, "--budget", metavar="TIME", help="Stop after this long, e.g. 20m."),
     seed: int | None = typer.Option(None, "--seed", help="What orders and samples follow from.  [0]"),
     samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
@@ -124,6 +126,7 @@ def bench(
     from ckh.bench.device import DeviceOptions, default_device_kind
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
+    from ckh.kernels.registry import REGISTRY
 
     limits = Limits(
         None if budget is None else parse_duration(budget),
@@ -156,6 +159,8 @@ def bench(
     kind = str(device) if device else default_device_kind(options)
     campaign = Campaign(kind, given, out, resume=resume, options=options)
     if write_registry is not None:
+        inputs = [Path(one) for one in (problems, kernels, registry, model) if one is not None]
+        check_output(write_registry, REGISTRY, force=force, inputs=inputs)
         output.print_registry(campaign, write_registry, as_json=as_json)
         return
     outlook = campaign.outlook(limits)

@@ -12,6 +12,7 @@ from ckh.data import conversion
 from ckh.data.conversion import OutputFormat, Summary, WinnerSummary
 from ckh.data.readers import ReadOptions
 from ckh.log import warn
+from ckh.outputs import check_output
 from ckh.strenum import StrEnum
 
 
@@ -31,6 +32,7 @@ _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one da
 Formats are told from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
 row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples; or,
 with --average, the geometric mean of the inputs, which should have measured the same.
+A file that exists is replaced with --force only, and only by one of its kind; an input never is.
 A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
 """
 
@@ -66,10 +68,12 @@ def convert(
         OutputFormat.PARQUET, "--to", help="csv: AMD's 24 columns; problems: AITER's shapes."
     ),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
+    force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     average: bool = typer.Option(False, "--average", help="Average the times of what several inputs measured."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
+    check_output(out, conversion.OUTPUT_KINDS[to], force=force, inputs=inputs)
     options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
     format_name = None if from_format is None else str(from_format)
     if to is OutputFormat.PROBLEMS:

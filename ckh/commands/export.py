@@ -9,6 +9,7 @@ import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json
 from ckh.errors import UsageError
+from ckh.outputs import check_output, write_folder
 from ckh.strenum import StrEnum
 
 _HELP = """Write models for other programs: as C, or as text for LightGBM's C interface.
@@ -44,21 +45,22 @@ def export(
     to: Target = typer.Option(..., "--to", help="What to write."),
     out: Path = typer.Option(..., "--out", help="Folder to write."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: models as part of the sources."),
-    force: bool = typer.Option(False, "--force", help="Replace all that is in the folder."),
+    force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Write the folder and say what is in it."""
-    from ckh.export.folder import check_folder, write_folder
+    from ckh.export.folder import EXPORT, with_list
     from ckh.export.to_c import c_files
     from ckh.export.to_lgbm import lgbm_files
     from ckh.learn.artifact import load_model
 
     if embed and to is not Target.C:
         raise UsageError("--embed goes with --to c only", "leave it out")
-    check_folder(out, force=force)
+    check_output(out, EXPORT, force=force, inputs=model)
     models = [load_model(path) for path in model]
-    files, report = c_files(models, embed=embed) if to is Target.C else lgbm_files(models)
-    write_folder(out, files)
+    made, report = c_files(models, embed=embed) if to is Target.C else lgbm_files(models)
+    files = with_list(made, report)
+    write_folder(out, files.items())
     if as_json:
         print_json({"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}})
         return

@@ -12,6 +12,7 @@ import typer
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
+from ckh.outputs import check_output
 from ckh.problems import Direction
 from ckh.strenum import StrEnum
 
@@ -113,14 +114,14 @@ def train(
     """Train and print how well it went on held-out folds."""
     from ckh.data.dataset import read_dataset
     from ckh.learn.options import RankObjective
-    from ckh.learn.save import check_target, save
+    from ckh.learn.save import MODEL, save
     from ckh.learn.train import rounds, too_few_to_validate
     from ckh.learn.train import train as fit
     from ckh.learn.warm_start import continued, read_start
     from ckh.progress import progress
 
-    check_target(out, force=force)
     paths = [*(inputs or []), *data]
+    check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start else [])])
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
     start = None if warm_start is None else read_start(warm_start)
@@ -173,15 +174,13 @@ def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[s
 
 def _warn_of_start(trained: Trained) -> None:
     """What to know of a continued model before using it."""
-    from ckh.ops.base import no_files
-
     comparison = trained.targets[trained.rank_by].comparison
     if comparison is None:
         warn("the model was not compared with its start: that needs folds, and 3 problems or more")
     elif comparison.worse:
         fell = " and ".join(comparison.worse)
         warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
-    if trained.dataset.op.model_files is not no_files:
+    if trained.dataset.op.model_files:
         warn("the candidates in the model's directory are those of the new data alone, not those of its start")
 
 

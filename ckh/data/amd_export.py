@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import DataError
 from ckh.kernels.names import amd_short_name, parse_kernel_name
 from ckh.ops import GROUPED_CONV
-from ckh.paths import write_atomic
+from ckh.outputs import FileKind, head_of, write_output
 from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
+AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
 
 
 def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
@@ -43,10 +44,11 @@ def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
     text = io.StringIO()
     out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
     out[list(AMD_COLUMNS)].to_csv(text, index=False, lineterminator="\r\n")
-    try:
-        write_atomic(path, text.getvalue().encode())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from error
+    write_output(path, text.getvalue().encode())
     omitted = len(dataset) - len(frame)
     warnings = [f"rows without a time are not in {path}: {omitted}"] if omitted else []
     return warnings if is_clear else [*warnings, "AMD's short names do not tell the kernels apart: names are complete"]
+
+
+def _is_headed(head: bytes) -> bool:
+    return head.split(b"\n", 1)[0].strip() == ",".join(AMD_COLUMNS).encode()

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.amd_export import write_amd_csv
-from ckh.data.dataset import write_dataset
+from ckh.data.amd_export import AMD_CSV, write_amd_csv
+from ckh.data.dataset import DATASET, write_dataset
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input
 from ckh.data.readers.aiter_csv import NAME as AITER_CSV
-from ckh.data.readers.aiter_csv import read_winners, write_winners
+from ckh.data.readers.aiter_csv import WINNERS, read_winners, require_csv_name, write_winners
 from ckh.errors import UsageError
 from ckh.strenum import StrEnum
 
@@ -29,6 +29,10 @@ class OutputFormat(StrEnum):
     PARQUET = "parquet"
     CSV = "csv"
     PROBLEMS = "problems"
+
+
+# What a format's file is, where one exists already.
+OUTPUT_KINDS = {OutputFormat.PARQUET: DATASET, OutputFormat.CSV: AMD_CSV, OutputFormat.PROBLEMS: WINNERS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ def convert_winners(
     Raises:
         CkhError: an input is unusable or no such table, or the output cannot be written.
     """
+    require_csv_name(out)
     for path in inputs:
         if (format_name or find_reader(path).name) != AITER_CSV:
             raise UsageError(f"{path} is no tuned table of AITER", "only of these are problems written")

@@ -11,7 +11,7 @@ from ckh.data import numbering, tables
 from ckh.data.schema import HARDWARE
 from ckh.errors import DataError
 from ckh.ops import operation
-from ckh.paths import write_atomic
+from ckh.outputs import FileKind, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.ops.base import Operation
+
+DATASET = FileKind("dataset of ckh", tables.is_dataset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,10 +183,7 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
     Raises:
         DataError: the file cannot be written.
     """
-    try:
-        write_atomic(Path(path), tables.to_parquet(dataset.frame, dataset.metadata, dataset.content_hash))
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from error
+    write_output(Path(path), tables.to_parquet(dataset.frame, dataset.metadata, dataset.content_hash))
 
 
 def _files(path: Path) -> list[Path]:

@@ -199,6 +199,17 @@ def read(path: Path) -> FilePart:
     return FilePart(table, metadata)
 
 
+def is_dataset(path: Path) -> bool:
+    """Whether a file is a dataset of ckh, of whatever schema version."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return _KEY in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def to_parquet(frame: pd.DataFrame, metadata: dict[str, Any], content_sha256: str) -> bytes:
     """The bytes of a Parquet file of the frame."""
     import pyarrow as pa

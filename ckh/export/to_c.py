@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -74,7 +73,6 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         "ckh_embedded.c": _embedded_text(contents if embed else {}),
         "example.c": _example(exported[0], embed=embed),
         "README.md": _readme(exported, embed=embed),
-        "export.json": json.dumps(report, indent=1) + "\n",
     }
     sources = " ".join(name for name in texts if name.endswith(".c") and name != "example.c")
     texts["CMakeLists.txt"] = template("CMakeLists.txt").replace("@SOURCES@", sources)

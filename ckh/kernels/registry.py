@@ -7,6 +7,7 @@ and every field. It is written whole or not at all, and read without trust.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +16,15 @@ from ckh.jsonfields import JsonFields
 from ckh.kernels.config import ConvKernel, kernel_from_dict
 from ckh.kernels.filter import field_types
 from ckh.kernels.names import kernel_name, parse_kernel_name
-from ckh.paths import write_atomic
+from ckh.outputs import FileKind, head_of, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 VERSION = 1
+_HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
+REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
 
 # Of a complete kernel, the one field that may be null.
 _NULLABLE = "streamk"
@@ -48,10 +51,7 @@ def write_registry(path: Path, kernels: Sequence[ConvKernel], *, arch: str) -> N
         raise UsageError(f"the kernel {kernel_name(said[number])} is there twice, at {first} and at {number}")
     entries = [json.dumps({"name": kernel_name(kernel), **kernel.to_dict()}) for kernel in said]
     text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
-    try:
-        write_atomic(path, text.encode())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from error
+    write_output(path, text.encode())
 
 
 def read_registry(path: Path) -> Registry:

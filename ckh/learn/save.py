@@ -5,21 +5,20 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
-import shutil
+import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.errors import DataError, UsageError
 from ckh.learn.options import LOG_TARGETS, RankObjective, TrainOptions
 from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
-from ckh.paths import write_atomic
+from ckh.ops import operation, operation_names
+from ckh.outputs import FolderKind, write_folder
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 MANIFEST_NAME = "train_manifest.json"
 TUNING_NAME = "tuning.json"
+_OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _BETWEEN = ", "  # devices
 _ID_LENGTH = 12
 _MOST_IDS = 20_000
@@ -38,44 +38,29 @@ def problem_id(problem: Problem) -> str:
     return hashlib.sha256(problem.canonical().encode()).hexdigest()[:_ID_LENGTH]
 
 
-def check_target(out: Path, *, force: bool) -> None:
-    """Refuse to write over something, before hours of training.
-
-    Raises:
-        UsageError: `out` exists and `force` is not set, or is no model directory.
-        DataError: it cannot be written there.
-    """
-    parent = next(folder for folder in out.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise DataError(f"cannot write the model {out}: {parent} is no folder that can be written to")
-    if out.exists() and not (out / SPEC_NAME).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"{out} exists and is no model", "choose another --out")
-    if out.exists() and any(out.iterdir()) and not force:
-        raise UsageError(f"{out} holds a model already", "replace it with --force, or choose another --out")
-
-
 def save(trained: Trained, out: Path) -> None:
     """Write all files of a model; an old one in the same place is replaced in one step.
 
     Raises:
         DataError: the directory cannot be written; what was there is as it was.
     """
-    part = out.with_name(f".{out.name}.{os.urandom(6).hex()}")
-    old = part.with_suffix(".old")
+    write_folder(out, _files(trained))
+
+
+def _owns(folder: Path) -> Callable[[str], bool] | None:
+    """What says which files are of the model in a folder."""
     try:
-        part.mkdir(parents=True)
-        for name, content in _files(trained):
-            write_atomic(part / name, content)
-        if out.exists():
-            out.rename(old)
-        part.rename(out)
-    except OSError as error:
-        if old.exists() and not out.exists():
-            old.rename(out)
-        raise DataError(f"cannot write the model {out}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        spec = json.loads((folder / SPEC_NAME).read_text(encoding="utf-8"))
+        op_type, names = spec["op_type"], spec["feature_names"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not isinstance(names, list) or op_type not in operation_names():
+        return None
+    others = {SPEC_NAME, MANIFEST_NAME, TUNING_NAME, *operation(op_type).model_files}
+    return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
+
+
+MODEL = FolderKind("model directory", _owns)
 
 
 def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
@@ -86,7 +71,8 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"feature_importances_{target}.json", _json(made.importances)
     if trained.tuning is not None:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
-    yield from trained.dataset.op.model_files(trained.dataset).items()
+    for name, content in trained.dataset.op.model_files.items():
+        yield name, content(trained.dataset)
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
 

@@ -183,7 +183,7 @@ class Operation:
         split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
             that differ in the others would give each other's answers away.
         train_defaults: how its models are trained unless it is said, for a number of rows.
-        model_files: further files of a model's directory, from its training data.
+        model_files: further files of a model's directory: the name of each, and its content from the training data.
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
     """
@@ -215,7 +215,7 @@ class Operation:
     place: Callable[[Any], list[float]]
     split_by: tuple[str, ...]
     train_defaults: Callable[[int], TrainOptions]
-    model_files: Callable[[Dataset], dict[str, bytes]]
+    model_files: Mapping[str, Callable[[Dataset], bytes]]
     load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
 
@@ -227,11 +227,6 @@ class Operation:
     def column_names(self) -> tuple[str, ...]:
         """Names of the dataset's columns, in order."""
         return tuple(column.name for column in self.columns)
-
-
-def no_files(_dataset: Dataset) -> dict[str, bytes]:
-    """For operations whose models have no files of their own."""
-    return {}
 
 
 def amd_options(_rows: int) -> TrainOptions:

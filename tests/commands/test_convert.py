@@ -132,21 +132,67 @@ def test_bad_rows_refuse_or_are_skipped(csv: Path, capsys: pytest.CaptureFixture
     ],
 )
 def test_errors_leave_the_old_output(csv: Path, content: str | None, args: list[str], code: ExitCode) -> None:
-    """Whatever is wrong, an output that exists is not touched."""
+    """Whatever is wrong, an output that exists and is to be replaced is not touched."""
+    out = csv.with_name("data.parquet")
+    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
+    before = out.read_bytes()
     if content is not None:
         csv.write_text(content, encoding="utf-8")
-    out = csv.with_name("data.parquet")
-    out.write_text("precious", encoding="utf-8")
-    assert run(["convert", str(csv), "--out", str(out), *args]) == code
-    assert out.read_text(encoding="utf-8") == "precious"
+    assert run(["convert", str(csv), "--out", str(out), "--force", *args]) == code
+    assert out.read_bytes() == before
     assert sorted(path.name for path in csv.parent.iterdir()) == ["amd.csv", "data.parquet"]
 
 
-def test_an_output_folder_that_is_missing_is_an_error(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the file that cannot be written."""
+def test_an_output_folder_that_is_missing_is_created(csv: Path) -> None:
+    """The dataset is in it."""
     out = csv.parent / "none" / "data.parquet"
-    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.BAD_DATA
-    assert f"cannot write {out}" in capsys.readouterr().err
+    assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
+    assert len(read_dataset(out)) > 0
+
+
+def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the file that cannot be written, although the input is bad too."""
+    out = csv / "data.parquet"
+    assert run(["convert", str(csv), "--arch", "nonsense", "--out", str(out)]) == ExitCode.BAD_DATA
+    assert f"cannot write {out}: Not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("to", "name"), [("parquet", "data.parquet"), ("csv", "out.csv"), ("problems", "shapes.csv")])
+def test_only_force_replaces_and_only_the_same_kind(
+    csv: Path, tmp_path: Path, to: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each format's file needs --force to be replaced by one like it; other content of that name stays as it is."""
+    table, out = tmp_path / "tuned.csv", tmp_path / name
+    table.write_text("gfx,cu_num,M,N,K,q_dtype_w,us,kernelName\ngfx950,256,16,1280,8192,torch.int8,8.0,k\n")
+    source = [str(table)] if to == "problems" else [str(csv), "--arch", "gfx942"]
+    args = ["convert", *source, "--to", to, "--out", str(out)]
+    assert run(args) == ExitCode.OK
+    before = out.read_bytes()
+    capsys.readouterr()
+    assert run(args) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith(f"error: {out} exists\nhint: replace this ")
+    assert out.read_bytes() == before
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert out.read_bytes() == before
+    out.write_text("precious", encoding="utf-8")
+    assert run([*args, "--force"]) == ExitCode.USAGE
+    assert out.read_text(encoding="utf-8") == "precious"
+
+
+def test_an_input_is_never_the_output(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither a file itself, by whatever name, nor the journal in an input folder; both stay as they were."""
+    (tmp_path / "link.csv").symlink_to(csv)
+    before = csv.read_bytes()
+    for out in (csv, tmp_path / "link.csv"):
+        for to in ("parquet", "csv"):
+            args = ["convert", str(csv), "--arch", "gfx942", "--to", to, "--out", str(out), "--force"]
+            assert run(args) == ExitCode.USAGE
+            assert "an input is never an output" in capsys.readouterr().err
+    assert csv.read_bytes() == before
+    folder = journal(tmp_path / "run", ResultRow("run1", PROBLEM, KERNELS[0], Status.OK, "", 1.0, 1.0, 0.0, (1e6,), 1))
+    before = (folder / "journal.jsonl").read_bytes()
+    assert run(["convert", str(folder), "--out", str(folder / "journal.jsonl"), "--force"]) == ExitCode.USAGE
+    assert (folder / "journal.jsonl").read_bytes() == before
 
 
 def test_amd_csv_round_trip(csv: Path) -> None:
@@ -196,7 +242,7 @@ def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: p
     summary = document(capsys)
     assert (summary["winners"], summary["problems"], summary["archs"]) == (2, 1, ["gfx942", "gfx950"])
     assert out.read_text(encoding="utf-8").startswith("m,n,k,dtype,layout,arch,")
-    assert run(["convert", str(table), "--to", "problems", "--out", str(out)]) == ExitCode.OK
+    assert run(["convert", str(table), "--to", "problems", "--out", str(out), "--force"]) == ExitCode.OK
     assert ["winners", "2"] in [line.split() for line in capsys.readouterr().out.splitlines()]
     assert run(["convert", str(table), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
     assert run(["convert", str(csv), "--to", "problems", "--out", str(tmp_path / "y.csv")]) == ExitCode.USAGE

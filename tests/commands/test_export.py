@@ -51,11 +51,29 @@ def test_text_is_written(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder with anything in it needs --force."""
-    args = ["export", "--model", str(model), "--to", "lgbm", "--out", str(model)]
+    """An export needs --force to be replaced, by a whole one; a folder of anything else stays, even the model's own."""
+    out = tmp_path / "out"
+    args = ["export", "--model", str(model), "--to", "c", "--out", str(out)]
+    assert run(args) == ExitCode.OK
+    capsys.readouterr()
     assert run(args) == ExitCode.USAGE
-    assert "is not empty" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith(f"error: {out} exists\nhint: replace this export of ckh with --force")
+    args[4] = "lgbm"
+    assert run([*args, "--force"]) == ExitCode.OK
+    names = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    assert set(json.loads((out / "export.json").read_text())["files"]) == names
+    assert "ckh.h" not in names
+    (out / "my_notes").write_text("mine")
+    capsys.readouterr()
+    assert run([*args, "--force"]) == ExitCode.USAGE
+    assert "my_notes in it does not belong to the export of ckh" in capsys.readouterr().err
+    assert (out / "my_notes").read_text() == "mine"
+    assert run([*args[:-1], str(model), "--force"]) == ExitCode.USAGE
     assert (model / "feature_spec.json").exists()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "journal.jsonl").write_text("a night's measurements")
+    assert run([*args[:-1], str(tmp_path / "run"), "--force"]) == ExitCode.USAGE
+    assert (tmp_path / "run" / "journal.jsonl").read_text() == "a night's measurements"
 
 
 @pytest.mark.parametrize(

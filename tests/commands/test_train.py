@@ -97,7 +97,7 @@ def test_only_force_replaces_a_model(data: Path, tmp_path: Path, capsys: pytest.
     before = (out / "feature_spec.json").read_bytes()
     args = ["train", str(data), "--out", str(out), *SMALL]
     assert run(args) == ExitCode.USAGE
-    assert "holds a model already" in capsys.readouterr().err
+    assert "replace this model directory with --force" in capsys.readouterr().err
     assert (out / "feature_spec.json").read_bytes() == before
     assert run([*args, "--force"]) == ExitCode.OK
     assert load_model(out).spec.targets == ("tflops", "rank")
@@ -111,7 +111,7 @@ def test_what_is_no_model_is_never_replaced(data: Path, force: list[str], capsys
     (folder / "thesis.tex").write_text("precious", encoding="utf-8")
     for out in (folder, folder / "thesis.tex"):
         assert run(["train", str(data), "--out", str(out), *SMALL, *force]) == ExitCode.USAGE
-        assert capsys.readouterr().err.startswith(f"error: {out} exists and is no model\n")
+        assert capsys.readouterr().err.startswith(f"error: {out} exists, and it is no ")
     assert (folder / "thesis.tex").read_text(encoding="utf-8") == "precious"
 
 

@@ -256,6 +256,8 @@ def test_make_dataset_checks_and_fills(dataset: Dataset) -> None:
 
 
 def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) -> None:
-    """A folder that is not there is an error that names the file."""
+    """A file where the folder should be is an error that names the output, and stays."""
+    (tmp_path / "file").write_bytes(b"precious")
     with pytest.raises(DataError, match="cannot write"):
-        write_dataset(dataset, tmp_path / "none" / "data.parquet")
+        write_dataset(dataset, tmp_path / "file" / "data.parquet")
+    assert (tmp_path / "file").read_bytes() == b"precious"

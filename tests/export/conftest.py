@@ -16,7 +16,6 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.export.declarations import EVALUATOR_SOURCES
-from ckh.export.folder import write_folder
 from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind, gemm_kind
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import load_model
@@ -24,6 +23,7 @@ from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.outputs import write_folder
 from ckh.problems import ConvProblem
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Found:
 
 def export(folder: Path, models: Sequence[Model], *, embed: bool = False) -> Path:
     """Export models into a folder."""
-    write_folder(folder, c_files(models, embed=embed)[0])
+    write_folder(folder, c_files(models, embed=embed)[0].items())
     return folder
 
 

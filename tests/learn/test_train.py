@@ -19,9 +19,11 @@ from ckh.errors import DataError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.options import RankObjective, TrainOptions
-from ckh.learn.save import check_target, problem_id, save, trained_problems
+from ckh.learn.save import MODEL, problem_id, save, trained_problems
 from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
+from ckh.outputs import check_output
+from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
 
@@ -324,23 +326,29 @@ def test_a_model_replaces_another_whole(model_dir: Path) -> None:
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """A parent that is a file gives a message with the path, and the file stays."""
     (tmp_path / "file").write_text("precious", encoding="utf-8")
-    with pytest.raises(DataError, match=r"cannot write the model .*/file/model: Not a directory"):
+    with pytest.raises(DataError, match=r"cannot write .*/file/model: Not a directory"):
         saved(tmp_path / "file" / "model")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "precious"
 
 
 def test_only_models_are_replaced(model_dir: Path, tmp_path: Path) -> None:
     """Nothing but a model directory may be overwritten, and that only by force."""
-    check_target(tmp_path / "new", force=False)
-    (tmp_path / "empty").mkdir()
-    check_target(tmp_path / "empty", force=False)
-    check_target(model_dir, force=True)
-    with pytest.raises(UsageError, match="holds a model already"):
-        check_target(model_dir, force=False)
-    (tmp_path / "empty" / "thesis.tex").touch()
-    for path in (tmp_path / "empty", tmp_path / "empty" / "thesis.tex"):
-        with pytest.raises(UsageError, match="exists and is no model"):
-            check_target(path, force=True)
+    check_output(model_dir, MODEL, force=True)
+    with pytest.raises(UsageError, match="exists"):
+        check_output(model_dir, MODEL, force=False)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "feature_spec.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UsageError, match="exists, and it is no model directory"):
+        check_output(tmp_path / "folder", MODEL, force=True)
+    (model_dir / "thesis.tex").write_text("mine", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"thesis\.tex in it does not belong to the model directory"):
+        check_output(model_dir, MODEL, force=True)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in data_dir("models").iterdir() if path.is_dir()))
+def test_every_model_that_ships_is_known_as_one(name: str) -> None:
+    """With all of its files, whatever the operation."""
+    assert MODEL.difference(data_dir("models") / name) == ""
 
 
 def test_rows_weigh_by_the_inverse_of_their_noise() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.paths import write_atomic
+from ckh.outputs import FileKind, head_of, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.problem import GemmProblem
 
 _US_FLOPS_PER_TFLOPS = 1e6
+_HEAD = b"m,n,k,dtype,layout,arch,num_cus,library,kernel_name,tuned_split,"
+
+WINNERS = FileKind("file of winners", lambda path: head_of(path).startswith(_HEAD))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,16 @@ class Winner:
         }
 
 
+def require_csv_name(path: Path) -> None:
+    """Refuse a name by which a problem file cannot be told.
+
+    Raises:
+        UsageError: it does not end in .csv.
+    """
+    if path.suffix.lower() != ".csv":
+        raise UsageError(f"{path} does not end in .csv", "problem files are told by their names")
+
+
 def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
     """Write a CSV file of winners that is a problem file too, whole or not at all.
 
@@ -73,8 +86,7 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
         DataError: there are none, or the file cannot be written.
     """
     path = Path(path)
-    if path.suffix.lower() != ".csv":
-        raise UsageError(f"{path} does not end in .csv", "problem files are told by their names")
+    require_csv_name(path)
     if not winners:
         raise DataError("there are no winners to write")
     text = io.StringIO(newline="")
@@ -82,7 +94,4 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    try:
-        write_atomic(path, text.getvalue().encode())
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from error
+    write_output(path, text.getvalue().encode())

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.readers._base import BadRow, Reading, ReadOptions, read_bytes, refuse_bad, source_of
 from ckh.data.readers._cells import WRONG_CELLS, read_header
 from ckh.data.readers._gemm_rows import Unusable, problem_of
-from ckh.data.readers._gemm_winners import Winner, write_winners
+from ckh.data.readers._gemm_winners import WINNERS, Winner, require_csv_name, write_winners
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
@@ -36,7 +36,17 @@ BAD_DTYPE = "with an element type that is missing or unknown"
 BAD_ARCH = "with an architecture that is missing or unknown"
 OTHER_ARCH = "of another architecture than --arch"
 
-__all__ = ["NAME", "Winner", "Winners", "read", "read_winners", "sniff", "write_winners"]
+__all__ = [
+    "NAME",
+    "WINNERS",
+    "Winner",
+    "Winners",
+    "read",
+    "read_winners",
+    "require_csv_name",
+    "sniff",
+    "write_winners",
+]
 
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _LAYOUT = "rcr"

@@ -11,7 +11,7 @@ import numpy as np
 
 from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
-from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds, no_files
+from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -183,7 +183,7 @@ OPERATION = Operation(
     place=_place,
     split_by=GEMM_IDENTITY,
     train_defaults=amd_options,
-    model_files=no_files,
+    model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
 )

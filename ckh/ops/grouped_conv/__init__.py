@@ -16,7 +16,7 @@ from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.problem_rules import kernel_key, rule_key
 from ckh.kernels.validity import problem_reasons
-from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds, no_files
+from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
@@ -155,7 +155,7 @@ OPERATION = Operation(
     place=_place,
     split_by=CONV_IDENTITY,
     train_defaults=amd_options,
-    model_files=no_files,
+    model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
 )

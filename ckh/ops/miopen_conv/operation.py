@@ -71,8 +71,8 @@ def _pool(solvers: tuple[str, ...]) -> tuple[Solver, ...]:
     return tuple(map(parse_solver, solvers))
 
 
-def _model_files(dataset: Dataset) -> dict[str, bytes]:
-    return {CANDIDATES_NAME: make_table(dataset.frame).to_json().encode()}
+def _candidates_file(dataset: Dataset) -> bytes:
+    return make_table(dataset.frame).to_json().encode()
 
 
 def _train_defaults(rows: int) -> TrainOptions:
@@ -117,7 +117,7 @@ OPERATION = Operation(
     # Another dtype, direction or layout of the same layer would give its answer away.
     split_by=tuple(CONV_COLUMNS),
     train_defaults=_train_defaults,
-    model_files=_model_files,
+    model_files={CANDIDATES_NAME: _candidates_file},
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
 )

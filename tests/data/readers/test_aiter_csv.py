@@ -224,7 +224,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no winners"):
         write_winners([], tmp_path / "winners.csv")
     with pytest.raises(DataError, match="cannot write"):
-        write_winners(winners, tmp_path / "none" / "winners.csv")
+        write_winners(winners, tmp_path / "tuned.csv" / "winners.csv")
 
 
 def real(name: str) -> Winners:

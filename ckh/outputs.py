@@ -1,0 +1,208 @@
+"""What commands write to: one rule for all of them.
+
+An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
+which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work.
+What is written is written beside and put in place in one step: a kill or a full disk leaves the old or the new, whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from ckh.errors import DataError, UsageError
+from ckh.paths import hidden_name, open_atomic, write_atomic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+HEAD_BYTES = 4096
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
+_NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """A kind of file: what one is called, and whether a file that is not empty is one."""
+
+    name: str
+    is_one: Callable[[Path], bool]
+
+    def difference(self, path: Path) -> str:
+        """Why what is at a path is not of this kind; empty if it is, or if there is nothing in it."""
+        if not path.is_file():
+            return "it is no ordinary file"
+        return "" if path.stat().st_size == 0 or self.is_one(path) else f"it is no {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderKind:
+    """A kind of folder: what one is called, and what may be in it.
+
+    `owns` gives for a folder what says whether a file in it, by its path within the folder, is part of such a folder;
+    None if the folder is none.
+    """
+
+    name: str
+    owns: Callable[[Path], Callable[[str], bool] | None]
+
+    def difference(self, path: Path) -> str:
+        """Why what is at a path is not of this kind; empty if it is."""
+        if not path.is_dir():
+            return "it is no folder"
+        owns = self.owns(path)
+        if owns is None:
+            return f"it is no {self.name}"
+        inside = (file for file in sorted(path.rglob("*")) if file.is_symlink() or not file.is_dir())
+        foreign = next((name for file in inside if not owns(name := str(file.relative_to(path)))), None)
+        return "" if foreign is None else f"{foreign} in it does not belong to the {self.name}"
+
+
+def check_output(out: Path, kind: FileKind | FolderKind, *, force: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuse an output that cannot or must not be written, before the work.
+
+    Args:
+        out: file or folder; it is not created.
+        kind: what will be written.
+        force: whether one of the same kind may be replaced.
+        inputs: files and folders that the work reads; those that do not exist are passed over.
+
+    Raises:
+        UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
+        DataError: it cannot be written there.
+    """
+    try:
+        _refuse_input(out, inputs)
+        if out.exists():
+            _refuse_existing(out, kind, force=force)
+        _require_writable(_existing_parent(out))
+    except OSError as error:
+        raise DataError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a file by which its kind is told; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+@contextmanager
+def open_output(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which is at `path`, whole, when the context ends without an error.
+
+    Raises:
+        DataError: it cannot be written; what was there is as it was.
+    """
+    target = Path(os.path.realpath(path))  # a symbolic link stays one
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(target) as file:
+            yield file
+    except OSError as error:
+        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        DataError: it cannot be written; what was there is as it was.
+    """
+    with open_output(path) as file:
+        file.write(content)
+
+
+def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write a folder with these files, whole or not at all; what was there is replaced in one step.
+
+    Args:
+        out: the folder.
+        files: path within it and content of each.
+
+    Raises:
+        DataError: it cannot be written; what was there is as it was.
+    """
+    target = Path(os.path.realpath(out))
+    part = hidden_name(target)
+    try:
+        part.mkdir(parents=True)
+        for name, content in files:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(part / name, content)
+        _put_in_place(part, target)
+    except OSError as error:
+        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
+    if not out.exists():
+        return
+    for entry in inputs:
+        files = [entry, *(entry.iterdir() if entry.is_dir() else ())]
+        if any(file.exists() and file.samefile(out) for file in files):
+            raise UsageError(f"{out} is an input, and an input is never an output", "choose another --out")
+        if Path(os.path.realpath(out)) in Path(os.path.realpath(entry)).parents:
+            raise UsageError(f"{out} holds the input {entry}", "choose another --out")
+
+
+def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool) -> None:
+    if isinstance(kind, FolderKind) and out.is_dir():
+        if Path(os.path.realpath(out)) in (Path.cwd(), *Path.cwd().parents):
+            raise UsageError(f"{out} is the current folder or holds it", "name a folder of its own with --out")
+        if not any(out.iterdir()):
+            return
+    if difference := kind.difference(out):
+        raise UsageError(f"{out} exists, and {difference}: it is not replaced", "choose another --out")
+    if not force:
+        raise UsageError(f"{out} exists", f"replace this {kind.name} with --force, or choose another --out")
+
+
+def _existing_parent(out: Path) -> Path:
+    return next(folder for folder in Path(os.path.realpath(out)).parents if folder.exists())
+
+
+def _require_writable(folder: Path) -> None:
+    """Create a file without a name, which neither rights that are said nor the user's being root can belie."""
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    """Rename a folder to `target`; what was there has the name of `part` then."""
+    if not target.exists():
+        part.rename(target)
+    elif not _exchange(part, target):
+        # A file system that cannot exchange: a kill between the two renames leaves the old one under its hidden name.
+        old = part.with_suffix(".old")
+        target.rename(old)
+        try:
+            part.rename(target)
+        except OSError:
+            old.rename(target)
+            raise
+        old.rename(part)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    if not rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE):
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(other))

@@ -1,0 +1,202 @@
+"""The one rule of what commands write to, and that what they write is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from ckh import outputs
+from ckh.errors import DataError, UsageError
+from ckh.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
+
+LETTER = FileKind("letter", lambda path: path.read_bytes().startswith(b"Dear"))
+ALBUM = FolderKind(
+    "album", lambda path: (lambda name: name.endswith((".jpg", "cover"))) if (path / "cover").exists() else None
+)
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files in a folder, hidden ones too, with their contents."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def album(tmp_path: Path) -> Path:
+    """An album of one picture."""
+    write_folder(tmp_path / "album", [("cover", b"c"), ("deep/1.jpg", b"1")])
+    return tmp_path / "album"
+
+
+def test_a_new_place_needs_no_force_and_stays_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or folder that does not exist, below folders that do not either, is fine; checking creates nothing."""
+    monkeypatch.chdir(tmp_path)
+    for out in (Path("new"), Path("some/new/place"), tmp_path / "other"):
+        check_output(out, LETTER, force=False)
+        check_output(out, ALBUM, force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_exists_needs_force(tmp_path: Path, album: Path) -> None:
+    """One of the same kind is replaced with force only; the hint says so. An empty folder holds nothing to lose."""
+    letter, empty = tmp_path / "letter", tmp_path / "empty"
+    letter.write_bytes(b"Dear Ann")
+    empty.mkdir()
+    for path, kind in ((letter, LETTER), (album, ALBUM)):
+        check_output(path, kind, force=True)
+        with pytest.raises(UsageError, match=f"{path} exists") as caught:
+            check_output(path, kind, force=False)
+        assert f"replace this {kind.name} with --force" in caught.value.hint
+    check_output(empty, ALBUM, force=False)
+
+
+def test_nothing_but_the_same_kind_is_replaced(tmp_path: Path, album: Path) -> None:
+    """Force replaces no file or folder of another kind, and no folder with one file that is not its kind's."""
+    thesis, pipe = tmp_path / "thesis.tex", tmp_path / "pipe"
+    thesis.write_bytes(b"Never again")
+    os.mkfifo(pipe)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "note").write_bytes(b"n")
+    cases: list[tuple[Path, FileKind | FolderKind, str]] = [
+        (thesis, LETTER, "it is no letter"),
+        (thesis, ALBUM, "it is no folder"),
+        (album, LETTER, "it is no ordinary file"),
+        (pipe, LETTER, "it is no ordinary file"),
+        (tmp_path / "folder", ALBUM, "it is no album"),
+    ]
+    for path, kind, why in cases:
+        with pytest.raises(UsageError, match=f"{path} exists, and {why}: it is not replaced"):
+            check_output(path, kind, force=True)
+    for foreign in ("deep/.diary", "link"):
+        (album / foreign).symlink_to(thesis)
+        with pytest.raises(UsageError, match=f"{foreign} in it does not belong to the album"):
+            check_output(album, ALBUM, force=True)
+        (album / foreign).unlink()
+    check_output(album, ALBUM, force=True)
+
+
+def test_an_input_is_never_an_output(tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the same name, nor another path, a link of either sort, inside an input folder, or around one."""
+    monkeypatch.chdir(tmp_path)
+    letter = tmp_path / "letter"
+    letter.write_bytes(b"Dear Ann")
+    Path("soft").symlink_to(letter)
+    os.link(letter, "hard")
+    Path("folder").mkdir()
+    os.link(letter, "folder/inside")
+    for out, source in (
+        (letter, letter),
+        (Path("letter"), letter),
+        (Path("album/../letter"), letter),
+        (Path("soft"), letter),
+        (letter, Path("soft")),
+        (Path("hard"), letter),
+        (Path("folder/inside"), letter),
+        (letter, Path("folder")),
+    ):
+        with pytest.raises(UsageError, match="an input is never an output"):
+            check_output(out, LETTER, force=True, inputs=[Path("missing"), source])
+    with pytest.raises(UsageError, match=r"album holds the input album/deep/1\.jpg"):
+        check_output(Path("album"), ALBUM, force=True, inputs=[Path("album/deep/1.jpg")])
+
+
+def test_where_nothing_can_be_written_is_found_out_before(tmp_path: Path, album: Path) -> None:
+    """Below a file, under a name that is too long, on a file system that only reads: one line with the reason."""
+    (tmp_path / "file").write_bytes(b"")
+    for out, why in (
+        (tmp_path / "file" / "out", "Not a directory"),
+        (tmp_path / ("n" * 300), "File name too long"),
+        (Path("/proc/ckh/out"), ""),
+    ):
+        for kind in (LETTER, ALBUM):
+            with pytest.raises(DataError, match=f"cannot write {out}: {why}"):
+                check_output(out, kind, force=False)
+
+
+def test_the_current_folder_is_not_replaced(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kind it is, and whether it is empty: the shell stands in it."""
+    monkeypatch.chdir(album / "deep")
+    for out in (Path(), Path(".."), album):
+        with pytest.raises(UsageError, match="is the current folder or holds it"):
+            check_output(out, ALBUM, force=True)
+
+
+def test_folders_are_replaced_whole(tmp_path: Path, album: Path) -> None:
+    """Nothing of the first is left, and no other file or folder; parents are created."""
+    write_folder(album, [("cover", b"2")])
+    assert tree(tmp_path) == {"album/cover": b"2"}
+    write_folder(tmp_path / "a" / "b", [("x", b"x")])
+    assert tree(tmp_path) == {"album/cover": b"2", "a/b/x": b"x"}
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_failure_leaves_what_was_there(
+    tmp_path: Path, album: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot be written, or a rename that fails, is an error; the old folder is whole and alone."""
+    before = tree(tmp_path)
+    if not can_exchange:
+        monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
+    with pytest.raises(DataError, match="cannot write"):
+        write_folder(album, [("a", b"2"), ("a/b", b"3")])
+    assert tree(tmp_path) == before
+
+    def fail(path: Path, to: Path) -> None:
+        if to == album and "old" not in path.suffix:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        rename(path, to)
+
+    rename = Path.rename
+    with monkeypatch.context() as patch:
+        if can_exchange:
+            patch.setattr(outputs, "_exchange", fail)
+        else:
+            patch.setattr(Path, "rename", fail)
+        with pytest.raises(DataError, match="Input/output error"):
+            write_folder(album, [("cover", b"2")])
+    assert tree(tmp_path) == before
+
+
+def test_a_file_system_without_exchange_replaces_too(
+    tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two renames then do what one exchange does, and leave nothing else."""
+    monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
+    write_folder(album, [("cover", b"2")])
+    assert tree(tmp_path) == {"album/cover": b"2"}
+
+
+def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the moment of the exchange, and after it, the name is there: a kill leaves the old or the new."""
+    seen = []
+    exchange = outputs._exchange
+
+    def watched(one: Path, other: Path) -> bool:
+        seen.append(tree(album))
+        done = exchange(one, other)
+        seen.append(tree(album))
+        return done
+
+    monkeypatch.setattr(outputs, "_exchange", watched)
+    write_folder(album, [("cover", b"2")])
+    assert seen == [{"cover": b"c", "deep/1.jpg": b"1"}, {"cover": b"2"}]
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """An error while writing leaves the old content and no other file; a symbolic link stays one."""
+    path, link = tmp_path / "new" / "letter", tmp_path / "link"
+    write_output(path, b"Dear Ann")
+    link.symlink_to(path)
+    write_output(link, b"Dear Bob")
+    assert link.is_symlink()
+
+    def write_half() -> None:
+        with open_output(path) as file:
+            file.write(b"Dear")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(DataError, match="No space left"):
+        write_half()
+    assert tree(tmp_path) == {"new/letter": b"Dear Bob", "link": b"Dear Bob"}
