@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import numbering, tables
+from ckh.data.digest import ContentDigest
 from ckh.data.schema import HARDWARE
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, write_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Container, Sequence
 
     import numpy as np
     import pandas as pd
@@ -125,7 +126,10 @@ class Dataset:
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of all rows in their order, whatever library versions and compression wrote them."""
-        return numbering.content_hash(self.frame, self.op.columns)
+        digest = ContentDigest(len(self.frame))
+        for column in self.op.columns:
+            digest.add(column, tables.chunks_of(self.frame, column, "the dataset"))
+        return digest.hexdigest()
 
     def _problems(self, rows: Sequence[int] | NDArray[np.int64]) -> list[Any]:
         part = self.frame.iloc[list(rows)][list(self.op.identity)]
@@ -156,20 +160,29 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
     return Dataset(made) if metadata is None else Dataset(made, metadata)
 
 
-def read_dataset(*paths: Path | str) -> Dataset:
+def read_dataset(*paths: Path | str, columns: Callable[[Operation], Container[str]] | None = None) -> Dataset:
     """Read one or several Parquet files, or all those in a folder.
+
+    The rows of each are compared with the digest that was written with them; of a file without, a warning says that
+    it was not verified.
+
+    Args:
+        paths: files and folders.
+        columns: names of the columns to keep of an operation, besides those of identity; all by default. Texts are
+            then categories. All are checked.
 
     Raises:
         DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is impossible,
-            or a (problem, kernel) pair of one architecture occurs twice.
+            its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice.
     """
     files = [file for path in paths for file in _files(Path(path))]
     if not files:
         raise DataError("no dataset was named")
-    parts = [tables.read(file) for file in files]
-    whole = tables.concat([part.table for part in parts])
+    parts = [tables.DatasetFile(file) for file in files]
+    op = tables.one_operation(part.op for part in parts)
+    frame = _read_frame(parts, op, columns)
     merged = {key: [item for part in parts for item in part.metadata[key]] for key in tables.METADATA_KEYS}
-    dataset = Dataset(tables.to_pandas(whole), merged)
+    dataset = Dataset(frame, merged, op.name)
     _refuse_duplicates(dataset, ", ".join(map(str, files)))
     return dataset
 
@@ -193,6 +206,31 @@ def _files(path: Path) -> list[Path]:
     if not found:
         raise DataError(f"no *.parquet file in {path}", "make one with ckh convert")
     return found
+
+
+def _read_frame(
+    parts: Sequence[tables.DatasetFile], op: Operation, columns: Callable[[Operation], Container[str]] | None
+) -> pd.DataFrame:
+    """The columns of files one after the other, so that nothing is in memory twice."""
+    import pandas as pd
+    import pyarrow as pa
+
+    kept = None if columns is None else columns(op)
+    always = (*op.identity, "op_type", "arch", "kernel_name")
+    times: dict[str, list[pa.ChunkedArray]] = {"is_valid": [], "latency_ms": []}
+    found: dict[str, pd.Series] = {}
+    for column in op.columns:
+        read = [part.column(column) for part in parts]
+        if column.name in times:
+            times[column.name] = read
+        if kept is None or column.name in kept or column.name in always:
+            values = pa.chunked_array([chunk for one in read for chunk in one.chunks], read[0].type)
+            is_category = kept is not None and column.type == "string"
+            found[column.name] = (values.dictionary_encode() if is_category else values).to_pandas()
+    for part, is_valid, latency_ms in zip(parts, *times.values(), strict=True):
+        part.verify(is_valid, latency_ms)
+    frame: pd.DataFrame = pd.DataFrame(found, copy=False)
+    return frame
 
 
 def _refuse_duplicates(dataset: Dataset, where: str) -> None:

@@ -1,13 +1,8 @@
-"""Numbering and hashing of rows by their values."""
+"""Numbering of rows by their values."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import TYPE_CHECKING
-
-from ckh.data.resources import RESOURCE_NAMES
-from ckh.data.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
-
-    from ckh.data.schema import Column
 
 _INT64_LIMIT = 2**62
 
@@ -46,29 +39,3 @@ def repeated_pairs(problem_ids: NDArray[np.int64], kernel_names: pd.Series) -> N
     codes, names = pd.factorize(kernel_names)
     repeated: NDArray[np.bool_] = pd.Series(problem_ids * max(len(names), 1) + codes).duplicated().to_numpy()
     return repeated
-
-
-def content_hash(frame: pd.DataFrame, columns: Sequence[Column]) -> str:
-    """SHA-256 of the columns of a frame, row order included.
-
-    What the compiler tells of GPU kernels does not count where it told nothing: a dataset of the host has the same hash
-    as before there were such columns.
-    """
-    import numpy as np
-    import pandas as pd
-
-    digest = hashlib.sha256(f"ckh dataset {SCHEMA_VERSION} {len(frame)}\n".encode())
-    for column in columns:
-        values = frame[column.name]
-        if column.name in RESOURCE_NAMES and values.isna().all():
-            continue
-        digest.update(f"{column.name} {column.type}\n".encode())
-        if column.type == "string":
-            codes, texts = pd.factorize(values)
-            digest.update(codes.astype("<i8").tobytes() + json.dumps([str(text) for text in texts]).encode())
-            continue
-        empty = values.isna().to_numpy()
-        numbers = np.where(empty, 0, values.to_numpy())
-        kind = "<f8" if column.type == "float64" else "<i8"
-        digest.update(np.packbits(empty).tobytes() + numbers.astype(kind).tobytes())
-    return digest.hexdigest()

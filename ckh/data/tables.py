@@ -1,18 +1,19 @@
-"""Arrow tables of the dataset schema: conforming, checking, and Parquet bytes."""
+"""Arrow tables of the dataset schema: conforming, checking, and Parquet files."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
+from ckh.data.digest import ContentDigest
 from ckh.data.schema import HOW_MEASURED, SCHEMA_VERSION, Column, Status
 from ckh.errors import DataError
+from ckh.log import warn
 from ckh.ops import operation, operation_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -25,14 +26,6 @@ METADATA_KEYS = ("sources", "runs")
 _KEY = b"ckh"
 _OP_TYPE = "op_type"
 _TIMES = ("latency_ms", "latency_min_ms")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FilePart:
-    """The table and the metadata of one Parquet file."""
-
-    table: pa.Table
-    metadata: dict[str, Any]
 
 
 def arrow_schema(op: Operation) -> pa.Schema:
@@ -94,7 +87,10 @@ def _conform_column(table: pa.Table, column: Column, where: str) -> pa.ChunkedAr
     values = table.column(column.name)
     if not _fits(values.type, wanted):
         raise DataError(f"{where}: column {column.name} must be {column.type}, not {values.type}")
-    values = values if values.type == wanted else values.cast(wanted)
+    try:
+        values = values if values.type == wanted else values.cast(wanted)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
     if values.null_count and not column.nullable:
         raise DataError(f"{where}: column {column.name} is empty in {values.null_count} rows")
     return values
@@ -117,21 +113,38 @@ def check_values(table: pa.Table, where: str) -> None:
         DataError: there are no rows, a status is unknown, a size or time is negative, or a row counts as valid
             without a positive time; names `where` and the column.
     """
+    if not table.num_rows:
+        raise DataError(f"{where}: there are no rows")
+    op = operation_in(table, where)
+    for name in table.column_names:
+        _check_column(op, name, table.column(name), where)
+    check_times(table.column("is_valid"), table.column("latency_ms"), where)
+
+
+def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: str) -> None:
+    """Refuse rows that count as valid without a positive time.
+
+    Raises:
+        DataError: there is one; names `where`.
+    """
+    import pyarrow.compute as pc
+
+    timed = pc.fill_null(pc.greater(latency_ms, 0), fill_value=False)
+    if pc.any(pc.and_not(is_valid, timed)).as_py():
+        raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid")
+
+
+def _check_column(op: Operation, name: str, values: pa.ChunkedArray, where: str) -> None:
+    """Refuse what no row can hold in this column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not table.num_rows:
-        raise DataError(f"{where}: there are no rows")
-    for name in (*operation_in(table, where).sizes, *_TIMES):
-        bad = int(pc.sum(pc.less(table.column(name), 0)).as_py() or 0)
-        if bad:
-            raise DataError(f"{where}: column {name} is negative in {bad} rows")
-    unknown = pc.invert(pc.is_in(table.column("status"), pa.array([str(status) for status in Status])))
-    if pc.any(unknown).as_py():
-        raise DataError(f"{where}: column status holds {pc.filter(table.column('status'), unknown)[0].as_py()!r}")
-    timed = pc.fill_null(pc.greater(table.column("latency_ms"), 0), fill_value=False)
-    if pc.any(pc.and_not(table.column("is_valid"), timed)).as_py():
-        raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid")
+    if name in (*op.sizes, *_TIMES) and (bad := int(pc.sum(pc.less(values, 0)).as_py() or 0)):
+        raise DataError(f"{where}: column {name} is negative in {bad} rows")
+    if name == "status":
+        unknown = pc.invert(pc.is_in(values, pa.array([str(status) for status in Status])))
+        if pc.any(unknown).as_py():
+            raise DataError(f"{where}: column status holds {pc.filter(values, unknown)[0].as_py()!r}")
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
@@ -147,15 +160,26 @@ def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:
         raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
     op = operation_in(pa.table({_OP_TYPE: [str(name) for name in frame[_OP_TYPE].unique()]}), where)
     for column in op.columns:
-        if column.name not in frame.columns:
-            continue
-        values = frame[column.name]
-        wanted = pa.int64() if column.type == "int64" and values.dtype.kind == "f" else None
-        try:
-            arrays[column.name] = pa.chunked_array(_chunks(pa.array(values, type=wanted, from_pandas=True)))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
+        if column.name in frame.columns:
+            arrays[column.name] = pa.chunked_array(chunks_of(frame, column, where))
     return pa.table(arrays)
+
+
+def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]:
+    """The values of a frame's column; NaN becomes null, and whole floats integers where the schema wants them.
+
+    Raises:
+        DataError: they are of mixed types, or fractions where the schema has integers.
+    """
+    import pyarrow as pa
+
+    values = frame[column.name]
+    wanted = pa.int64() if column.type == "int64" and values.dtype.kind == "f" else None
+    try:
+        found = pa.array(values, type=wanted, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
+    return list(found.chunks) if isinstance(found, pa.ChunkedArray) else [found]
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
@@ -172,31 +196,104 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """
     import pyarrow as pa
 
-    names = dict.fromkeys(operation_in(table, "an input").name for table in tables)
-    if len(names) > 1:
-        raise DataError(f"the inputs are of several operations: {', '.join(names)}", "convert and use each by itself")
+    one_operation(operation_in(table, "an input") for table in tables)
     return pa.concat_tables(tables)
 
 
-def read(path: Path) -> FilePart:
-    """Read one Parquet file and check it.
+def one_operation(operations: Iterable[Operation]) -> Operation:
+    """The operation of all inputs.
 
     Raises:
-        DataError: it is missing, damaged, empty, not a dataset of this schema version, or its values are impossible.
+        DataError: they are of several.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    by_name = {op.name: op for op in operations}
+    if len(by_name) > 1:
+        raise DataError(f"the inputs are of several operations: {', '.join(by_name)}", "convert and use each by itself")
+    return next(iter(by_name.values()))
 
-    try:
-        raw = pq.read_table(path, partitioning=None)
-    except FileNotFoundError:
-        raise DataError(f"no such file: {path}") from None
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"cannot read {path}: {_first_line(error)}", "is it a whole Parquet file?") from error
-    metadata = _file_metadata(raw.schema.metadata or {}, path)
-    table = conform(raw, str(path))
-    check_values(table, str(path))
-    return FilePart(table, metadata)
+
+class DatasetFile:
+    """A Parquet file of a dataset, read and checked column by column.
+
+    All columns of `op` are to be read, in order, before `verify`.
+
+    Raises:
+        DataError: it is missing, damaged, empty, or not a dataset of this schema version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._path = path
+        try:
+            self._file = pq.ParquetFile(path)
+            schema = self._file.schema_arrow
+        except FileNotFoundError:
+            raise DataError(f"no such file: {path}") from None
+        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+        self._names = frozenset(schema.names)
+        if len(self._names) < len(schema.names):
+            raise DataError(f"{path}: a column occurs twice", "make the dataset again with ckh convert")
+        document = _file_metadata(schema.metadata or {}, path)
+        self.metadata: dict[str, Any] = {key: document[key] for key in METADATA_KEYS}
+        self._sha256 = document.get("content_sha256")
+        self.rows: int = self._file.metadata.num_rows
+        if not self.rows:
+            raise DataError(f"{path}: there are no rows")
+        self.op = operation_in(self._read(_OP_TYPE), str(path))
+        self._digest = ContentDigest(self.rows)
+
+    def column(self, column: Column) -> pa.ChunkedArray:
+        """The next column.
+
+        Raises:
+            DataError: it is missing or damaged, or a type or value is impossible.
+        """
+        values = _conform_column(self._read(column.name), column, str(self._path))
+        _check_column(self.op, column.name, values, str(self._path))
+        self._digest.add(column, values.chunks)
+        return values
+
+    def verify(self, is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray) -> None:
+        """Check the rows, all of whose columns were read: their times, and the digest that was written with them.
+
+        A file without a digest is said to be unverified.
+
+        Raises:
+            DataError: a row counts as valid without a time, or the rows are not those that were written.
+        """
+        check_times(is_valid, latency_ms, str(self._path))
+        found = self._digest.hexdigest()
+        if self._sha256 is None:
+            warn_unverified(self._path)
+        elif self._sha256 != found:
+            raise DataError(
+                f"{self._path}: the rows are not those that were written: content_sha256 is {self._sha256!s:.12}…, "
+                f"that of the rows {found:.12}…",
+                "the file is damaged or was edited: copy it again, or make it again with ckh convert",
+            )
+
+    def _read(self, name: str) -> pa.Table:
+        """A table of the rows with one column, or none if there is no such column."""
+        import pyarrow as pa
+
+        try:
+            table = self._file.read([name] if name in self._names else [], use_threads=False)
+            table.validate(full=True)
+        except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+            raise _unreadable(self._path, error) from error
+        return table
+
+
+def warn_unverified(path: Path) -> None:
+    """Say of a Parquet file that was read that nothing in it tells what its rows were when it was written."""
+    warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified")
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"cannot read {path}: {_first_line(error)}", "is it a whole Parquet file?")
 
 
 def is_dataset(path: Path) -> bool:
@@ -230,25 +327,26 @@ def to_parquet(frame: pd.DataFrame, metadata: dict[str, Any], content_sha256: st
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
+    """What a file says of itself."""
     if _KEY not in found:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert")
     try:
         document: dict[str, Any] = json.loads(found[_KEY])
         version = document["schema_version"]
-        metadata = {key: document[key] for key in METADATA_KEYS} if version == SCHEMA_VERSION else {}
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path}: its metadata is damaged", "make it again with ckh convert") from error
+        missing = [key for key in METADATA_KEYS if not isinstance(document.get(key), list)]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path) from error
     if version != SCHEMA_VERSION:
         raise DataError(
             f"{path} has schema version {version}, this ckh reads {SCHEMA_VERSION}", "make it again with ckh convert"
         )
-    return metadata
+    if missing:
+        raise _damaged(path)
+    return document
 
 
-def _chunks(array: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    import pyarrow as pa
-
-    return list(array.chunks) if isinstance(array, pa.ChunkedArray) else [array]
+def _damaged(path: Path) -> DataError:
+    return DataError(f"{path}: its metadata is damaged", "make it again with ckh convert")
 
 
 def _first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.data.tables import warn_unverified
 from ckh.errors import DataError
 from ckh.search.run import run
 from ckh.search.space import Space
@@ -86,6 +87,7 @@ def read_recording(path: Path) -> Recording:
         space = Space(names, [_values(frame[name]) for name in names])
     except DataError as error:
         raise DataError(f"{path}: {error.message}", error.hint) from error
+    warn_unverified(path)
     return Recording(space, times)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 @pytest.fixture
@@ -30,10 +32,12 @@ def path(dataset: Dataset, tmp_path: Path) -> Path:
 
 
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
-    """Change a file behind ckh's back, keeping its metadata."""
+    """Change a file and its metadata, which then no longer say what the rows were."""
     table = pq.read_table(path)
-    changed = change(table)
-    metadata = {**(table.schema.metadata or {}), **(changed.schema.metadata or {})}
+    document = json.loads(table.schema.metadata[b"ckh"])
+    document.pop("content_sha256", None)
+    changed = change(table.replace_schema_metadata({b"ckh": json.dumps(document)}))
+    metadata = {b"ckh": json.dumps(document), **(changed.schema.metadata or {})}
     pq.write_table(changed.replace_schema_metadata(metadata), path)
     return path
 
@@ -225,6 +229,74 @@ def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
     with pytest.raises(DataError, match=r"cannot read .*data\.parquet") as refused:
         read_dataset(path)
     assert "\n" not in refused.value.message
+
+
+def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
+    """Rows that are not those that were written are refused, in whatever column the change is."""
+    table = pq.read_table(path)
+    for name, value in (("tflops", 0.12), ("C", 128), ("kernel_name", "k"), ("spread", 0.5), ("run_id", None)):
+        values = [value, *table[name].to_pylist()[1:]]
+        pq.write_table(replaced(name, pa.array(values, table[name].type))(table), path)
+        with pytest.raises(DataError, match="the rows are not those that were written: content_sha256") as refused:
+            read_dataset(path)
+        assert str(path) in refused.value.message
+        assert "make it again with ckh convert" in str(refused.value.hint)
+    pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
+    with pytest.raises(DataError, match="not those that were written"):
+        read_dataset(path)
+
+
+def test_flipped_bytes_are_found(dataset: Dataset, path: Path) -> None:
+    """A file with a byte changed is refused, or holds the same rows; never others."""
+    sound, random = path.read_bytes(), np.random.default_rng(0)
+    found = 0
+    for place in random.integers(0, len(sound), 300).tolist():
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ (1 << int(random.integers(8)))]) + sound[place + 1 :])
+        try:
+            again = read_dataset(path)
+        except DataError:
+            found += 1
+        else:
+            pd.testing.assert_frame_equal(again.frame, dataset.frame)
+    assert found > 0
+
+
+def test_how_a_file_is_written_does_not_change_its_digest(dataset: Dataset, path: Path) -> None:
+    """The same rows in other row groups, compressed otherwise, are those that were written."""
+    pq.write_table(pq.read_table(path), path, row_group_size=2, compression="none", use_dictionary=False)
+    pd.testing.assert_frame_equal(read_dataset(path).frame, dataset.frame)
+
+
+def test_a_file_without_a_digest_is_said_to_be_unverified(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is read, with a warning that names it; one that has a digest is read without a word."""
+    read_dataset(path)
+    assert capsys.readouterr().err == ""
+    read_dataset(rewrite(path, lambda table: table))
+    assert f"warning: {path} has no content_sha256" in capsys.readouterr().err
+
+
+def test_what_ships_is_what_was_written() -> None:
+    """The rows of every dataset in data/ have the digest that its file states."""
+    files = sorted(DATA.glob("*.parquet"))
+    assert len(files) >= 9
+    for file in files:
+        document = json.loads(pq.read_schema(file).metadata[b"ckh"])
+        assert read_dataset(file).content_hash == document["content_sha256"], file.name
+
+
+def test_the_columns_that_are_needed(dataset: Dataset, path: Path) -> None:
+    """Of a file, some columns and those of identity are kept, texts as categories; all columns are verified."""
+    part = read_dataset(path, columns=lambda _op: ("spread", "status"))
+    kept = {*CONV_IDENTITY, "arch", "op_type", "kernel_name", "spread", "status"}
+    assert list(part.frame) == [column.name for column in CONV_DATASET if column.name in kept]
+    for name in kept:
+        assert part.frame[name].astype(dataset.frame[name].dtype).equals(dataset.frame[name])
+    assert isinstance(part.frame["kernel_name"].dtype, pd.CategoricalDtype)
+    assert part.problems() == dataset.problems()
+    table = pq.read_table(path)
+    pq.write_table(replaced("tflops", pa.array([0.12] * 6))(table), path)
+    with pytest.raises(DataError, match="not those that were written"):
+        read_dataset(path, columns=lambda _op: ("spread",))
 
 
 def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:

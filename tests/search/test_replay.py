@@ -32,13 +32,17 @@ def _frame() -> pd.DataFrame:
     return frame
 
 
-def test_parameters_are_told_from_measurements(tmp_path: Path) -> None:
-    """Columns that vary and are no measurement are parameters; a row that is not ok failed, whatever its time."""
+def test_parameters_are_told_from_measurements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns that vary and are no measurement are parameters; a row that is not ok failed, whatever its time.
+
+    Nothing in a recording tells whether it is whole, which is said.
+    """
     _frame().to_parquet(tmp_path / "a.parquet")
     recording = read_recording(tmp_path / "a.parquet")
     assert recording.space.names == ("tile", "mode")
     assert np.array_equal(recording.times_ms, [3.0, 2.0, np.nan, np.nan], equal_nan=True)
     assert recording.optimum_ms == 2.0
+    assert "is not verified" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
