@@ -1,4 +1,4 @@
-"""The full command line: it imports a command only when it is called, and is the one place that prints errors."""
+"""The full command line: it imports a command only when it is called."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh import __version__
-from ckh.entry import stop_printing
-from ckh.errors import EXIT_CODE_MEANING, CkhError, ExitCode
-from ckh.log import print_error
+from ckh.boundary import guarded
+from ckh.errors import EXIT_CODE_MEANING, ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "Show what this machine offers and what ckh found.",
 }
 
+_WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer has it from
 _EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
 
 
@@ -54,18 +54,23 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    app = build_app([arg for arg in args if not arg.startswith("-")][:1])
+    return guarded(lambda: dispatch(args))
+
+
+def dispatch(args: Sequence[str]) -> int:
+    """Run one command line, without the error boundary.
+
+    Typer's own one is left out: it ends with 1 when the reader of the output left.
+    """
+    command = typer.main.get_command(build_app([arg for arg in args if not arg.startswith("-")][:1]))
     try:
-        app(args=list(args), prog_name="ckh")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    except CkhError as error:
-        print_error(error)
-        return int(error.exit_code)
-    except KeyboardInterrupt:
-        return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        stop_printing()
+        with command.make_context("ckh", list(args)) as context:
+            command.invoke(context)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except _WRONG_USAGE as error:
+        error.show()  # type: ignore[attr-defined]
+        return int(ExitCode.USAGE)
     return int(ExitCode.OK)
 
 

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ckh.boundary import guarded, open_streams
+
 if TYPE_CHECKING:
     from ckh.quick.asked import Asked
 
@@ -15,17 +17,26 @@ _PREDICT = "predict"
 
 def main() -> None:
     """Run a command line."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(guarded(_main))
 
 
 def run(args: list[str]) -> int:
     """Run one command line and return its exit code."""
+    return guarded(lambda: _run(args))
+
+
+def _main() -> int:
+    open_streams()
+    return _run(sys.argv[1:])
+
+
+def _run(args: list[str]) -> int:
     asked = _asked(args)
     if asked is not None and _answer(asked):
         return 0
     from ckh import cli
 
-    code = cli.run(args)
+    code = cli.dispatch(args)
     if asked is not None and code == 0:
         from ckh.quick.prepare import prepare
 
@@ -48,14 +59,5 @@ def _answer(asked: Asked) -> bool:
     text = text_of(asked)
     if text is None:
         return False
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        stop_printing()
+    sys.stdout.write(text)
     return True
-
-
-def stop_printing() -> None:
-    """Print nothing more: the reader of our output left (`ckh ... | head`), and nothing is wrong."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

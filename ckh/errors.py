@@ -1,6 +1,6 @@
 """The errors that ckh raises and the exit codes they end a command with.
 
-Library code only raises. `ckh.cli` alone prints an error and turns it into an exit code.
+Library code only raises. `ckh.boundary` alone prints an error and turns it into an exit code.
 """
 
 from __future__ import annotations
@@ -18,17 +18,23 @@ class ExitCode(IntEnum):
     NO_DEVICE = 3
     BAD_DATA = 4
     NO_KERNEL = 5
-    INTERRUPTED = 130
+    INTERNAL = 70  # sysexits.h: EX_SOFTWARE
+    INPUT_OUTPUT = 74  # sysexits.h: EX_IOERR
+    INTERRUPTED = 130  # 128 + SIGINT
+    READER_LEFT = 141  # 128 + SIGPIPE
 
 
 EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.OK: "success",
-    ExitCode.GATE_FAILED: "a gate failed (validate, evaluate --fail-under)",
+    ExitCode.GATE_FAILED: "a gate failed (validate, evaluate --fail-under, bench --compile-only)",
     ExitCode.USAGE: "wrong usage",
     ExitCode.NO_DEVICE: "no usable device or compiler",
     ExitCode.BAD_DATA: "bad data or model",
     ExitCode.NO_KERNEL: "no applicable kernel",
+    ExitCode.INTERNAL: "an error inside ckh (CKH_DEBUG=1 shows where)",
+    ExitCode.INPUT_OUTPUT: "stdout is closed or full, or a file could not be read or written",
     ExitCode.INTERRUPTED: "interrupted, everything measured is saved",
+    ExitCode.READER_LEFT: "the reader of the output left (ckh ... | head)",
 }
 
 
@@ -64,6 +70,12 @@ class DataError(CkhError):
     """A data file, journal, problem file or architecture spec is unusable."""
 
     exit_code = ExitCode.BAD_DATA
+
+
+class OutputError(CkhError):
+    """Something could not be read or written: stdout is closed or full, or a disk is."""
+
+    exit_code = ExitCode.INPUT_OUTPUT
 
 
 class ModelError(CkhError):

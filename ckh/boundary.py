@@ -1,0 +1,131 @@
+"""The one error boundary: whatever ends a command becomes at most two lines on stderr and an exit code.
+
+The exit code 1 is a gate that failed, and nothing here gives it. Imports next to nothing: quick answers run in it too.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import CkhError, ExitCode, OutputError
+from ckh.log import print_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEBUG_VARIABLE = "CKH_DEBUG"
+
+
+class StreamError(OSError):
+    """Nothing more can be written to stdout or stderr: apart from other errors, because no file is at fault."""
+
+
+class _Stream(io.TextIOWrapper):
+    """A standard stream whose errors are `StreamError`s."""
+
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise StreamError(error.errno, error.strerror, self.name) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise StreamError(error.errno, error.strerror, self.name) from error
+
+
+def open_streams() -> None:
+    """Prepare the standard streams of the process: their errors are told from those of files.
+
+    A closed one becomes the null device, so that no file or pipe of ours gets its number.
+
+    Raises:
+        OutputError: stdout is closed.
+    """
+    is_closed = sys.stdout is None
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(open(os.devnull, "rb"))  # noqa: SIM115, PTH123 - open as long as the process
+    # A closed one opens with the lowest free number: its own.
+    sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
+    if is_closed:
+        raise OutputError("stdout is closed", "send it to a file, or to /dev/null")
+
+
+def _stream(stream: Any) -> _Stream:
+    if stream is None:
+        return _Stream(open(os.devnull, "wb"), "utf-8")  # noqa: PTH123 - the same
+    buffer, by_line = stream.buffer, stream.line_buffering
+    if isinstance(buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a raw file cannot take at once would be lost
+        buffer, by_line = io.BufferedWriter(buffer), True
+    return _Stream(buffer, stream.encoding, stream.errors, line_buffering=by_line)
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code, with all that it printed written."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return int(ExitCode.INTERRUPTED)
+    except CkhError as error:
+        return _report(error)
+    except StreamError as error:
+        return _drop_output(error)
+    except Exception as error:  # noqa: BLE001 - it is the boundary
+        return _report(*_unforeseen(error))
+    return code
+
+
+def _report(error: CkhError, code: ExitCode | None = None) -> int:
+    try:
+        sys.stdout.flush()
+        print_error(error)
+        sys.stderr.flush()
+    except StreamError as lost:
+        _drop_output(lost)
+    return int(error.exit_code if code is None else code)
+
+
+def _drop_output(error: StreamError) -> int:
+    """Print nothing more, but why, if it is not that the reader left."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1 if error.filename == sys.stdout.name else 2)
+    os.close(null)
+    if error.errno == errno.EPIPE:
+        with suppress(StreamError):
+            sys.stdout.flush()
+        return int(ExitCode.READER_LEFT)
+    return _report(OutputError(f"cannot write to {error.filename.strip('<>')}: {error.strerror}"))
+
+
+def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
+    """What to print of an error that no code of ours foresaw."""
+    if isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
+        return OutputError(f"{error.filename or 'a file'}: {error.strerror}"), ExitCode.INPUT_OUTPUT
+    if os.environ.get(DEBUG_VARIABLE):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, MemoryError):
+        return CkhError("not enough memory", "use less data, or fewer --jobs"), ExitCode.INTERNAL
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    hint = f"{DEBUG_VARIABLE}=1 shows where; please report it with the command and its input"
+    return CkhError(f"an error inside ckh, {text} ({_origin(error)})", hint), ExitCode.INTERNAL
+
+
+def _origin(error: Exception) -> str:
+    """The last line of ckh's that an error went through."""
+    own, place, trace = os.path.dirname(__file__), "?", error.__traceback__  # noqa: PTH120 - pathlib is slow to import
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if path.startswith(own) and path != __file__:
+            place = f"{path[len(own) + 1 :]}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

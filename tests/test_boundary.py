@@ -1,0 +1,141 @@
+"""The error boundary: what ends a command otherwise than it should becomes two lines and a code that is not 1."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.boundary import guarded
+from ckh.errors import EXIT_CODE_MEANING, DataError, ExitCode
+from ckh.kernels.names import parse_kernel_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+README = Path(__file__).parents[1] / "README.md"
+BASH = shutil.which("bash") or "/bin/bash"
+CKH = [sys.executable, "-m", "ckh"]
+PREDICT = ["predict", "--n", "16", "--top"]
+
+
+def shell(redirection: str, *args: str, quick: str = "1", **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command with streams as a shell redirects them."""
+    command = " ".join([*CKH, *args, redirection])
+    environment = {**os.environ, "PYTHONUNBUFFERED": "", "CKH_QUICK": quick, **variables}
+    return subprocess.run(
+        [BASH, "-o", "pipefail", "-c", command], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    """A command that fails."""
+
+    def command() -> int:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize("quick", ["0", "1"])
+def test_a_full_stdout_is_said_in_a_line(quick: str) -> None:
+    """The full command and quick answers alike; the code is not that of a gate."""
+    done = shell(">/dev/full", *PREDICT, "5", quick=quick)
+    assert (done.returncode, done.stderr) == (74, f"error: cannot write to stdout: {os.strerror(errno.ENOSPC)}\n")
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["predict", "--help"], ["doctor", "--json"]])
+def test_help_to_a_full_stdout_is_no_success(args: list[str]) -> None:
+    """What could not be printed is not success, whatever it was."""
+    done = shell(">/dev/full", *args)
+    assert (done.returncode, len(done.stderr.splitlines())) == (74, 1)
+
+
+def test_a_closed_stdout_is_said_before_the_work() -> None:
+    """Otherwise the first file that is opened would become stdout."""
+    done = shell(">&-", *PREDICT, "5")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (74, "error: stdout is closed")
+    assert shell(">&- 2>&-", *PREDICT, "5").returncode == 74
+
+
+def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
+    """The answer and the exit code are those of open ones."""
+    expected = shell("", *PREDICT, "5")
+    done = shell("<&- 2>&-", *PREDICT, "5")
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
+    assert shell("2>&-", "predict", "--c", "5", "--g", "3").returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("quick", ["0", "1"])
+def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: str) -> None:
+    """`| head -1` gives its line, no word on stderr, and the code of a broken pipe: neither success nor a gate."""
+    args = ["predict", "--problems", "host-holdout", "--top", "300"]
+    done = shell("| (read -r line; echo $line)", *args, quick=quick, PYTHONUNBUFFERED=unbuffered)
+    assert (done.returncode, done.stderr) == (141, "")
+    assert done.stdout.startswith("problem predicted TFLOPS")
+
+
+def test_an_error_inside_is_one_line_and_where(capsys: pytest.CaptureFixture[str]) -> None:
+    """Line, place and what to do; the traceback only with CKH_DEBUG."""
+    assert guarded(raising(ValueError("two\nlines"))) == ExitCode.INTERNAL
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "error: an error inside ckh, ValueError: two lines (?)"
+    assert len(err.splitlines()) == 2
+    assert "CKH_DEBUG=1" in err
+
+
+def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the last line of ckh's own; with CKH_DEBUG the whole traceback stands before."""
+
+    def command() -> int:
+        parse_kernel_name(3)
+        return 0
+
+    assert guarded(command) == ExitCode.INTERNAL
+    line = capsys.readouterr().err.splitlines()[0]
+    assert re.fullmatch(r"error: an error inside ckh, \w+: .* \(kernels/name_grammar\.py:\d+\)", line), line
+    monkeypatch.setenv("CKH_DEBUG", "1")
+    assert guarded(command) == ExitCode.INTERNAL
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-2] == line
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (DataError("bad", "mend it"), ExitCode.BAD_DATA, "error: bad"),
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), ExitCode.INPUT_OUTPUT, "error: /a/b: Permission"),
+        (OSError(errno.ENOSPC, "No space left on device"), ExitCode.INPUT_OUTPUT, "error: a file: No space left"),
+        (MemoryError(), ExitCode.INTERNAL, "error: not enough memory"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), ExitCode.INTERNAL, "error: an error inside ckh, BrokenPipeError"),
+    ],
+)
+def test_every_error_has_its_code(
+    error: Exception, code: ExitCode, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of files name the file; a pipe that broke elsewhere than at stdout is no reader that left."""
+    assert guarded(raising(error)) == code
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_ctrl_c_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its code is the shell's."""
+    assert guarded(raising(KeyboardInterrupt())) == ExitCode.INTERRUPTED
+    assert capsys.readouterr().err == ""
+
+
+def test_the_readme_lists_every_code() -> None:
+    """No code is left out and none is only in the README."""
+    table = README.read_text(encoding="utf-8").partition("## Exit codes")[2].partition("\n## ")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)] == [int(one) for one in ExitCode]
+    assert list(EXIT_CODE_MEANING) == list(ExitCode)
