@@ -1,4 +1,8 @@
-"""Reading JSON files field by field, so that a malformed one is reported by file and field."""
+"""Reading JSON: the one parser of strangers' JSON, and files field by field, each fault reported by file and field.
+
+Python's own parser takes any depth until its stack ends, integers that nothing can hold, and a field twice; what passes
+here has at most `MOST_DEPTH` levels and integers of 64 bits.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,117 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ckh.errors import DataError
+from ckh.untrusted import MIB, as_text, read_bytes
 
 if TYPE_CHECKING:
+    from decimal import Decimal
     from pathlib import Path
+
+MOST_DEPTH = 64
+MOST_BYTES = 64 * MIB  # of a file that is read field by field
 
 T = TypeVar("T", str, bool, int)
 
 Triple = tuple[int, int, int]
 
 _TRIPLE = 3
+_LIMIT = 2**63
+_SHOWN = 80
+
+
+class JsonError(ValueError):
+    """Text that is no JSON, or such as nobody writes; `line` is where, from 1, or 0 if that is not known."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = False) -> Any:
+    """The document that a text is.
+
+    Args:
+        text: the text, or its bytes in UTF-8.
+        unique: refuse an object that has a field twice.
+        decimals: give numbers that are no integers as `Decimal`, with the digits that the text has; integers are then
+            of any size, for the reader to judge.
+
+    Raises:
+        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, or has an integer beyond 64 bits.
+    """
+    try:
+        document = json.loads(
+            text,
+            parse_float=_decimal if decimals else None,
+            object_pairs_hook=_object if unique else None,
+        )
+    except json.JSONDecodeError as error:
+        raise JsonError(f"not JSON: {error.msg}", error.lineno) from error
+    except UnicodeDecodeError as error:
+        raise JsonError("not text in UTF-8") from error
+    except RecursionError as error:
+        raise _too_deep() from error
+    except JsonError:
+        raise
+    except ValueError as error:  # of Python's limit to the digits of an integer
+        raise _too_large() from error
+    _check(document, any_integer=decimals)
+    return document
+
+
+def read_json(path: Path, *, unique: bool = False, decimals: bool = False, most: int = MOST_BYTES) -> Any:
+    """The document in a file of at most `most` bytes.
+
+    Raises:
+        DataError: it cannot be read, or as `parse_json`; the message has the line where that is known.
+    """
+    text = as_text(path, read_bytes(path, most))
+    try:
+        return parse_json(text, unique=unique, decimals=decimals)
+    except JsonError as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
+        raise DataError(f"{where}: {error}", "was it written to its end?" if error.line else "") from error
+
+
+def _check(document: Any, *, any_integer: bool) -> None:
+    level = [document]
+    for _ in range(MOST_DEPTH + 1):
+        items = [item for node in level for item in (node.values() if isinstance(node, dict) else _items(node))]
+        if not any_integer and any(type(item) is int and not -_LIMIT <= item < _LIMIT for item in (*level, *items)):
+            raise _too_large()
+        level = [item for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _items(node: Any) -> list[Any]:
+    return node if isinstance(node, list) else []
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise JsonError(f"a field stands there twice: {next(one for one in names if names.count(one) > 1)[:_SHOWN]!r}")
+    return values
+
+
+def _decimal(text: str) -> Decimal:
+    from decimal import Decimal, InvalidOperation
+
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:  # an exponent of more than 18 digits
+        raise JsonError(f"not a number: {text[:_SHOWN]}") from error
+
+
+def _too_deep() -> JsonError:
+    return JsonError(f"nested more than {MOST_DEPTH} levels deep")
+
+
+def _too_large() -> JsonError:
+    return JsonError("an integer has more than 64 bits")
 
 
 class JsonFields:
@@ -34,10 +140,7 @@ class JsonFields:
     @classmethod
     def read(cls, path: Path) -> JsonFields:
         """Open a file that holds one object."""
-        try:
-            return cls(path, json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise DataError(f"cannot read {path}: {error}") from error
+        return cls(path, read_json(path))
 
     def names(self) -> tuple[str, ...]:
         """Names of the fields not yet taken."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,20 @@ if TYPE_CHECKING:
     from ckh.errors import CkhError
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36"}
+# Control characters, what turns the direction of text round, and what is no character (of a path that is no UTF-8).
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_MOST_CHARACTERS = 2000
+
+
+def printable(text: str) -> str:
+    """The text on one line and as it is: what would steer a terminal is written as it is escaped in Python.
+
+    What is printed may come from a stranger's file. Of a text that is longer than a screen, the beginning and the end.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        half = _MOST_CHARACTERS // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def use_colour() -> bool:
@@ -25,19 +40,19 @@ def use_colour() -> bool:
 
 def note(text: str) -> None:
     """Say something in passing."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
 
 
 def warn(text: str) -> None:
     """Say that something may be wrong."""
-    sys.stderr.write(f"{_label('warning')} {text}\n")
+    sys.stderr.write(f"{_label('warning')} {printable(text)}\n")
 
 
 def print_error(error: CkhError) -> None:
     """Say what is wrong in one line, and in a second what to do about it."""
-    sys.stderr.write(f"{_label('error')} {error.message}\n")
+    sys.stderr.write(f"{_label('error')} {printable(error.message)}\n")
     if error.hint:
-        sys.stderr.write(f"{_label('hint')} {error.hint}\n")
+        sys.stderr.write(f"{_label('hint')} {printable(error.hint)}\n")
 
 
 def _label(kind: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.resources import Resources
 from ckh.errors import DataError
+from ckh.jsonfields import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,11 +85,8 @@ def read_binary(path: Path) -> Binary | None:
         DataError: it is damaged.
     """
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        return _binary(document)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return _binary(read_json(path)) if path.exists() else None
+    except (DataError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{path} is damaged: {error}", "delete it with the .so file beside it") from error
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ckh.log import printable
 from ckh.ops import operation_names
 
 if TYPE_CHECKING:
@@ -35,9 +36,10 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """What `print_table` prints."""
-    widths = [max(len(row[i]) for row in (columns, *rows)) for i in range(len(columns))]
-    lines = [_line(row, widths) for row in (columns, ["-" * width for width in widths], *rows)]
-    return "\n".join(([title] if title else []) + lines) + "\n"
+    shown = [[printable(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
+    lines = [_line(row, widths) for row in (shown[0], ["-" * width for width in widths], *shown[1:])]
+    return "\n".join(([printable(title)] if title else []) + lines) + "\n"
 
 
 def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:

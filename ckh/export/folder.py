@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import UsageError
+from ckh.errors import DataError, UsageError
+from ckh.jsonfields import read_json
 from ckh.outputs import FolderKind
+from ckh.untrusted import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +28,13 @@ def with_list(files: Mapping[str, bytes], report: Mapping[str, Any]) -> dict[str
 def model_names(models: Sequence[Model]) -> list[str]:
     """What models are called in an export: as their folders.
 
+    The names become parts of paths, of C and of Markdown.
+
     Raises:
+        DataError: a folder's name is none that can be one in an export.
         UsageError: two have one name.
     """
-    names = [model.path.resolve().name for model in models]
+    names = [require_name(model.path.resolve().name, "the folder of a model") for model in models]
     if len(set(names)) != len(names):
         raise UsageError(f"two models are called {max(names, key=names.count)}", "rename one of the folders")
     return names
@@ -37,9 +42,9 @@ def model_names(models: Sequence[Model]) -> list[str]:
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:
     try:
-        document = json.loads((folder / _LIST_NAME).read_text(encoding="utf-8"))
+        document = read_json(folder / _LIST_NAME)
         return frozenset(document["files"]).__contains__ if document["to"] else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (DataError, KeyError, TypeError):
         return None
 
 

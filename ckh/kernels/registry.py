@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.jsonfields import JsonFields
+from ckh.jsonfields import JsonFields, read_json
 from ckh.kernels.config import ConvKernel, kernel_from_dict
 from ckh.kernels.filter import field_types
 from ckh.kernels.names import kernel_name, parse_kernel_name
 from ckh.outputs import FileKind, head_of, write_output
+from ckh.untrusted import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ def read_registry(path: Path) -> Registry:
         DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
             has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
     """
-    document = _document(path)
+    document = read_json(path, unique=True, most=MOST_BYTES)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
     file = JsonFields(path, document)
     version = file.scalar("version", int)
@@ -93,26 +94,6 @@ def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
     """Where an item is for the second time, and where it was first."""
     first: dict[Any, int] = {}
     return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
-
-
-def _document(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_object, parse_constant=_constant)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is damaged: {error}") from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError(f"a field is there twice in {json.dumps(pairs)[:80]}")
-    return values
-
-
-def _constant(word: str) -> Any:
-    raise ValueError(f"{word} is no value of a kernel")
 
 
 def _kernel(path: Path, number: int, entry: Any) -> ConvKernel:

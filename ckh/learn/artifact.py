@@ -6,9 +6,7 @@ only, and keeps packed forests in the cache; LightGBM is loaded for whole datase
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking.evaluator import best_first
-from ckh.ranking.forest_file import open_forest
+from ckh.ranking.forest_file import model_bytes, model_text, open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.ranking.numpy_forest import predict
 
@@ -294,11 +292,7 @@ class Model:
 
 def _read_forest(folder: Path, target: str) -> str:
     path = _forest_path(folder, target)
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+    return model_text(model_bytes(path), str(path))
 
 
 def _forest_path(folder: Path, target: str) -> Path:

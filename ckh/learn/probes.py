@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import HOST, load_arch
 from ckh.errors import DataError
 from ckh.gpus import visible_gpus
+from ckh.jsonfields import parse_json
 from ckh.machine import processor_name
 from ckh.paths import user_data_dir
 
@@ -125,7 +126,7 @@ def remember(probe: Probe) -> None:
 
 def _parse(line: str) -> Probe | None:
     try:
-        values: dict[str, Any] = json.loads(line)
+        values: dict[str, Any] = parse_json(line)
         kernels = tuple(Timed(**one) for one in values.pop("kernels"))
         probe = Probe(**values, kernels=kernels)
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -10,6 +10,8 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
+from ckh.errors import DataError
+from ckh.jsonfields import read_json
 from ckh.learn.options import LOG_TARGETS, RankObjective, TrainOptions
 from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
@@ -50,9 +52,9 @@ def save(trained: Trained, out: Path) -> None:
 def _owns(folder: Path) -> Callable[[str], bool] | None:
     """What says which files are of the model in a folder."""
     try:
-        spec = json.loads((folder / SPEC_NAME).read_text(encoding="utf-8"))
+        spec = read_json(folder / SPEC_NAME)
         op_type, names = spec["op_type"], spec["feature_names"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (DataError, KeyError, TypeError):
         return None
     if not isinstance(names, list) or op_type not in operation_names():
         return None
@@ -176,9 +178,8 @@ def _problem_ids(problems: list[Any], before: frozenset[str]) -> list[str] | Non
 def trained_problems(folder: Path) -> frozenset[str]:
     """The ids (`problem_id`) of the problems that a model was trained on; empty if its manifest does not say."""
     try:
-        values = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
-        return frozenset(values["ckh"]["problems"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return frozenset(read_json(folder / MANIFEST_NAME)["ckh"]["problems"])
+    except (DataError, KeyError, TypeError):
         return frozenset()
 
 

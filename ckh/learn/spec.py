@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.schema import HARDWARE
-from ckh.errors import ModelError
+from ckh.errors import DataError, ModelError
+from ckh.jsonfields import read_json
 from ckh.ops import operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
+from ckh.untrusted import require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +25,8 @@ SPEC_NAME = "feature_spec.json"
 TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
 # Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
 TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
+
+_MOST_OF_HARDWARE = 2**40  # features multiply them
 
 ANY = "any"  # the element type of models that are for all
 
@@ -118,14 +122,12 @@ def read_spec(folder: Path) -> ModelSpec:
         ModelError: it is missing, damaged, of an operation, encoding or features that ckh does not have.
     """
     path = folder / SPEC_NAME
+    if not path.exists():
+        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}") from error
-    except (OSError, ValueError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
-    try:
-        return _parse(values, folder)
+        return _parse(read_json(path), folder)
+    except DataError as error:
+        raise ModelError(error.message, error.hint) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
@@ -141,7 +143,7 @@ def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
     if encoding != needed:
         raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {needed}", "train the model anew")
     ours = values.get("ckh")
-    targets = _texts(values, "targets")
+    targets = tuple(require_name(target, "the target") for target in _texts(values, "targets"))
     spec = ModelSpec(
         op_type=op_type,
         variant=_variant(folder.name) if ours is None else _direction(ours["variant"]),
@@ -175,8 +177,8 @@ def _hardware(values: Any) -> dict[str, int]:
     if not isinstance(values, dict):
         raise TypeError("hardware is not an object")
     known = {name: values[name] for name in HARDWARE if name in values}
-    if not all(type(value) is int for value in known.values()):
-        raise ValueError("hardware must be whole numbers")
+    if not all(type(value) is int and 0 <= value < _MOST_OF_HARDWARE for value in known.values()):
+        raise ValueError(f"hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}")
     return known
 
 

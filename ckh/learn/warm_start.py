@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.errors import ModelError, UsageError
+from ckh.errors import DataError, ModelError, UsageError
+from ckh.jsonfields import read_json
 from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
 from ckh.learn.options import RankObjective, TreeParams
 from ckh.learn.save import MANIFEST_NAME, trained_problems
@@ -239,13 +239,13 @@ def _some(names: Sequence[str]) -> str:
 def _our_manifest(folder: Path) -> dict[str, Any]:
     """What ckh wrote into a manifest; empty for models of AMD's tools."""
     path = folder / MANIFEST_NAME
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        ours = values.get("ckh", {})
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"cannot read {path}: {error}") from error
+    try:
+        values = read_json(path)
+    except DataError as error:
+        raise ModelError(error.message, error.hint) from error
+    ours = values.get("ckh", {}) if isinstance(values, dict) else None
     if not isinstance(ours, dict):
         raise ModelError(f"{path} is damaged: ckh is not an object")
     return ours
@@ -262,7 +262,7 @@ def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
 
 def _params(folder: Path) -> TreeParams:
     path = folder / SPEC_NAME
-    values = json.loads(path.read_text(encoding="utf-8")).get("params", {})
+    values = read_json(path).get("params", {})
     names = [field.name for field in fields(TreeParams)]
     known = {name: values[name] for name in names if name in values} if isinstance(values, dict) else {}
     for name, value in known.items():

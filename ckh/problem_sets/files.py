@@ -6,18 +6,19 @@ read once.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ckh.errors import DataError, UsageError
+from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
+from ckh.untrusted import csv_rows, integer, read_text
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
 DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
@@ -33,8 +34,7 @@ _LIKE_A_SIZE = re.compile(
 )
 _KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
 _FIELD_TO_COLUMN: dict[str, str] = {name: column for column, name in CONV_COLUMNS.items()}
-_BETWEEN = re.compile(r"[\s\[,]*")
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,7 @@ def read_problems(
     """
     path, wanted = Path(source), _Wanted(variant, dtype, default_dtype)
     problems: dict[ConvProblem, None] = {}
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not a text file in UTF-8") from error
-    for line, build in _READERS[path.suffix.lower()](path, text):
+    for line, build in _READERS[path.suffix.lower()](path, read_text(path)):
         try:
             problems[_checked(build(wanted), wanted)] = None
         except UsageError as error:  # noqa: PERF203 - it ends the loop
@@ -102,59 +96,40 @@ def _read_txt(path: Path, text: str) -> _Entries:
 
 
 def _read_csv(path: Path, text: str) -> _Entries:
-    reader = csv.reader(text.splitlines(keepends=True), strict=True)
     header: list[str] = []
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise DataError(f"{path}:{reader.line_num}: {error}") from error
-        if not any(cell.strip() for cell in cells):
+    for line, cells in csv_rows(path, text):
+        if not any(cells):
             continue
         if not header:
-            header = _header(path, reader.line_num, cells)
+            header = _header(path, line, cells)
         else:
-            yield reader.line_num, partial(_from_cells, header, cells)
+            yield line, partial(_from_cells, header, cells)
 
 
 def _read_json(path: Path, text: str) -> _Entries:
     if not text.strip():
         return
     try:
-        whole = json.loads(text, object_pairs_hook=_object)
-    except json.JSONDecodeError as error:
-        raise DataError(f"{path}:{error.lineno}: not JSON: {error.msg}") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: not usable JSON: {error}") from error
+        whole = parse_json(text, unique=True)
+    except JsonError as error:
+        raise DataError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
     if not isinstance(whole, list):
         raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}")
     line, end, decoder = 1, 0, json.JSONDecoder()
-    for _ in whole:  # again, one by one, for their lines
-        start = _start(text, end)
+    for number, _ in enumerate(whole):  # again, one by one, for their lines
+        between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
+        assert between is not None, "what was read as a list is one"
+        start = between.end()
         line += text.count("\n", end, start)
         entry, end = decoder.raw_decode(text, start)
         yield line, partial(_from_entry, entry)
         line += text.count("\n", start, end)
 
 
-def _start(text: str, end: int) -> int:
-    between = _BETWEEN.match(text, end)
-    return between.end() if between else end
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(dict(pairs)) < len(pairs):
-        raise ValueError(f"a key stands there twice: {json.dumps(pairs)[:80]}")
-    return dict(pairs)
-
-
 _READERS: dict[str, Callable[[Path, str], _Entries]] = {".txt": _read_txt, ".csv": _read_csv, ".json": _read_json}
 
 
-def _header(path: Path, line: int, cells: Iterable[str]) -> list[str]:
-    header = [cell.strip() for cell in cells]
+def _header(path: Path, line: int, header: list[str]) -> list[str]:
     others = [column for column in header if column not in {*_KNOWN, *IGNORED}]
     problems = {
         "missing": [column for column in REQUIRED if column not in header],
@@ -173,7 +148,7 @@ def _header(path: Path, line: int, cells: Iterable[str]) -> list[str]:
 def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
     if len(cells) != len(header):
         raise UsageError(f"{len(cells)} cells under {len(header)} columns")
-    row = {column: cell.strip() for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
+    row = {column: cell for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
     return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
 
 
@@ -218,9 +193,10 @@ def _ndim(value: object) -> int:
 
 
 def _integer(column: str, cell: str) -> int:
-    if not _INTEGER.fullmatch(cell):
-        raise UsageError(f"{column} must be an integer, not {cell!r}")
-    return int(cell)
+    try:
+        return integer(cell)
+    except ValueError:
+        raise UsageError(f"{column} must be an integer, not {cell!r}") from None
 
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:

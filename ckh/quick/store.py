@@ -51,7 +51,7 @@ def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
     """The facts in a file; None if there is none, or what it was made for has changed."""
     try:
         facts = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return facts if isinstance(facts, dict) and facts.get("stamp") == expected else None
 

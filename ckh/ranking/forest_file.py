@@ -6,7 +6,6 @@ All sizes follow from the counts in the header, which has a checksum as the rest
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import mmap
 import struct
@@ -20,6 +19,7 @@ from ckh.errors import DataError, ModelError
 from ckh.paths import cache_dir, write_atomic
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
+from ckh.untrusted import read_bytes, unpacked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,6 @@ _MAGIC = b"CKHRANK" + sys.byteorder[:1].encode()
 _HEADER = struct.Struct("=8s10iI")
 _HEADER_CHECK = struct.Struct("=I")
 _START = 56
-_GZIP_MAGIC = b"\x1f\x8b"
 _EXPONENTS = range(-2048, 2048)
 
 
@@ -43,11 +42,19 @@ def open_forest(path: Path) -> PackedForest:
     Raises:
         ModelError: it cannot be read, or is no model that can be packed (`parse_forest`).
     """
+    return forest_of(model_bytes(path), str(path))
+
+
+def model_bytes(path: Path) -> bytes:
+    """The content of a model's file.
+
+    Raises:
+        ModelError: it cannot be read, or is larger than any model.
+    """
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    return forest_of(content, str(path))
+        return read_bytes(path)
+    except DataError as error:
+        raise ModelError(error.message, error.hint) from error
 
 
 def forest_of(content: bytes, name: str) -> PackedForest:
@@ -71,15 +78,25 @@ def forest_of(content: bytes, name: str) -> PackedForest:
 
 def _build(content: bytes, name: str) -> PackedForest:
     try:
-        text = (gzip.decompress(content) if content.startswith(_GZIP_MAGIC) else content).decode()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ModelError(f"{name} is damaged: {error}") from error
-    try:
-        forest = pack(parse_forest(text))
+        forest = pack(parse_forest(model_text(content, name)))
         _check(forest)
     except ModelError as error:
         raise ModelError(f"{name}: {error.message}", error.hint) from error
     return forest
+
+
+def model_text(content: bytes, name: str) -> str:
+    """The text that a file of this name holds, plain or gzipped.
+
+    Raises:
+        ModelError: it is damaged, or unpacks to more than `untrusted.most_unpacked` says.
+    """
+    try:
+        return unpacked(content, name).decode()
+    except DataError as error:
+        raise ModelError(error.message, error.hint) from error
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{name} is damaged: it is not text in UTF-8") from error
 
 
 def read_packed(path: Path) -> PackedForest:

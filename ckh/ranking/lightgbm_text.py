@@ -77,7 +77,7 @@ def parse_forest(text: str) -> Forest:
     try:
         _refuse_unknown(header, head)
         return _join(tuple(header["feature_names"].split()), [_fields(block) for block in blocks])
-    except (KeyError, ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError, OverflowError) as error:
         raise ModelError(f"damaged LightGBM model text: {error}") from error
 
 

@@ -136,7 +136,7 @@ def edited(**changes: Any) -> bytes:
     [
         (b"", "Expecting value"),
         (binary_text(Binary("ab12", RESOURCES)).encode()[:-20], "delimiter|Expecting"),
-        (b"\xff\xfe", "utf-8"),
+        (b"\xff\xfe", "UTF-8"),
         (b"[]", "list"),
         (b"{}", "version"),
         (edited(version=2), "version 2"),

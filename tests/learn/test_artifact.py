@@ -226,7 +226,7 @@ def repack(path: Path, old: str, new: str) -> None:
     [
         (lambda path: path.unlink(), "has no model of rank"),
         (cut, "model_rank.lgbm.gz is damaged: "),
-        (lambda path: path.write_bytes(b"hello"), "model_rank.lgbm.gz is damaged: "),
+        (lambda path: path.write_bytes(b"hello"), "model of rank: not a complete LightGBM model text"),
         (lambda path: path.write_bytes(gzip.compress(b"\xff\xfe")), "model_rank.lgbm.gz is damaged: "),
         (lambda path: path.write_bytes(b""), "model of rank: not a complete LightGBM model text"),
         (cut_text, "model of rank: not a complete LightGBM model text"),

@@ -89,9 +89,9 @@ def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, An
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "cannot read"),
-        (b"{", "cannot read"),
-        (b"\xff\xfe{}", "cannot read"),
+        (b"", "feature_spec.json:1: not JSON"),
+        (b"{", "feature_spec.json:1: not JSON"),
+        (b"\xff\xfe{}", "not a text file in UTF-8"),
         (b"[]", "is damaged"),
         (b"null", "is damaged"),
         (b"3", "is damaged"),

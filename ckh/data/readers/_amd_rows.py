@@ -11,6 +11,7 @@ from ckh.data.schema import Status
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.problems import CONV_COLUMNS, ConvProblem
+from ckh.untrusted import integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,8 +140,7 @@ def _integers(cells: Cells, name: str, faults: Faults) -> NDArray[np.int64]:
 def _integer(text: str) -> int:
     """The integer that a text says, also as 64.0."""
     try:
-        value = float(text.replace("_", "no number"))
-        return int(value) if value.is_integer() and abs(value) < -_NOT_A_NUMBER else _NOT_A_NUMBER
+        return integer(text)
     except ValueError:
         return _NOT_A_NUMBER
 

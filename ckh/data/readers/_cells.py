@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers._base import BadRow
 from ckh.errors import DataError
+from ckh.untrusted import as_text, csv_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -128,11 +128,10 @@ def read_header(path: Path, content: bytes) -> list[str]:
     Raises:
         DataError: they are not text, or one occurs twice.
     """
-    try:
-        line = io.BytesIO(content).readline().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text") from error
-    names = [name.strip() for name in next(csv.reader([line.rstrip("\r\n")]))]
+    line = as_text(path, io.BytesIO(content).readline()).rstrip("\r\n")
+    if "\r" in line:
+        raise DataError(f"{path}:1: a carriage return inside of the line", "save the file with line feeds at line ends")
+    names = next((cells for _, cells in csv_rows(path, line)), [])
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"{path}: column {name} occurs twice")

@@ -11,8 +11,6 @@ tables have none and are fp8. Of a shape that one device has twice, the faster r
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,6 +21,7 @@ from ckh.data.readers._cells import WRONG_CELLS, read_header
 from ckh.data.readers._gemm_rows import Unusable, problem_of
 from ckh.data.readers._gemm_winners import WINNERS, Winner, require_csv_name, write_winners
 from ckh.errors import DataError
+from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,18 +136,11 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
 
 
 def _rows(path: Path, content: bytes, count: int) -> Iterator[tuple[int, list[str]]]:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text") from error
-    reader = csv.reader(io.StringIO(text, newline=""))
-    next(reader)
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells) or len(cells) == count:
-                yield reader.line_num, [cell.strip() for cell in cells]
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: {error}") from error
+    rows = csv_rows(path, as_text(path, content))
+    next(rows)
+    for line, cells in rows:
+        if any(cells) or len(cells) == count:
+            yield line, cells
 
 
 def _cells_by_name(names: list[str], cells: list[str]) -> dict[str, str]:
@@ -213,10 +205,10 @@ def _warnings(path: Path, differing: list[int]) -> Iterator[str]:
 
 
 def _integer(row: dict[str, str], name: str) -> int:
-    value = _float(row[name])
-    if not value.is_integer():
-        raise Unusable(BAD_NUMBER, f"{name} is {row[name]!r}")
-    return int(value)
+    try:
+        return integer(row[name])
+    except ValueError:
+        raise Unusable(BAD_NUMBER, f"{name} is {row[name]!r}") from None
 
 
 def _float(text: str) -> float:

@@ -14,9 +14,7 @@ The file is read once as a stream: memory grows with the number of results, a fe
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers._base import Reading, ReadOptions
@@ -25,6 +23,7 @@ from ckh.data.readers._gemm_rows import MISMATCH, GemmRows, Unusable, named, num
 from ckh.data.readers._gemm_scan import MALFORMED, Found, Kind, Scanner, read_lines
 from ckh.data.schema import Status
 from ckh.errors import DataError
+from ckh.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 
@@ -39,7 +38,8 @@ SPARSE = "with structured sparsity"
 
 _SHAPE = re.compile(
     r"Shape \d+:\s+M=(?P<m>\d{1,18})\s+N=(?P<n>\d{1,18})\s+K=(?P<k>\d{1,18})"
-    r"\s+dtype=(?P<dtype>\w+)\s+layout=(?P<layout>\w+)"
+    r"\s+dtype=(?P<dtype>\w+)\s+layout=(?P<layout>\w+)",
+    re.ASCII,
 )
 _WRONG = re.compile(r"Verification failed, skip kernel:\s*(\S+)")
 _LATENCY, _TFLOPS = "latency(ms)", "tflops(TFlops)"
@@ -107,9 +107,9 @@ class _Log:
 
     def _take_object(self, where: str, text: str) -> None:
         try:
-            values = json.loads(text, parse_float=Decimal)
-        except ValueError as error:
-            raise Unusable(MALFORMED, str(error).splitlines()[0]) from error
+            values = parse_json(text, decimals=True)
+        except JsonError as error:
+            raise Unusable(MALFORMED, str(error)) from error
         perf = values.get("perf_result")
         if "name" not in values or not isinstance(perf, dict):
             raise Unusable(NO_RESULT, "there is no name or no perf_result")

@@ -17,10 +17,8 @@ AMD's converter takes two bytes for every element type.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers._base import Reading, ReadOptions, read_bytes, source_of
@@ -28,6 +26,7 @@ from ckh.data.readers._gemm_kernels import CONTRADICTION, kernel_of
 from ckh.data.readers._gemm_rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.data.schema import Status
 from ckh.errors import DataError
+from ckh.jsonfields import JsonError, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,9 +80,10 @@ def read(path: Path, options: ReadOptions) -> Reading:
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:
     """The metadata and the entries of a file."""
     try:
-        document = json.loads(content.removeprefix(_BOM).decode("utf-8"), parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}", "was it written to its end?") from error
+        document = parse_json(content.removeprefix(_BOM), decimals=True)
+    except JsonError as error:
+        where = f"{path}:{error.line}" if error.line else str(path)
+        raise DataError(f"cannot read {where}: {error}", "was it written to its end?") from error
     if isinstance(document, list):
         return {}, document
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):

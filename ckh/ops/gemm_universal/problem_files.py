@@ -6,21 +6,22 @@ read once.
 
 from __future__ import annotations
 
-import csv
-import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
+from ckh.jsonfields import read_json
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GemmProblem, parse_gemm_problem
+from ckh.untrusted import csv_rows, integer, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    # A file's entries: where each is, and what makes a problem of it, given the element type for one without.
+    _Entries = Iterator[tuple[int, Callable[[str], GemmProblem]]]
+
 _REQUIRED = ("m", "n", "k")
 _TEXTS = ("dtype", "layout")
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def is_problem_file(source: str) -> bool:
@@ -43,13 +44,9 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
         DataError: the file is unusable; the message names the entry.
     """
     path = Path(source)
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read the problems in {path}: {error}") from error
     problems: dict[GemmProblem, None] = {}
     left_open = dtype or default_dtype
-    for where, make in _READERS[path.suffix.lower()](path, text):
+    for where, make in _READERS[path.suffix.lower()](path):
         try:
             problem = make(left_open)
         except UsageError as error:
@@ -62,31 +59,30 @@ def read_problems(source: str | Path, dtype: str | None = None, default_dtype: s
     return tuple(problems)
 
 
-def _lines(_path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
-    for number, line in enumerate(text.splitlines(), 1):
+def _lines(path: Path) -> _Entries:
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         content = line.partition("#")[0].strip()
         if content:
             yield number, lambda _, content=content: parse_gemm_problem(content)  # type: ignore[misc]
 
 
-def _csv(path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
-    rows = csv.DictReader(text.splitlines(), strict=True)
-    names = [name.strip().lower() for name in rows.fieldnames or []]
+def _csv(path: Path) -> _Entries:
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    names = [name.lower() for name in next(rows, (0, []))[1]]
     if missing := [name for name in _REQUIRED if name not in names]:
         raise DataError(f"{path}: there is no column {missing[0]}", "the columns are m, n, k, split_k, dtype, layout")
-    try:
-        for row in rows:
-            values = dict(zip(names, row.values(), strict=False))
-            yield rows.line_num, lambda dtype, values=values: _problem(values, dtype)  # type: ignore[misc]
-    except csv.Error as error:
-        raise DataError(f"{path}:{rows.line_num}: {error}") from error
+    for line, cells in rows:
+        yield line, lambda dtype, cells=cells: _row(names, cells, dtype)  # type: ignore[misc]
 
 
-def _json(path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProblem]]]:
-    try:
-        entries = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"cannot read the problems in {path}: {error}") from error
+def _row(names: list[str], cells: list[str], dtype: str) -> GemmProblem:
+    if len(cells) != len(names):
+        raise UsageError(f"{len(cells)} cells under {len(names)} columns")
+    return _problem(dict(zip(names, cells, strict=True)), dtype)
+
+
+def _json(path: Path) -> _Entries:
+    entries = read_json(path, unique=True)
     if not isinstance(entries, list):
         raise DataError(f"{path} is no list of problems")
     for number, entry in enumerate(entries, 1):
@@ -100,20 +96,24 @@ def _json(path: Path, text: str) -> Iterator[tuple[int, Callable[[str], GemmProb
 
 
 def _problem(values: dict[str, Any], dtype: str) -> GemmProblem:
-    given: dict[str, Any] = {name: _integer(name, values[name]) for name in GEMM_COLUMNS if values.get(name)}
-    given |= {name: str(values[name]).strip() for name in _TEXTS if values.get(name)}
+    stated = {name: value for name, value in values.items() if value not in (None, "")}
+    given: dict[str, Any] = {name: _integer(name, stated[name]) for name in GEMM_COLUMNS if name in stated}
+    given |= {name: str(stated[name]) for name in _TEXTS if name in stated}
     if missing := [name for name in _REQUIRED if name not in given]:
         raise UsageError(f"{missing[0]} is missing")
     return GemmProblem(**{"dtype": dtype, **given})
 
 
 def _integer(name: str, value: object) -> int:
-    if isinstance(value, bool) or not (isinstance(value, int) or _INTEGER.fullmatch(str(value).strip())):
-        raise UsageError(f"{name} must be an integer, not {value!r}")
-    return int(str(value).strip())
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return integer(value if isinstance(value, str) else "")
+    except ValueError:
+        raise UsageError(f"{name} must be an integer, not {value!r}") from None
 
 
-_READERS: dict[str, Callable[[Path, str], Iterator[tuple[int, Callable[[str], GemmProblem]]]]] = {
+_READERS: dict[str, Callable[[Path], _Entries]] = {
     ".txt": _lines,
     ".csv": _csv,
     ".json": _json,

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 from ckh.archs import arch_names
 from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_line
+from ckh.untrusted import BZ2_MAGIC, most_unpacked, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 NAME = "miopen-fdb"
 _MAX_LINE_BYTES = 1 << 20
 _KEPT_BAD = 3
-_BZ2_MAGIC = b"BZh"
 # MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between.
 _DEVICE = re.compile(r"(?P<arch>gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}))(?:_(?P<decimal>\d+)|(?P<hex>[0-9a-f]+))?(?=[._]|$)")
 _LOOKS_LIKE = re.compile(
@@ -68,7 +68,7 @@ class Tally:
 
 def sniff(head: bytes) -> bool:
     """Whether the first bytes of a file look like a find database."""
-    if head.startswith(_BZ2_MAGIC):
+    if head.startswith(BZ2_MAGIC):
         try:
             head = bz2.BZ2Decompressor().decompress(head, _MAX_LINE_BYTES)
         except OSError:
@@ -100,7 +100,7 @@ def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:
     """
     try:
         with _open(path) as file:
-            for number, raw in enumerate(_bounded(file), 1):
+            for number, raw in enumerate(_bounded(file, path), 1):
                 if raw is None:
                     tally.add("too long", number, f"more than {_MAX_LINE_BYTES} bytes")
                 elif raw.strip():
@@ -135,19 +135,26 @@ def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[F
 
 def _open(path: Path) -> IO[bytes]:
     with path.open("rb") as file:
-        is_bz2 = file.read(len(_BZ2_MAGIC)) == _BZ2_MAGIC
+        is_bz2 = file.read(len(BZ2_MAGIC)) == BZ2_MAGIC
     return bz2.open(path, "rb") if is_bz2 else path.open("rb")
 
 
-def _bounded(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Lines; None for one that is too long to be held, whose rest is passed over."""
+def _bounded(file: IO[bytes], path: Path) -> Iterator[bytes | None]:
+    """Lines; None for one that is too long to be held, whose rest is passed over.
+
+    Raises:
+        DataError: a packed file holds more than `most_unpacked` of its size.
+    """
+    limit = most_unpacked(path.stat().st_size) if isinstance(file, bz2.BZ2File) else None
+    size, is_rest = 0, False
     while line := file.readline(_MAX_LINE_BYTES):
-        if len(line) < _MAX_LINE_BYTES or line.endswith(b"\n"):
-            yield line
-            continue
-        while (rest := file.readline(_MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
-            pass
-        yield None
+        size += len(line)
+        if limit is not None and size > limit:
+            raise too_large(str(path), limit)
+        ends = len(line) < _MAX_LINE_BYTES or line.endswith(b"\n")
+        if not is_rest:
+            yield line if ends else None
+        is_rest = not ends
 
 
 def _parse(raw: bytes, number: int, tally: Tally) -> FdbLine | None:

@@ -144,7 +144,7 @@ def from_frame(frame: pd.DataFrame, device: Device, *, skip_bad: bool = False) -
         **{name: [value.lower() for value in texts[name]] for name in ("dtype", "layout")},
         solver=texts["solver"],
         time_ms=frame["time_ms"].astype("float64"),
-        **{name: frame[name].astype("int64") for name in ("ndim", *SIZES)},
+        **{name: _integers(frame[name]) for name in ("ndim", *SIZES)},
     ).rename(columns=_RENAMED)
     reasons = _reasons(table)
     bad = {str(reason): int((reasons == reason).sum()) for reason in np.unique(reasons[reasons != ""])}
@@ -155,6 +155,17 @@ def from_frame(frame: pd.DataFrame, device: Device, *, skip_bad: bool = False) -
     kept = table.loc[(reasons == "") & has_time, [*IDENTITY, "kernel_name", "latency_ms"]]
     without_time = int(np.count_nonzero((reasons == "") & ~has_time))
     return SolverTable(kept.reset_index(drop=True), device, without_time, bad)
+
+
+def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
+    """A column of sizes, which must be whole."""
+    try:
+        whole = column.astype("int64")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"{NAME}: column {column.name} holds what is no integer: {error}") from error
+    if column.dtype.kind == "f" and (whole != column).any():
+        raise DataError(f"{NAME}: column {column.name} holds {column[whole != column].iloc[0]}, which is no integer")
+    return whole
 
 
 def read_parquet(path: Path | str, device: Device, *, skip_bad: bool = False) -> SolverTable:

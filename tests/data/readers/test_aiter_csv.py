@@ -176,7 +176,7 @@ def test_not_one_good_row(tmp_path: Path) -> None:
         read_winners(write(tmp_path, {"us": "inf"}), SKIP_BAD)
     path = write(tmp_path, {})
     path.write_bytes(path.read_bytes() + b"\xff\xfe")
-    with pytest.raises(DataError, match="is not UTF-8 text"):
+    with pytest.raises(DataError, match="not a text file in UTF-8"):
         read_winners(path, ANY)
 
 

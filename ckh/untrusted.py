@@ -1,0 +1,156 @@
+"""Files that others wrote, read with bounds: their bytes, text, integers, CSV rows, and names that are to be used.
+
+What a reader of a format needs to be safe stands here once. JSON is read by `ckh.jsonfields`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zlib
+from typing import TYPE_CHECKING
+
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MIB = 1 << 20
+MOST_BYTES = 512 * MIB  # of a file that is read whole
+# Of a packed file, unpacked: that much, and no more than so many times its own size. Forests pack to a third, find
+# databases to a tenth; what goes beyond is no such file.
+MOST_UNPACKED_BYTES = 2048 * MIB
+MOST_RATIO = 100
+SMALL_BYTES = 16 * MIB  # from which on the ratio counts
+
+GZIP_MAGIC, BZ2_MAGIC = b"\x1f\x8b", b"BZh"
+
+_CHUNK_BYTES = 1 << 18
+_INTEGER = re.compile(r"\s*([+-]?[0-9]{1,18})(?:\.0*)?\s*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file.
+
+    Raises:
+        DataError: it cannot be read, or has more than `most` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > most:
+        raise DataError(f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file")
+    return content
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a file in UTF-8, without a byte order mark.
+
+    Raises:
+        DataError: it cannot be read, is no such text, or has more than `most` bytes.
+    """
+    return as_text(path, read_bytes(path, most))
+
+
+def as_text(path: Path, content: bytes) -> str:
+    """The text that the bytes of a file are.
+
+    Raises:
+        DataError: they are not UTF-8; the message has the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}:{line}: not a text file in UTF-8") from error
+
+
+def unpacked(content: bytes, name: str) -> bytes:
+    """What a gzip file holds; other content as it is.
+
+    Raises:
+        DataError: it is damaged, or holds more than `most_unpacked` says.
+    """
+    if not content.startswith(GZIP_MAGIC):
+        return content
+    limit, parts, size, rest = most_unpacked(len(content)), [], 0, content
+    try:
+        while rest.startswith(GZIP_MAGIC):  # a file may have several members
+            member = zlib.decompressobj(wbits=31)
+            while not member.eof:
+                part = member.decompress(rest, _CHUNK_BYTES)
+                rest = member.unconsumed_tail
+                if not part and not member.eof:
+                    raise DataError(f"{name} is damaged: its end is missing")
+                parts.append(part)
+                size += len(part)
+                if size > limit:
+                    raise too_large(name, limit)
+            rest = member.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        raise DataError(f"{name} is damaged: {error}") from error
+    if rest:
+        raise DataError(f"{name} is damaged: there is something behind its end")
+    return b"".join(parts)
+
+
+def most_unpacked(packed_bytes: int) -> int:
+    """Bytes that a packed file of this size may hold."""
+    return min(MOST_UNPACKED_BYTES, max(SMALL_BYTES, MOST_RATIO * packed_bytes))
+
+
+def too_large(name: str, limit: int) -> DataError:
+    """The error of a packed file that holds more than it may."""
+    return DataError(
+        f"{name} unpacks to more than {_size(limit)}, as no file of its kind does",
+        "unpack it yourself if you trust it",
+    )
+
+
+def integer(text: str) -> int:
+    """The integer of at most 18 digits that a text says, also as 64.0.
+
+    Raises:
+        ValueError: it says none.
+    """
+    match = _INTEGER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an integer: {text[:40]!r}")
+    return int(match[1])
+
+
+def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of CSV text, the header too, each with the number of its last line; cells without spaces around.
+
+    Raises:
+        DataError: a quote is not closed, or a cell is longer than csv's limit; the message has the line.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for cells in reader:
+            yield reader.line_num, [cell.strip() for cell in cells]
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not CSV: {error}") from error
+
+
+def require_name(text: object, what: str) -> str:
+    """A name from a file or of a folder that is to become a part of a path or of source code.
+
+    Letters, digits and `_ . + -`, not beginning with a dot, a dash or a plus, and at most 128 of them: so it leads
+    nowhere else, ends no string, and prints nothing that is not seen.
+
+    Raises:
+        DataError: it is no such name.
+    """
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise DataError(f"{what} {str(text)[:80]!r} is no name", "names are of letters, digits and _ . + -")
+    return text
+
+
+def _size(count: int) -> str:
+    return f"{count // MIB} MiB"
