@@ -1,7 +1,7 @@
-"""ckh: finds the fastest Composable Kernel Tile kernel for a grouped-convolution problem.
+"""ckh: finds the fastest Composable Kernel Tile kernel for a GEMM or a grouped convolution (docs/python.md).
 
 >>> import ckh
->>> problem = ckh.ConvProblem("forward", n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3, pad_h=1, pad_w=1)
+>>> problem = ckh.ConvProblem(ckh.Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3, pad_h=1, pad_w=1)
 >>> best = ckh.rank(problem, top=1)[0]
 """
 
@@ -10,21 +10,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ckh.data.dataset import read_dataset
+    from ckh.data.dataset import Dataset, read_dataset
+    from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
     from ckh.learn.answer import rank, rank_many
-    from ckh.learn.artifact import load_model
-    from ckh.problems import ConvProblem
+    from ckh.learn.artifact import Model, Ranked, load_model
+    from ckh.ops.gemm_universal.problem import GemmProblem
+    from ckh.problems import ConvProblem, Direction
 
 __version__ = "0.1.0"
-__all__ = ["ConvProblem", "load_model", "rank", "rank_many", "read_dataset"]
+__all__ = [
+    "CkhError",
+    "ConvProblem",
+    "DataError",
+    "Dataset",
+    "DeviceError",
+    "Direction",
+    "GemmProblem",
+    "Model",
+    "ModelError",
+    "NoKernelError",
+    "OutputError",
+    "Ranked",
+    "UsageError",
+    "load_model",
+    "rank",
+    "rank_many",
+    "read_dataset",
+]
 
-# Public name -> its module, imported when it is first used, so that `import ckh` costs nothing.
+# Public name -> its module, imported when it is first used, so that `import ckh` costs nothing. No module or folder in
+# ckh may have such a name: once imported, it would take its place.
 _HOMES = {
-    "ConvProblem": "ckh.problems",
-    "load_model": "ckh.learn.artifact",
-    "rank": "ckh.learn.answer",
-    "rank_many": "ckh.learn.answer",
-    "read_dataset": "ckh.data.dataset",
+    **dict.fromkeys(("Dataset", "read_dataset"), "ckh.data.dataset"),
+    **dict.fromkeys(
+        ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
+        "ckh.errors",
+    ),
+    **dict.fromkeys(("rank", "rank_many"), "ckh.learn.answer"),
+    **dict.fromkeys(("Model", "Ranked", "load_model"), "ckh.learn.artifact"),
+    "GemmProblem": "ckh.ops.gemm_universal.problem",
+    **dict.fromkeys(("ConvProblem", "Direction"), "ckh.problems"),
 }
 
 
@@ -34,3 +59,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -17,6 +17,7 @@ from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
+from ckh.ops import operation_of_kernel
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
@@ -99,6 +100,11 @@ class Ranked:
     tflops: float | None
     latency_ms: float | None
     measured_ms: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The kernel's complete name."""
+        return operation_of_kernel(self.kernel).kernel_name(self.kernel)
 
 
 def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:

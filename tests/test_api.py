@@ -1,0 +1,96 @@
+"""The Python API: its names, what importing it costs, and the examples in docs/python.md."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import ckh
+from ckh import ConvProblem, Direction, GemmProblem, Ranked, load_model, rank, rank_many
+
+if TYPE_CHECKING:
+    from ckh import Model
+
+ROOT = Path(ckh.__file__).parents[1]
+GUIDE = ROOT / "docs" / "python.md"
+
+
+@pytest.fixture(autouse=True)
+def only_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model of the user's; paths of the examples are those of the repository."""
+    monkeypatch.delenv("CKH_MODELS", raising=False)
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_examples_of_the_guide_give_what_they_say() -> None:
+    """Every example in docs/python.md runs as it stands there."""
+    found = doctest.testfile(str(GUIDE), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted >= 15
+    assert found.failed == 0
+
+
+def test_the_guide_names_every_public_name() -> None:
+    """What is exported is documented, and what is documented is exported."""
+    text = GUIDE.read_text(encoding="utf-8")
+    missing = [name for name in ckh.__all__ if f"ckh.{name}" not in text and f"`{name}`" not in text]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    "how", ["import ckh; f = ckh.rank", "from ckh import rank as f", "import ckh.learn.answer as a"]
+)
+def test_rank_stays_a_function(how: str) -> None:
+    """However it is imported, and after it was called: no module takes its place."""
+    code = f"""
+{how}
+import ckh
+problem = ckh.GemmProblem(16, 64, 64)
+for _ in range(2):
+    assert ckh.rank(problem, top=1) == ckh.rank_many([problem], top=1)[0]
+from ckh import rank
+assert callable(rank)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_module_has_a_public_name() -> None:
+    """An imported submodule replaces the attribute of its package, also a function."""
+    modules = {
+        path.stem for path in (ROOT / "ckh").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert modules.isdisjoint(ckh.__all__)
+
+
+def test_importing_ckh_imports_nothing() -> None:
+    """`import ckh` loads no other module of ckh and nothing from outside the standard library."""
+    code = "import sys; before = set(sys.modules); import ckh; print(sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    outside = [name for name in ast.literal_eval(done.stdout) if name.split(".")[0] not in sys.stdlib_module_names]
+    assert outside == ["ckh"]
+
+
+def test_every_public_name_is_there() -> None:
+    """`from ckh import *`, `dir(ckh)` and the attributes agree; another name is an AttributeError."""
+    space: dict[str, object] = {}
+    exec("from ckh import *", space)  # noqa: S102 - what a user types
+    assert set(ckh.__all__) <= set(space) & set(dir(ckh))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = ckh.nothing
+
+
+def test_the_api_is_typed() -> None:
+    """The type checker accepts this; a name that is lost or changes its type fails there."""
+    layer = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=1, x=1)
+    model: Model = load_model(ROOT / "models" / "grouped_conv_forward_fp32_host")
+    best: Ranked = rank(layer, top=1, model=model)[0]
+    several: list[list[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
+    assert several[1][0] == best
+    assert best.name == model.spec.op.kernel_name(best.kernel)
