@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MODELS_VARIABLE = "CKH_MODELS"
+PROBES = "probes"  # folder, in that for what a user adds, of what was measured of first choices
 _NAME_LENGTH = 40  # of a hidden name: with what is added it is never too long
 _PACKAGE = Path(__file__).resolve().parent
 

@@ -26,7 +26,12 @@ def print_json(document: Any) -> None:
     Raises:
         ValueError: the document holds NaN or an infinity.
     """
-    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    """What `print_json` prints."""
+    return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -1,19 +1,112 @@
-"""A ranking as text. Imports next to nothing: quick answers are printed with it too."""
+"""A ranking as text and as JSON. Imports next to nothing: quick answers are printed with it too."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from ckh.commands._common import table_text
+from ckh.commands._common import json_text, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
 
-COLUMNS = ("predicted TFLOPS", "predicted ms")
-WHY = " (--why tells the reasons)"
+_COLUMNS = ("predicted TFLOPS", "predicted ms")
+_WHY = " (--why tells the reasons)"
 _HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A kernel of a ranking: its complete and its short name, and what is known of it."""
+
+    kernel: str
+    short_name: str
+    score: float
+    tflops: float | None
+    latency_ms: float | None
+    measured_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What `ckh predict` says of a problem.
+
+    Attributes:
+        problem: the problem.
+        path: the folder of the model.
+        model: its name.
+        arch: the architecture that it is for.
+        device: what it was measured on.
+        ranked_by: the implementation.
+        candidates: how many kernels apply.
+        refused: how many do not, by reason.
+        probe: what was measured here, if it decides the order.
+        kernels: the first of those that apply.
+    """
+
+    problem: Problem
+    path: str
+    model: str
+    arch: str
+    device: str
+    ranked_by: str
+    candidates: int
+    refused: dict[str, int]
+    probe: Probe | None
+    kernels: Sequence[KernelRow]
+
+    def text(self, *, why: bool) -> str:
+        """For people; `why` has the reasons for which kernels were refused."""
+        warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
+        refused = sum(self.refused.values())
+        lines = [
+            f"problem  {in_words(self.problem)}",
+            f"         {self.problem.canonical()}",
+            f"model    {self.model}, measured on {self.device or self.arch}{warning}",
+            f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
+        ]
+        if why:
+            lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
+        if self.probe is not None:
+            lines.append(
+                f"measured the first {len(self.probe.fastest_first())} on {self.probe.device}, {self.probe.when}"
+            )
+            failed = [one for one in self.probe.kernels if one.latency_ms is None]
+            lines += [f"         {one.kernel} failed: {one.status} {one.message}" for one in failed]
+        is_measured = self.probe is not None
+        rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
+        return "\n".join([*lines, "", table_text("", ("", *columns(is_measured=is_measured)), rows)])
+
+    def json(self) -> str:
+        """For programs."""
+        return json_text(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """What is said, for JSON."""
+        return {
+            "problem": self.problem.canonical(),
+            "sizes": self.problem.to_dict(),
+            "model": self.path,
+            "arch": self.arch,
+            "device": self.device,
+            "ranked_by": self.ranked_by,
+            "candidates": self.candidates,
+            "measured": None if self.probe is None else asdict(self.probe),
+            "refused": self.refused,
+            "kernels": [
+                {
+                    "kernel": one.kernel,
+                    "score": one.score,
+                    "predicted_tflops": one.tflops,
+                    "predicted_latency_ms": one.latency_ms,
+                    "measured_latency_ms": one.measured_ms,
+                }
+                for one in self.kernels
+            ],
+        }
 
 
 def in_words(problem: Problem) -> str:
@@ -27,27 +120,17 @@ def in_words(problem: Problem) -> str:
     return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
-def model_words(name: str, device: str, arch: str) -> str:
-    """What a model is called, and where it was measured."""
-    warning = " (host numbers: they say nothing about a GPU)" if arch == _HOST else ""
-    return f"{name}, measured on {device or arch}{warning}"
+def columns(*, is_measured: bool) -> tuple[str, ...]:
+    """The columns of a table of kernels."""
+    return (*_COLUMNS, *(("measured ms",) if is_measured else ()), "kernel")
 
 
-def head(problem: Problem, model: str, candidates: int, refused: int) -> str:
-    """What stands above the table: problem, model as in `model_words`, numbers of kernels."""
-    why = WHY if refused else ""
-    return (
-        f"problem  {in_words(problem)}\n         {problem.canonical()}\nmodel    {model}\n"
-        f"kernels  {candidates} candidates, {refused} refused{why}\n"
-    )
+def cells(row: KernelRow, *, is_measured: bool) -> list[str]:
+    """A kernel in such a table."""
+    values = (row.tflops, row.latency_ms, *((row.measured_ms,) if is_measured else ()))
+    return [*map(_figure, values), row.short_name]
 
 
-def figure(value: float | None) -> str:
+def _figure(value: float | None) -> str:
     """A number of a table, or a dash where there is none."""
     return "-" if value is None or value != value else f"{value:.4g}"  # noqa: PLR0124 - NaN
-
-
-def table(rows: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """The kernels, best first: name, TFLOPS and time in ms."""
-    cells = [[str(place), figure(tflops), figure(ms), name] for place, (name, tflops, ms) in enumerate(rows, 1)]
-    return "\n" + table_text("", ("", *COLUMNS, "kernel"), cells)

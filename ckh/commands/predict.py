@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Chooser, Typed, as_option, says_a_problem
-from ckh.commands._ranking_text import COLUMNS, WHY, figure, head, model_words, table
+from ckh.commands._ranking_text import KernelRow, Ranking, cells, columns
 from ckh.errors import NoKernelError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.learn.answer import Answer
-    from ckh.learn.artifact import Model, Ranked
-    from ckh.learn.probes import Probe
+    from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
 
 _HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
@@ -131,74 +131,46 @@ def _is_known(found: Answer, count: int) -> bool:
 
 
 def _print_one(found: Answer, top: int, *, as_json: bool, why: bool) -> None:
-    model, problem = found.model, found.problem
-    if as_json:
-        print_json(_document(found, top))
-        return
-    refused = sum(found.refused.values())
-    words = model_words(model.path.name, model.spec.device, model.spec.arch)
-    text = head(problem, words, len(found.order), refused)
-    typer.echo(text.replace(WHY, "") if why else text, nl=False)
-    if why:
-        for reason, count in found.refused.items():
-            typer.echo(f"         {count} x {reason}")
-    if found.probe is None:
-        name = model.spec.op.short_name
-        typer.echo(table([(name(one.kernel), one.tflops, one.latency_ms) for one in found.best(top)]), nl=False)
-        return
-    typer.echo(f"measured the first {len(found.probe.fastest_first())} on {found.probe.device}, {found.probe.when}")
-    for one in found.probe.kernels:
-        if one.latency_ms is None:
-            typer.echo(f"         {one.kernel} failed: {one.status} {one.message}")
-    rows = [[str(place), *_cells(ranked, model, found.probe)] for place, ranked in enumerate(found.best(top), 1)]
-    typer.echo("")
-    print_table("", ("", *_columns(found.probe)), rows)
+    ranking = _ranking(found, top)
+    sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))
 
 
 def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
-    found = [one for one in answers if len(one.order)]
+    found = [_ranking(one, top) for one in answers if len(one.order)]
     failures = [failure for one in answers if (failure := one.failure)]
     if as_json:
-        print_json({"results": [_document(one, top) for one in found]})
+        print_json({"results": [one.document() for one in found]})
     else:
-        probe = next((one.probe for one in found if one.probe is not None), None)
-        rows = [[o.problem.canonical(), *_cells(ranked, o.model, probe)] for o in found for ranked in o.best(top)]
-        print_table("", ("problem", *_columns(probe)), rows)
+        is_measured = any(one.probe is not None for one in found)
+        rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]
+        print_table("", ("problem", *columns(is_measured=is_measured)), rows)
     if failures:
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
 
 
-def _columns(probe: Probe | None) -> tuple[str, ...]:
-    return (*COLUMNS, *(() if probe is None else ("measured ms",)), "kernel")
-
-
-def _cells(ranked: Ranked, model: Model, probe: Probe | None) -> list[str]:
-    values = (ranked.tflops, ranked.latency_ms, *(() if probe is None else (ranked.measured_ms,)))
-    return [*map(figure, values), model.spec.op.short_name(ranked.kernel)]
-
-
-def _document(found: Answer, top: int) -> dict[str, Any]:
+def _ranking(found: Answer, top: int) -> Ranking:
     from ckh.ranking.evaluator import backend_name
 
-    model = found.model
-    return {
-        "problem": found.problem.canonical(),
-        "sizes": found.problem.to_dict(),
-        "model": str(model.path),
-        "arch": model.spec.arch,
-        "device": model.spec.device,
-        "ranked_by": backend_name(),
-        "candidates": len(found.order),
-        "measured": None if found.probe is None else asdict(found.probe),
-        "refused": found.refused,
-        "kernels": [
-            {
-                "kernel": model.spec.op.kernel_name(ranked.kernel),
-                "score": ranked.score,
-                "predicted_tflops": ranked.tflops,
-                "predicted_latency_ms": ranked.latency_ms,
-                "measured_latency_ms": ranked.measured_ms,
-            }
-            for ranked in found.best(top)
+    spec = found.model.spec
+    return Ranking(
+        problem=found.problem,
+        path=str(found.model.path),
+        model=found.model.path.name,
+        arch=spec.arch,
+        device=spec.device,
+        ranked_by=backend_name(),
+        candidates=len(found.order),
+        refused=found.refused,
+        probe=found.probe,
+        kernels=[
+            KernelRow(
+                spec.op.kernel_name(one.kernel),
+                spec.op.short_name(one.kernel),
+                one.score,
+                one.tflops,
+                one.latency_ms,
+                one.measured_ms,
+            )
+            for one in found.best(top)
         ],
-    }
+    )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
-    Rule = Callable[[Any], bool]
+    Reason = Callable[[Any], str | None]  # why a kernel does not apply to a problem; None if it does
 
 CONV, GEMM = "conv", "gemm"
 _DEFAULT_LAYOUT = "default"
@@ -29,10 +29,13 @@ DTYPES: tuple[str, ...] = tuple(DTYPE_BYTES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A kernel of a group, and whether it applies to a problem of the group."""
+    """A kernel of a group, and why it does not apply to a problem of the group.
+
+    An empty reason is that of a kernel for other problems, which nobody counts as refused.
+    """
 
     kernel: Kernel
-    applies: Rule
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,9 +75,14 @@ class ProblemKind:
         """The operations of a problem of the example's kind."""
         return value_of(lambda size: self._stand_in(example, size).flops)
 
-    def rule(self, example: Problem, applies: Rule) -> Tree:
-        """Whether a kernel applies to a problem of the example's kind."""
-        return decisions(lambda size: applies(self._stand_in(example, size)))
+    def rule(self, example: Problem, reason: Reason) -> Tree:
+        """Whether a kernel applies to a problem of the example's kind, and if not, why."""
+
+        def ask(size: Callable[[int], Size]) -> bool | str:
+            found = reason(self._stand_in(example, size))
+            return True if found is None else found
+
+        return decisions(ask)
 
     def _stand_in(self, example: Problem, size: Callable[[int], Size]) -> Any:
         """The example with sizes of which only expressions are known."""
@@ -171,8 +179,8 @@ def _conv_groups(model: Model) -> Iterator[Group]:
             for ndim, layout in CONV_LAYOUTS.items():
                 example = _conv_example(ConvProblem, direction, dtype, ndim, layout)
                 kernels = conv_pool(direction, arch, ndim, dtype)
-                rules = (_keeps(PROBLEM_RULES, kernel, arch) for kernel in kernels)
-                yield Group(_conv_key(example), example, tuple(map(Candidate, kernels, rules)))
+                reasons = (_broken(PROBLEM_RULES, kernel, arch) for kernel in kernels)
+                yield Group(_conv_key(example), example, tuple(map(Candidate, kernels, reasons)))
 
 
 def _gemm_groups(model: Model) -> Iterator[Group]:
@@ -184,13 +192,14 @@ def _gemm_groups(model: Model) -> Iterator[Group]:
     for dtype in _dtypes(model):
         for code, layout in enumerate(GEMM_LAYOUTS):
             kernels = gemm_pool(arch, dtype, layout)
-            rules = (_keeps(PROBLEM_RULES, kernel, arch) for kernel in kernels)
+            reasons = (_broken(PROBLEM_RULES, kernel, arch) for kernel in kernels)
             key = (0, DTYPES.index(dtype), code + 1, 0)
-            yield Group(key, GemmProblem(1, 1, 1, dtype, layout), tuple(map(Candidate, kernels, rules)))
+            yield Group(key, GemmProblem(1, 1, 1, dtype, layout), tuple(map(Candidate, kernels, reasons)))
 
 
-def _keeps(rules: tuple[Any, ...], kernel: Kernel, arch: Any) -> Rule:
-    return lambda problem: all(next(rule(kernel, arch, problem), None) is None for rule in rules)
+def _broken(rules: tuple[Any, ...], kernel: Kernel, arch: Any) -> Reason:
+    """The first rule that is broken, in words."""
+    return lambda problem: next((words for rule in rules for words in rule(kernel, arch, problem)), None)
 
 
 def _miopen_groups(model: Model) -> Iterator[Group]:
@@ -202,16 +211,20 @@ def _miopen_groups(model: Model) -> Iterator[Group]:
 
     table = read_candidates(model.path)
 
-    def applies(name: str, one: Any) -> Rule:
+    def reason(name: str, one: Any) -> Reason:
         alone = CandidateTable({name: (one,)})
-        return lambda problem: bool(candidates(problem, alone).solvers)
+
+        def found(problem: Any) -> str | None:
+            return next(iter(candidates(problem, alone).refused), None) if group_name(problem) == name else ""
+
+        return found
 
     kinds = [(d, t, n, layout) for d in Direction for t in MIOPEN_DTYPES for n in LAYOUTS for layout in LAYOUTS[n]]
     for direction, dtype, ndim, layout in kinds:
         example = _conv_example(MiopenProblem, direction, dtype, ndim, layout)
         grouped = MiopenProblem(**{**example.to_dict(), "c": 2, "k": 2, "g": 2})
         found = [
-            Candidate(parse_solver(one.solver), applies(name, one))
+            Candidate(parse_solver(one.solver), reason(name, one))
             for name in (group_name(example), group_name(grouped))  # type: ignore[arg-type]
             for one in table.groups.get(name, ())
         ]

@@ -37,12 +37,14 @@ class Branch:
     no: Tree
 
 
-Tree = Branch | bool  # ends with whether what was asked is so
+Text = tuple[str | Expression, ...]  # words, and values that stand between them
+Tree = Branch | bool | Text  # ends with whether something is so, or why it is not
 
 
 # What stand-ins are to functions in C that do not ask them, such as `range` and `math.gcd`. A run that gives something
 # else with the other value has used one.
 _HIDDEN = (1009, 720720)
+_MARK = "\0"
 _AS_NUMBER = "a rule needs the value of a problem's size and cannot be exported"
 
 
@@ -53,6 +55,7 @@ class _Path:
         self.hidden = hidden
         self.answers = list(answers)
         self.asked: list[Expression] = []
+        self._written: list[Expression] = []
 
     def decide(self, condition: Expression) -> bool:
         if condition in self.asked:
@@ -61,6 +64,17 @@ class _Path:
         if len(self.asked) > len(self.answers):
             self.answers.append(True)
         return self.answers[len(self.asked) - 1]
+
+    def mark(self, expression: Expression) -> str:
+        """What stands in a text for a value."""
+        self._written.append(expression)
+        return f"{_MARK}{len(self._written) - 1}{_MARK}"
+
+    def parsed(self, words: str) -> Text:
+        """A text with its values in place of their marks."""
+        parts = words.split(_MARK)  # words and marks in turns
+        text = (self._written[int(part)] if place % 2 else part for place, part in enumerate(parts))
+        return tuple(part for part in text if part != "")
 
 
 class Size(int):  # noqa: PLW1641 - it has no hash: see below
@@ -136,6 +150,12 @@ class Size(int):  # noqa: PLW1641 - it has no hash: see below
     def __bool__(self) -> bool:
         return self != 0
 
+    def __str__(self) -> str:
+        return self.path.mark(self.expression)
+
+    def __format__(self, form: str) -> str:
+        return str(self) if not form else str(self._refuse())
+
     def _refuse(self, *_others: Any) -> Any:
         raise ModelError(_AS_NUMBER)
 
@@ -166,11 +186,11 @@ def value_of(ask: Callable[[Callable[[int], Size]], Any]) -> Expression:
     return found
 
 
-def decisions(ask: Callable[[Callable[[int], Size]], bool]) -> Tree:
-    """All ways to an answer.
+def decisions(ask: Callable[[Callable[[int], Size]], bool | str]) -> Tree:
+    """All ways to an answer: whether something is so, or a text, which may have sizes in it.
 
     Args:
-        ask: answers; told what makes the size of a number.
+        ask: answers, from a function that gives the size of a number.
 
     Raises:
         ModelError: the answer uses a size as a plain number.
@@ -189,9 +209,10 @@ def _value(ask: Callable[[Callable[[int], Size]], Any], hidden: int) -> Expressi
     return found
 
 
-def _explore(ask: Callable[[Callable[[int], Size]], bool], answers: tuple[bool, ...], hidden: int) -> Tree:
+def _explore(ask: Callable[[Callable[[int], Size]], bool | str], answers: tuple[bool, ...], hidden: int) -> Tree:
     path = _Path(answers, hidden)
-    tree: Tree = bool(ask(lambda index: _size(path, index)))
+    found = ask(lambda index: _size(path, index))
+    tree: Tree = path.parsed(found) if isinstance(found, str) else bool(found)
     for at in range(len(path.asked) - 1, len(answers) - 1, -1):
         other = _explore(ask, (*path.answers[:at], False), hidden)
         if tree != other:

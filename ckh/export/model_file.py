@@ -16,7 +16,7 @@ from ckh.export.groups import CONV, DIRECTIONS, DTYPES
 from ckh.learn.spec import ANY, TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ProgramData = list[tuple[Any, str]]  # arrays, and the types that they are written with
 
-VERSION = 1
+VERSION = 2
 HEADER = struct.Struct("<8sIIQQII")
 MAGIC = b"CKHMODEL"
 BYTE_ORDER_MARK = 0x01020304
@@ -60,7 +60,6 @@ def model_file(
     key: int,
     *,
     programs: Sequence[ProgramData] | None = None,
-    kernel_name: Callable[[Kernel], str] | None = None,
 ) -> bytes:
     """The content of a model's file.
 
@@ -72,11 +71,10 @@ def model_file(
         kind: the kind of its problems.
         key: of the programs.
         programs: the programs, where they are data and part of the file.
-        kernel_name: what kernels are called; by their complete names unless given.
     """
     arrays = _Arrays()
-    name_of = kernel_name or spec.op.kernel_name
-    kernels = {name_of(one.kernel): None for group in groups for one in group.group.candidates}
+    name_of = spec.op.kernel_name
+    kernels = kernels_of(spec, groups)
     numbers = {kernel: index for index, kernel in enumerate(kernels)}
     _add_texts(arrays, [name, spec.purpose, *kernels])
     targets = list(forests)
@@ -106,6 +104,11 @@ def model_file(
     return header + body
 
 
+def kernels_of(spec: ModelSpec, groups: Sequence[GroupProgram]) -> dict[str, Kernel]:
+    """The kernels of groups by their complete names, in the order of their numbers in C."""
+    return {spec.op.kernel_name(one.kernel): one.kernel for group in groups for one in group.group.candidates}
+
+
 def _code(value: str | None, table: tuple[str, ...]) -> int:
     return -1 if value is None else table.index(value)
 
@@ -132,13 +135,14 @@ def _add_forest(arrays: _Arrays, forest: PackedForest) -> None:
 
 def _add_group(arrays: _Arrays, one: GroupProgram, names: Sequence[int]) -> None:
     if one.body is None:
-        arrays.add([*one.group.key, _EMPTY, 0, 0, 0], "i4")
+        arrays.add([*one.group.key, _EMPTY, 0, 0, 0, 0], "i4")
         for _ in range(3):
             arrays.add([], "i4")
         return
     made, rules, plans = one.body.made, one.body.rules, one.body.made.plans
     blocks = plans[0].blocks
-    arrays.add([*one.group.key, one.body.program, made.pool.tiles, made.pool.variants, len(blocks)], "i4")
+    counts = made.pool.tiles, made.pool.variants, len(blocks), len(rules.reasons)
+    arrays.add([*one.group.key, one.body.program, *counts], "i4")
     arrays.add(names, "i4")
     arrays.add(rules.begins, "i4")
     arrays.add(np.array(rules.steps, np.int32).reshape(-1, 3), "i4")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.export.groups import Group, ProblemKind
-    from ckh.export.integers import Expression, Tree
+    from ckh.export.integers import Expression, Text, Tree
     from ckh.export.pools import GroupPool
     from ckh.learn.artifact import Model
     from ckh.ranking.packed import PackedForest
@@ -28,13 +28,15 @@ class Rules:
 
     Attributes:
         conditions: what is asked of a problem's sizes.
-        steps: condition, where to go if it holds and if not; an earlier step, `APPLIES` or `REFUSED`.
+        steps: condition, where to go if it holds and if not; an earlier step, `APPLIES`, or `REFUSED` or below.
         begins: where each candidate begins.
+        reasons: why candidates do not apply: reason `i` is the end `REFUSED - i`.
     """
 
     conditions: tuple[Expression, ...]
     steps: tuple[tuple[int, int, int], ...]
     begins: tuple[int, ...]
+    reasons: tuple[Text, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,18 +113,19 @@ def parts_of(model: Model, forests: Sequence[PackedForest], kind: ProblemKind, g
         ModelError: a feature or rule cannot be exported.
     """
     made = make_pool(model, forests, [one.kernel for one in group.candidates], group.example)
-    return made, make_rules([kind.rule(group.example, one.applies) for one in group.candidates])
+    return made, make_rules([kind.rule(group.example, one.reason) for one in group.candidates])
 
 
 def make_rules(trees: Sequence[Tree]) -> Rules:
     """Decisions of candidates as data, each distinct one once."""
     conditions: dict[Expression, int] = {}
     steps: dict[tuple[int, int, int], int] = {}
+    reasons: dict[Text, int] = {}
     known: dict[Tree, int] = {}
 
     def begin(tree: Tree) -> int:
         if not isinstance(tree, Branch):
-            return APPLIES if tree else REFUSED
+            return APPLIES if tree is True else REFUSED - reasons.setdefault(tree or (), len(reasons))
         if tree not in known:
             after = begin(tree.yes), begin(tree.no)
             step = (conditions.setdefault(tree.condition, len(conditions)), *after)
@@ -130,7 +133,7 @@ def make_rules(trees: Sequence[Tree]) -> Rules:
         return known[tree]
 
     begins = tuple(map(begin, trees))
-    return Rules(tuple(conditions), tuple(steps), begins)
+    return Rules(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
 def _shapes(made: GroupPool) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.artifact import Ranked, Wanted, find_model
+from ckh.learn.probes import in_front
 from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first
 
@@ -66,16 +67,9 @@ class Answer:
         return ranked
 
     def by_times(self, probe: Probe) -> Answer:
-        """The answer with the kernels in front that were measured, fastest first, and at the end those that failed.
-
-        Kernels that are no candidates any more are left out of both.
-        """
-        names = {self.model.spec.op.kernel_name(self.pool[index]): place for place, index in enumerate(self.order)}
-        known = replace(probe, kernels=tuple(one for one in probe.kernels if one.kernel in names))
-        first = [names[one.kernel] for one in known.fastest_first()]
-        last = [names[one.kernel] for one in known.kernels if one.latency_ms is None]
-        rest = sorted(set(range(len(self.order))).difference(first, last))
-        places = np.array([*first, *rest, *last], np.intp)
+        """The answer with the kernels in front that were measured, fastest first, and at the end those that failed."""
+        known, order = in_front(probe, [self.model.spec.op.kernel_name(self.pool[index]) for index in self.order])
+        places = np.array(order, np.intp)
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
 

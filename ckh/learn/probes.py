@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST, load_arch
@@ -17,12 +17,12 @@ from ckh.errors import DataError
 from ckh.gpus import visible_gpus
 from ckh.jsonfields import parse_json
 from ckh.machine import processor_name
-from ckh.paths import user_data_dir
+from ckh.paths import PROBES, user_data_dir
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-_FOLDER = "probes"
 _NAME_LENGTH = 32
 
 
@@ -64,6 +64,26 @@ class Probe:
         return sorted((one for one in self.kernels if one.latency_ms), key=lambda one: one.latency_ms or 0.0)
 
 
+def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
+    """The order of candidates with the kernels in front that were measured, fastest first, and at the end the failed.
+
+    Kernels that are no candidates any more are left out of both.
+
+    Args:
+        probe: what was measured.
+        names: the candidates, best first.
+
+    Returns:
+        What was measured of them, and their numbers in the new order.
+    """
+    place_of = {name: place for place, name in enumerate(names)}
+    known = replace(probe, kernels=tuple(one for one in probe.kernels if one.kernel in place_of))
+    first = [place_of[one.kernel] for one in known.fastest_first()]
+    last = [place_of[one.kernel] for one in known.kernels if one.latency_ms is None]
+    rest = sorted(set(range(len(names))).difference(first, last))
+    return known, [*first, *rest, *last]
+
+
 def this_device(arch: str) -> str | None:
     """This machine's device of an architecture, in words that tell it from others; None if it has none."""
     if arch == HOST:
@@ -78,7 +98,7 @@ def this_device(arch: str) -> str | None:
 def probe_path(problem: str, arch: str) -> Path:
     """The file of a problem."""
     name = hashlib.sha256(f"{arch} {problem}".encode()).hexdigest()[:_NAME_LENGTH]
-    return user_data_dir() / _FOLDER / f"{name}.jsonl"
+    return user_data_dir() / PROBES / f"{name}.jsonl"
 
 
 def recall(problem: str, arch: str) -> Probe | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
+from ckh.export.integers import Expression
 from ckh.paths import write_atomic
-from ckh.quick.answer import open_library
-from ckh.quick.store import paths, read_facts, stamp
+from ckh.quick.answer import can_answer, is_wanted, open_library
+from ckh.quick.store import encode_facts, paths, read_facts, stamp
 
 if TYPE_CHECKING:
-    from ckh.export.groups import Group
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
@@ -32,21 +32,19 @@ def prepare(asked: Asked) -> bool:
     """
     with suppress(CkhError, OSError, AttributeError):
         open_library()
-        return _prepare(asked)
+        return is_wanted() and _prepare(asked)
     return False
 
 
 def _prepare(asked: Asked) -> bool:
     from ckh.archs import load_arch
     from ckh.commands._problem_options import Chooser
-    from ckh.commands._ranking_text import model_words
-    from ckh.export.groups import kind_of
     from ckh.ops import GEMM_UNIVERSAL
     from ckh.problems import Direction
 
     facts_path, model_path = paths(asked)
     now = stamp(asked)
-    if read_facts(facts_path, now) is not None and model_path.exists():
+    if can_answer(read_facts(facts_path, now), model_path):
         return True
     kind = asked.kind
     op = kind["op"] or (GEMM_UNIVERSAL if kind["is_gemm"] else None)
@@ -55,32 +53,21 @@ def _prepare(asked: Asked) -> bool:
     variant = Direction(kind["variant"]) if kind["variant"] else None
     problem = chooser.problem(dict(asked.sizes), variant, "predict")
     model = chooser.model(problem)
-    if len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).pool) > MOST_KERNELS:
+    found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+    if len(found.pool) > MOST_KERNELS:
         return False
-    sizes = kind_of(model.spec.op_type).sizes
-    content, group, refused = _model_file(model, problem)
-    facts = {
-        "stamp": now,
-        "op": model.spec.op_type,
-        "dtype": problem.dtype,
-        "model": model_words(model.path.name, model.spec.device, model.spec.arch),
-        "sizes": list(sizes.values()),
-        "key": list(group.key),
-        "pool": len(group.candidates),
-        "refused": refused,
-    }
+    content, facts = _prepared(model, problem, found.refused)
     facts_path.parent.mkdir(mode=0o700, exist_ok=True)
     facts_path.unlink(missing_ok=True)  # while the two do not go together
     write_atomic(model_path, content)
-    write_atomic(facts_path, json.dumps(facts).encode())
+    write_atomic(facts_path, encode_facts({"stamp": now, **facts}))
     return True
 
 
-def _model_file(model: Model, problem: Problem) -> tuple[bytes, Group, int]:
-    """The file for C with the problem's group alone, the group, and how many kernels its architecture refuses."""
-    from ckh.archs import load_arch
+def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[bytes, dict[str, Any]]:
+    """The file for C with the problem's group alone, and the facts that go with it."""
     from ckh.export.groups import group_of, kind_of
-    from ckh.export.model_file import model_file
+    from ckh.export.model_file import kernels_of, model_file
     from ckh.export.programs import Body, GroupProgram, parts_of
     from ckh.learn.spec import TFLOPS
     from ckh.quick.bytecode import encode
@@ -93,8 +80,28 @@ def _model_file(model: Model, problem: Problem) -> tuple[bytes, Group, int]:
     made, rules = parts_of(model, list(forests.values()), kind, group)
     exported = [GroupProgram(group, Body(0, rules, made))]
     programs = [encode(made, kind, group, rules)]
-    content = model_file(
-        model.path.name, spec, forests, exported, kind.name, _NO_KEY, programs=programs, kernel_name=spec.op.short_name
-    )
-    found = spec.op.candidates(problem, load_arch(spec.arch), model.path)
-    return content, group, len(found.chosen) + sum(found.refused.values()) - len(group.candidates)
+    content = model_file(model.path.name, spec, forests, exported, kind.name, _NO_KEY, programs=programs)
+    own = Counter(words for one in group.candidates if (words := one.reason(problem)))
+    facts = {
+        "op": spec.op_type,
+        "dtype": problem.dtype,
+        "path": str(model.path),
+        "model": model.path.name,
+        "arch": spec.arch,
+        "device": spec.device,
+        "tells_tflops": TFLOPS in targets,
+        "sizes": list(kind.sizes.values()),
+        "key": list(group.key),
+        "pool": len(group.candidates),
+        "short_names": [spec.op.short_name(kernel) for kernel in kernels_of(spec, exported).values()],
+        "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
+        "reasons": [[_listed(part) for part in text] for text in rules.reasons],
+    }
+    return content, facts
+
+
+def _listed(part: str | Expression) -> Any:
+    """Words, or an expression as lists."""
+    if isinstance(part, str):
+        return part
+    return [part.op, *(_listed(one) if isinstance(one, Expression) else one for one in part.operands)]

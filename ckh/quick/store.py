@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from ckh.quick.asked import Asked
 
-VERSION = 1  # of what is prepared, and how
+VERSION = 2  # of what is prepared, and how
 _FOLDER = "answers"
+_CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs
 
 
@@ -48,12 +49,25 @@ def stamp(asked: Asked) -> str:
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
-    """The facts in a file; None if there is none, or what it was made for has changed."""
+    """The facts in a file; None if there is none, it is damaged, or what it was made for has changed."""
     try:
-        facts = json.loads(path.read_bytes())
+        content = path.read_bytes()
+        if content[:_CHECK] != _checksum(content[_CHECK:]):
+            return None
+        facts = json.loads(content[_CHECK:])
     except (OSError, ValueError, RecursionError):
         return None
     return facts if isinstance(facts, dict) and facts.get("stamp") == expected else None
+
+
+def encode_facts(facts: dict[str, Any]) -> bytes:
+    """The content of a file of facts."""
+    content = json.dumps(facts).encode()
+    return _checksum(content) + content
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"%08x\n" % zlib.crc32(content)
 
 
 def _files(folder: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from ckh.errors import ModelError
 from ckh.export.integers import Branch, Expression, decisions, value_of
-from ckh.export.programs import APPLIES, make_rules
+from ckh.export.programs import APPLIES, REFUSED, make_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,11 +39,13 @@ def evaluate(expression: Expression, sizes: Sequence[int]) -> int:
     return _OPERATORS[expression.op](a, b)
 
 
-def follow(tree: Tree, sizes: Sequence[int]) -> bool:
-    """Where decisions lead."""
+def follow(tree: Tree, sizes: Sequence[int]) -> bool | str:
+    """Where decisions lead: whether something is so, or a text with the values that stand in it."""
     while isinstance(tree, Branch):
         tree = tree.yes if evaluate(tree.condition, sizes) else tree.no
-    return tree
+    if isinstance(tree, bool):
+        return tree
+    return "".join(part if isinstance(part, str) else str(evaluate(part, sizes)) for part in tree)
 
 
 def _chain(a: Any, b: Any) -> bool:
@@ -81,6 +83,35 @@ def test_decisions_are_the_functions(function: Callable[[Any, Any], bool]) -> No
             assert after < at
             at = after
         assert (at == APPLIES) == function(*sizes)
+
+
+def _words(a: Any, b: Any) -> bool | str:
+    if a % 4:
+        return f"A = {a} is no multiple of 4" + (f", rest {a % 4}" if b > 2 else "")
+    return b < 9 or ("" if b == 9 else f"{a + b} in all: too many")
+
+
+def test_reasons_have_their_sizes() -> None:
+    """Texts, of which each has a number, and which have the values of the problem that is asked about."""
+    tree = decisions(lambda size: _words(size(0), size(1)))
+    rules = make_rules([tree, True])
+    assert rules.begins[1] == APPLIES
+    assert len(rules.reasons) == 4
+    for sizes in itertools.product(range(-3, 15), repeat=2):
+        assert follow(tree, sizes) == _words(*sizes)
+        at = rules.begins[0]
+        while at >= 0:
+            condition, yes, no = rules.steps[at]
+            at = yes if evaluate(rules.conditions[condition], sizes) else no
+        reason = True if at == APPLIES else follow(rules.reasons[REFUSED - at], sizes)
+        assert reason == _words(*sizes)
+
+
+@pytest.mark.parametrize("words", [lambda a: f"{a!r}", lambda a: f"{a:d}", chr, lambda a: "1" * a])
+def test_sizes_do_not_get_into_reasons_as_numbers(words: Callable[[Any], str]) -> None:
+    """Only what is written as it is."""
+    with pytest.raises(ModelError, match="cannot be exported"):
+        decisions(lambda size: words(size(0)))
 
 
 def test_what_is_always_so_needs_no_decision() -> None:

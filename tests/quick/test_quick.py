@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,11 +16,13 @@ import pytest
 from ckh import cli
 from ckh.commands import predict as command
 from ckh.entry import run
+from ckh.errors import ExitCode
 from ckh.export.declarations import EVALUATOR, EVALUATOR_SOURCES, FOLDER, plain_header
 from ckh.export.model_file import HEADER
+from ckh.learn.probes import Probe, Timed, remember, this_device
 from ckh.quick import answer, bytecode
 from ckh.quick.answer import text_of
-from ckh.quick.asked import NUMBERS, TEXTS, Asked, parse
+from ckh.quick.asked import FLAGS, NUMBERS, TEXTS, Asked, parse
 from ckh.quick.prepare import prepare
 from ckh.quick.store import paths, read_facts, stamp
 from tests.export.conftest import COMPILERS
@@ -56,14 +60,23 @@ def full(capsys: pytest.CaptureFixture[str], line: str) -> str:
     return capsys.readouterr().out
 
 
+def rounded(text: str | None) -> str:
+    """A text whose numbers have twelve digits: `expm1` of C and of NumPy differ in the last bit."""
+    assert text is not None
+    return re.sub(r"\d+\.\d{13,}", lambda found: f"{float(found[0]):.12g}", text)
+
+
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("lines", [CONVOLUTIONS, GEMMS], ids=["conv", "gemm"])
-def test_answers_are_those_of_the_full_command(lines: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Of every problem, whether it was the one that was asked first or another of its kind."""
+@pytest.mark.parametrize("flags", ["", " --json", " --why", " --why --json --no-measured"])
+def test_answers_are_those_of_the_full_command(
+    lines: Sequence[str], flags: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of every problem, as text or JSON, whether it was the one that was asked first or another of its kind."""
     for line in lines:
         assert prepare(asked(line))
     for line in lines:
-        assert text_of(asked(line)) == full(capsys, line)
+        assert rounded(text_of(asked(line + flags))) == rounded(full(capsys, line + flags))
 
 
 @pytest.mark.usefixtures("alone")
@@ -79,9 +92,10 @@ def test_solvers_are_those_of_the_full_command(
         "--n 3 --c 7 --y 1",
         "--c 96 --g 3",
     ):
-        question = asked(f"--op miopen_conv --arch gfx90a {line}")
-        assert prepare(question)
-        assert text_of(question) == full(capsys, f"--op miopen_conv --arch gfx90a {line}")
+        assert prepare(asked(f"--op miopen_conv --arch gfx90a {line}"))
+        for flags in ("", " --json", " --why"):
+            told = f"--op miopen_conv --arch gfx90a {line}{flags}"
+            assert rounded(text_of(asked(told))) == rounded(full(capsys, told))
 
 
 @pytest.mark.usefixtures("alone")
@@ -94,11 +108,13 @@ def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatc
     def no_cli(_: object) -> int:
         raise AssertionError("the full command was asked")
 
-    monkeypatch.setattr(cli, "run", no_cli)
+    monkeypatch.setattr(cli, "dispatch", no_cli)
     assert run(["predict", "--c", "48"]) == 0
     assert capsys.readouterr().out == first
     assert run(["predict", "--c", "80", "--n", "2"]) == 0
     assert capsys.readouterr().out == expected
+    assert run(["predict", "--c", "48", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sizes"]["c"] == 48
 
 
 @pytest.mark.usefixtures("alone")
@@ -129,31 +145,79 @@ def test_large_pools_are_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_what_was_measured_comes_first(tmp_path: Path) -> None:
-    """Where anything was probed, the full command looks at it."""
-    line = asked("--c 48")
-    assert prepare(line)
-    (tmp_path / "user" / "probes").mkdir(parents=True)
-    assert text_of(line) is None
+@pytest.mark.parametrize("flags", ["", " --json", " --why", " --top 300 --json", " --top 1"])
+def test_what_was_measured_comes_first(flags: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The kernels that were probed are in front by their times, those that failed last, as in the full command."""
+    assert prepare(asked("--c 48"))
+    plain = text_of(asked(f"--c 48{flags}"))
+    document = json.loads(full(capsys, "--c 48 --top 300 --json"))
+    names = [one["kernel"] for one in document["kernels"]]
+    timed = [
+        Timed(names[0], "crash", "signal 11", None, None),
+        Timed(names[3], "ok", "", 2.5, 0.01),
+        Timed(names[7], "ok", "", 1.25, 0.01),
+        Timed("of_an_older_version", "ok", "", 0.5, 0.01),
+    ]
+    device = this_device("host")
+    assert device is not None
+    remember(Probe(document["problem"], "host", device, "2026-01-02T03:04:05+00:00", "0.1", "g++", tuple(timed)))
+    expected = full(capsys, f"--c 48{flags}")
+    assert rounded(text_of(asked(f"--c 48{flags}"))) == rounded(expected) != plain
+    assert text_of(asked(f"--c 48{flags} --no-measured")) == plain
+    assert text_of(asked("--c 40")) == full(capsys, "--c 40")
+
+
+@pytest.mark.usefixtures("alone")
+def test_kernels_are_refused_for_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    """The sizes of a problem that was not asked first stand in the reasons, and the numbers are those of kernels."""
+    assert prepare(asked("--m 128 --n 1536 --k 7168"))
+    for sizes, words in (("--m 31 --n 17 --k 3", "M = 31 is not"), ("--m 512 --n 17 --k 3", "N = 17 is not")):
+        found = text_of(asked(f"{sizes} --json"))
+        assert found is not None
+        assert any(reason.startswith(words) for reason in json.loads(found)["refused"])
+        assert rounded(found) == rounded(full(capsys, f"{sizes} --json"))
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("where", ["ckh.quick.prepare.prepare", "ckh.quick.answer.text_of", "ckh.cli.dispatch"])
+def test_an_interrupt_is_no_traceback(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends with its code, also while answers are prepared or quickly given."""
+
+    def interrupted(_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupted)
+    assert run(["predict", "--c", "48"]) == ExitCode.INTERRUPTED
+
+
+@pytest.mark.usefixtures("alone")
+def test_without_c_there_is_no_quick_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where $CKH_RANK_BACKEND leaves ranking to NumPy."""
+    assert prepare(asked("--c 48"))
+    monkeypatch.setenv("CKH_RANK_BACKEND", "numpy")
+    assert text_of(asked("--c 48")) is None
+    assert not prepare(asked("--c 48"))
 
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("content", [b"", b"CKHMODEL", b"\0" * 4096])
 def test_damaged_files_are_no_answer(content: bytes) -> None:
-    """Nor are missing ones; preparing again mends them only when facts are missing."""
+    """Nor are missing ones; preparing again mends them."""
     line = asked("--c 48")
     assert prepare(line)
+    expected = text_of(line)
     facts, model = paths(line)
-    whole = model.read_bytes()
-    model.write_bytes(content)
-    assert text_of(line) is None
-    model.write_bytes(whole[: len(whole) // 2])
-    assert text_of(line) is None
-    model.write_bytes(whole)
-    facts.write_text("{")
-    assert text_of(line) is None
-    assert prepare(line)
-    assert text_of(line) is not None
+    for damaged in (content, model.read_bytes()[:-9]):
+        model.write_bytes(damaged)
+        assert text_of(line) is None
+        assert prepare(line)
+        assert text_of(line) == expected
+    whole = facts.read_bytes()
+    for damaged in (b"", content, whole[:-9], whole.replace(b"a test", b"a tent", 1)):
+        facts.write_bytes(damaged)
+        assert text_of(line) is None
+        assert prepare(line)
+        assert text_of(line) == expected
 
 
 @pytest.mark.usefixtures("alone")
@@ -180,14 +244,16 @@ def test_errors_are_told_by_the_full_command(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "--json",
+        "--json --json",
+        "--json=yes",
+        "--measured --no-measured",
         "--c",
+        "--c --json",
         "--c x",
         "--c -3",
         "--c=64",
         "--c 64 --c 32",
         "--unknown 3",
-        "--why",
         "--probe 3",
         "c 64",
         "--c 1e3",
@@ -199,11 +265,13 @@ def test_other_lines_are_for_the_full_command(line: str) -> None:
 
 
 def test_options_are_those_of_predict() -> None:
-    """Each has the name and type that the full command gives it."""
+    """Each has the name and type that the full command gives it, and flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters
     types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
+    assert {name for name, kind in types.items() if kind.startswith("bool")} == {"measured", "why", "as_json"}
+    assert set(FLAGS) == {"measured", "no_measured", "why", "json"}
 
 
 def test_little_is_imported(models: Path, tmp_path: Path) -> None:

@@ -176,17 +176,26 @@ static void give_back(const ckh_model *model, const ckh_group *group, workspace 
 
 /* ---- ranking ---- */
 
-/* The candidates that apply, to `order`; returns how many. */
-static int32_t choose(const ckh_group *group, workspace *w) {
-  int32_t count = 0;
-  for (int32_t i = 0; i < group->decisions; i++) {
+/* Where deciding ends: of each step, and of a candidate once that of all steps is known. */
+static int decide(const ckh_group *group, workspace *w, const int64_t *size) {
+  const int error = group->program->decide(group->program, size, w->condition);
+  for (int32_t i = 0; !error && i < group->decisions; i++) {
     const int32_t *step = group->tree + 3 * (size_t)i, next = step[w->condition[step[0]] ? 1 : 2];
     w->verdict[i] = next < 0 ? next : w->verdict[next];
   }
-  for (int32_t i = 0; i < group->candidates; i++) {
-    const int32_t begin = group->decision[i];
-    if ((begin < 0 ? begin : w->verdict[begin]) == CKH_APPLIES) w->order[count++] = i;
-  }
+  return error;
+}
+
+static int32_t verdict_of(const ckh_group *group, const workspace *w, int32_t candidate) {
+  const int32_t begin = group->decision[candidate];
+  return begin < 0 ? begin : w->verdict[begin];
+}
+
+/* The candidates that apply, to `order`; returns how many. */
+static int32_t choose(const ckh_group *group, workspace *w) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < group->candidates; i++)
+    if (verdict_of(group, w, i) == CKH_APPLIES) w->order[count++] = i;
   return count;
 }
 
@@ -248,24 +257,50 @@ static int is_key(const ckh_group *group, const int32_t *key) {
   return 1;
 }
 
+/* The group of a problem that is possible, and in which there are kernels. */
+static int find_group(const ckh_model *model, const int32_t *key, const int64_t *size, const ckh_group **found) {
+  const ckh_group *group = model->group;
+  while (group < model->group + model->groups && !is_key(group, key)) group++;
+  if (group == model->group + model->groups) return CKH_ERROR_OTHER;
+  if (!group->candidates) return CKH_ERROR_NO_KERNEL;
+  *found = group;
+  return group->program->check(group->program, size);
+}
+
+int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, int32_t *reason, size_t capacity,
+                size_t *count) {
+  const ckh_group *group;
+  workspace *w;
+  int error = find_group(model, key, size, &group);
+  *count = 0;
+  if (error) return error;
+  w = borrow(model, group);
+  if (!w) return CKH_ERROR_NO_MEMORY;
+  error = decide(group, w, size);
+  if (!error) *count = (size_t)group->candidates;
+  for (size_t i = 0; i < *count && i < capacity; i++) {
+    const int32_t verdict = verdict_of(group, w, (int32_t)i);
+    reason[i] = verdict == CKH_APPLIES ? -1 : CKH_REFUSED - verdict;
+  }
+  give_back(model, group, w);
+  return error;
+}
+
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count) {
-  const ckh_group *group = model->group;
+  const ckh_group *group;
   const int is_told = model->tflops >= 0 && !(flags & CKH_ORDER_ONLY);
   double sizes[CKH_MOST_SIZES], flops = 0;
   workspace *w;
   int error;
   int32_t chosen;
-  while (group < model->group + model->groups && !is_key(group, key)) group++;
-  if (group == model->group + model->groups) return CKH_ERROR_OTHER;
-  if (!group->candidates) return CKH_ERROR_NO_KERNEL;
-  error = group->program->check(group->program, size);
+  error = find_group(model, key, size, &group);
   if (!error && is_told) error = group->program->flops(group->program, size, &flops);
   if (error) return error;
   for (int32_t i = 0; i < group->program->sizes; i++) sizes[i] = (double)size[i];
   w = borrow(model, group);
   if (!w) return CKH_ERROR_NO_MEMORY;
-  error = group->program->decide(group->program, size, w->condition);
+  error = decide(group, w, size);
   chosen = error ? 0 : choose(group, w);
   if (!error && !chosen) error = CKH_ERROR_NO_KERNEL;
   if (!error) {

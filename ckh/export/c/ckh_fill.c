@@ -7,7 +7,7 @@
 
 #include "ckh_internal.h"
 
-enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
+enum { VERSION = 2, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12, MAX_REASONS = 1 << 24 };
 enum { MAX_TILES = 4096 }; /* of a block */
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3, CATEGORICAL = 1 };
 
@@ -252,11 +252,12 @@ static void fill_block(ckh_reader *r, const ckh_model *model, ckh_group *group, 
 
 /* Whether deciding comes to an end: each step leads to an earlier one, or is the last. */
 static int are_decisions(const ckh_group *group) {
+  const int32_t last = CKH_REFUSED - group->reasons + (group->reasons > 0);
   for (int32_t i = 0; i < group->decisions; i++) {
     const int32_t *step = group->tree + 3 * (size_t)i;
-    if (step[0] < 0 || step[0] >= group->program->conditions || !within(step + 1, 2, CKH_REFUSED, i)) return 0;
+    if (step[0] < 0 || step[0] >= group->program->conditions || !within(step + 1, 2, last, i)) return 0;
   }
-  return within(group->decision, (size_t)group->candidates, CKH_REFUSED, group->decisions);
+  return within(group->decision, (size_t)group->candidates, last, group->decisions);
 }
 
 static int are_all_in_blocks(const ckh_group *group, unsigned char *seen) {
@@ -297,7 +298,7 @@ static void fill_pool(ckh_reader *r, const ckh_model *model, ckh_group *group) {
 }
 
 static void fill_group(ckh_reader *r, const ckh_model *model, ckh_group *group) {
-  const int32_t *numbers = ckh_take_integers(r, CKH_KEYS + 4);
+  const int32_t *numbers = ckh_take_integers(r, CKH_KEYS + 5);
   int32_t candidates;
   group->name = (const int32_t *)ckh_take(r, 4, 1, &group->candidates);
   group->decision = (const int32_t *)ckh_take(r, 4, 1, &candidates);
@@ -311,8 +312,10 @@ static void fill_group(ckh_reader *r, const ckh_model *model, ckh_group *group) 
   group->tiles = numbers[CKH_KEYS + 1];
   group->variants = numbers[CKH_KEYS + 2];
   group->blocks = numbers[CKH_KEYS + 3];
+  group->reasons = numbers[CKH_KEYS + 4];
   if (group->tiles < 1 || group->tiles > group->candidates || group->variants < 1 ||
-      group->variants > group->candidates || group->blocks < 1 || group->blocks > group->tiles)
+      group->variants > group->candidates || group->blocks < 1 || group->blocks > group->tiles ||
+      !within(&group->reasons, 1, 0, MAX_REASONS))
     return;
   if (!within(group->name, (size_t)group->candidates, 0, model->names) || !are_decisions(group)) return;
   r->error = 0;

@@ -12,7 +12,7 @@ extern "C" {
 enum { CKH_CONV = 0, CKH_GEMM = 1 };        /* kinds of problems */
 enum { CKH_KEYS = 4 };                      /* direction, dtype, layout, dimensions; 0 where the kind has none */
 enum { CKH_MOST_SIZES = 32 };               /* of a problem */
-enum { CKH_APPLIES = -1, CKH_REFUSED = -2 }; /* where decisions end */
+enum { CKH_APPLIES = -1, CKH_REFUSED = -2 }; /* where decisions end; below, with further reasons */
 
 /* What is computed for the problems of a group: generated from the declarations that Python evaluates. */
 typedef struct ckh_program {
@@ -57,7 +57,7 @@ enum { CKH_IDLE = 16 };
 /* Problems of one kind, which have one pool. */
 typedef struct {
   int32_t key[CKH_KEYS];
-  int32_t candidates, tiles, variants, decisions, blocks;
+  int32_t candidates, tiles, variants, decisions, blocks, reasons;
   const ckh_program *program;
   const int32_t *name;     /* of each candidate */
   const int32_t *decision; /* of each candidate: where deciding whether it applies begins */
@@ -102,6 +102,11 @@ void ckh_free_programs(ckh_model *model);
 /* Ranks a problem by the key of its group and its sizes, in the order of the programs. */
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count);
+
+/* Why each candidate of a problem's group does not apply: the number of a reason, from 0, or -1 if it does. `*count` is
+   how many candidates there are, of which `capacity` are written at most. */
+int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, int32_t *reason, size_t capacity,
+                size_t *count);
 
 /* Checks a model and fills it; `ckh_release` frees what was filled, also after an error. */
 int ckh_fill(ckh_model *model, const void *data, size_t bytes);
