@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.problem import GemmProblem
@@ -48,22 +49,19 @@ class KernelLibrary:
     """
 
     def __init__(self, path: str) -> None:
-        library = ctypes.CDLL(path)
+        self._pid = os.getpid()
+        self._library = ctypes.CDLL(path)
+        self._stay_alone()
+        if (found := self._function("ckh_abi_version", ctypes.c_int32)()) != ABI_VERSION:
+            raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
         # What a problem is depends on the operation, which the kernel and its caller agree on.
         pointer = problem = ctypes.c_void_p
-        library.ckh_abi_version.restype = ctypes.c_int32
-        if (found := library.ckh_abi_version()) != ABI_VERSION:
-            raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
-        self.unsupported = library.ckh_unsupported
-        self.unsupported.restype, self.unsupported.argtypes = ctypes.c_char_p, [problem]
-        self.workspace_bytes = library.ckh_workspace_bytes
-        self.workspace_bytes.restype, self.workspace_bytes.argtypes = ctypes.c_int64, [problem]
-        self.run = library.ckh_run
-        self.run.restype, self.run.argtypes = ctypes.c_int32, [problem, *(pointer,) * 4]
-        self.time = library.ckh_time
-        self.time.restype = ctypes.c_int32
-        self.time.argtypes = [problem, *(pointer,) * 4, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_double)]
-        self._library = library
+        buffers, counts = (pointer,) * 4, (ctypes.c_int32,) * 2
+        self.unsupported = self._function("ckh_unsupported", ctypes.c_char_p, problem)
+        self.workspace_bytes = self._function("ckh_workspace_bytes", ctypes.c_int64, problem)
+        self.run = self._function("ckh_run", ctypes.c_int32, problem, *buffers)
+        times = ctypes.POINTER(ctypes.c_double)
+        self.time = self._function("ckh_time", ctypes.c_int32, problem, *buffers, *counts, times)
 
     def name(self) -> str:
         """The kernel's name; empty if it does not tell."""
@@ -75,14 +73,24 @@ class KernelLibrary:
 
     def set_flush(self, address: int, size: int) -> None:
         """Tell the kernel what to overwrite before every timed run, if there is anything and it can be told."""
-        function = getattr(self._library, "ckh_set_flush", None)
-        if size and function is not None:
-            function.restype, function.argtypes = None, [ctypes.c_void_p, ctypes.c_int64]
-            function(address, size)
+        if size and hasattr(self._library, "ckh_set_flush"):
+            self._function("ckh_set_flush", None, ctypes.c_void_p, ctypes.c_int64)(address, size)
 
-    def _text(self, function_name: str) -> str:
-        function = getattr(self._library, function_name, None)
-        if function is None:
+    def _text(self, name: str) -> str:
+        if not hasattr(self._library, name):
             return ""
-        function.restype, function.argtypes = ctypes.c_char_p, []
-        return (function() or b"").decode(errors="replace")
+        return (self._function(name, ctypes.c_char_p)() or b"").decode(errors="replace")
+
+    def _function(self, name: str, result: Any, *arguments: Any) -> Any:
+        function = getattr(self._library, name)
+        function.restype, function.argtypes, function.errcheck = result, arguments, self._alone
+        return function
+
+    def _alone(self, result: Any, _function: Any, _arguments: Any) -> Any:
+        self._stay_alone()
+        return result
+
+    def _stay_alone(self) -> None:
+        """End this process if a kernel has forked, and this is the copy: it would do jobs and reply too."""
+        if os.getpid() != self._pid:
+            os._exit(0)

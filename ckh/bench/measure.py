@@ -225,6 +225,8 @@ class Bench:
     def _time(self, library: KernelLibrary, problem: _Problem, loops: int, samples: int) -> tuple[float, ...]:
         times = (ctypes.c_double * samples)()
         self._check_code(library, library.time(*self._arguments(problem), loops, samples, times))
+        if wrong := [sample for sample in times if not timing.is_possible(sample)]:
+            raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel says that it took {wrong[0]:g} ns")
         return tuple(times)
 
 

@@ -1,16 +1,26 @@
-"""One worker process as the supervisor sees it: lines in, lines out, and its end."""
+"""One worker process as the supervisor sees it: a job in, its reply out, and its end.
+
+A kernel runs in the worker and can write whatever the worker can. So a job is sent only when the one before it is
+answered, and a reply counts only if it comes from the worker's process (the system says who writes) and is one that an
+honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import signal
+import socket
+import struct
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.protocol import Job, Reply, WorkerConfig, reply_from_line
+from ckh.bench.guard import end_guarded, guarded
+from ckh.bench.protocol import READY_ID, Job, Op, Reply, WorkerConfig, mismatch, reply_from_line
 from ckh.data.schema import Status
 from ckh.errors import DeviceError
 
@@ -20,16 +30,30 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device
 
 _START_TIMEOUT_S = 120.0
+_STARTS = 3  # of a worker that something kills
 _EXIT_TIMEOUT_S = 1.0
-_KILL_TIMEOUT_S = 10.0
 _TAIL_BYTES = 4096
 _READ_BYTES = 1 << 16
+_MOST_READ_BYTES = 1 << 20  # of a reply, and of what is left in stderr
 _STOP_CHECK_S = 0.25
 _MESSAGE_LENGTH = 300
+_SHOWN = 80
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+# These come from outside, as a rule: from the system when memory is short, or from somebody.
+_KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class WorkerDiedError(Exception):
-    """The worker ended; the message says how, with the last line of its stderr."""
+    """The worker ended; the message says how, with the last line of its stderr.
+
+    Attributes:
+        was_killed: whether it was by a signal that as a rule comes from outside.
+    """
+
+    def __init__(self, message: str, *, was_killed: bool = False) -> None:
+        super().__init__(message)
+        self.was_killed = was_killed
 
 
 class DeadlineError(Exception):
@@ -37,115 +61,163 @@ class DeadlineError(Exception):
 
 
 class WorkerProcess:
-    """A running worker that is ready for jobs.
+    """A running worker that is ready for jobs. One that is killed while it starts is started again, twice.
 
     Raises:
         DeviceError: it cannot be started.
     """
 
     def __init__(self, device: Device, config: WorkerConfig) -> None:
-        self._tail = bytearray()
-        self._received = bytearray()
-        # In a session of its own: a Ctrl-C is for the supervisor, which lets the kernel at work finish.
-        self._process = subprocess.Popen(
-            [*device.worker_command(), config.to_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=device.worker_environment(),
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        assert self._process.stderr is not None
-        self._stdin = self._process.stdin.fileno()
-        self._out, self._err = self._process.stdout.fileno(), self._process.stderr.fileno()
-        os.set_blocking(self._err, False)
-        self._poll = select.poll()
-        for descriptor in (self._out, self._err):
-            self._poll.register(descriptor, select.POLLIN)
-        try:
-            ready = self.receive(time.monotonic() + _START_TIMEOUT_S)
-        except (WorkerDiedError, DeadlineError) as error:
-            self.kill()
-            raise DeviceError(f"the worker does not start: {error}") from error
+        for left in reversed(range(_STARTS)):
+            self._start(device, config)
+            try:
+                ready = self.receive(time.monotonic() + _START_TIMEOUT_S)
+                break
+            except WorkerDiedError as error:
+                self.kill()
+                if not (left and error.was_killed):
+                    raise DeviceError(f"the worker does not start: {error}") from error
+            except DeadlineError as error:
+                self.kill()
+                raise DeviceError(f"the worker does not start: {error}") from error
+            except BaseException:
+                self.kill()
+                raise
         if ready.status is not Status.OK:
             self.kill()
             raise DeviceError(f"no usable device: {ready.message}")
 
+    def _start(self, device: Device, config: WorkerConfig) -> None:
+        self._tail, self._received = bytearray(), bytearray()
+        self._pid = 0  # of the worker itself, which is below the guard; 0: it has not written yet
+        self._socket, its_end = socket.socketpair()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        with its_end:
+            # In a session of its own: a Ctrl-C is for the supervisor, which lets the kernel at work finish.
+            self._process = subprocess.Popen(
+                guarded([*device.worker_command(), config.to_json()]),
+                stdin=its_end.fileno(),
+                stdout=its_end.fileno(),
+                stderr=subprocess.PIPE,
+                env=device.worker_environment(),
+                start_new_session=True,
+            )
+        assert self._process.stderr is not None
+        self._err = self._process.stderr.fileno()
+        os.set_blocking(self._err, False)
+        self._poll = select.poll()
+        for descriptor in (self._socket.fileno(), self._err):
+            self._poll.register(descriptor, select.POLLIN)
+        self._job: Job | None = Job(Op.LOAD, READY_ID)  # what the next reply is to
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a job whose reply was not received."""
+        return self._job is not None
+
     def send(self, job: Job) -> None:
-        """Hand over a job; that the worker is dead is found out when receiving."""
-        with suppress(BrokenPipeError):
-            os.write(self._stdin, job.to_line())
+        """Hand over a job when the one before it is answered; that the worker is dead is found out when receiving."""
+        assert self._job is None
+        self._job = replace(job, token=secrets.token_hex(8))
+        with suppress(OSError):
+            self._socket.sendall(self._job.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
-        """The next reply.
+        """The reply to the job that was sent.
 
         Raises:
             WorkerDiedError: there will be none.
             DeadlineError: it did not come by `deadline` (of time.monotonic), or `should_give_up` said so.
         """
-        while (end := self._received.find(b"\n")) < 0:
+        while b"\n" not in self._received:
             left = deadline - time.monotonic()
             if left <= 0 or should_give_up():
                 raise DeadlineError("no reply in time")
-            for descriptor, _ in self._poll.poll(max(1, int(1000 * min(left, _STOP_CHECK_S)))):
+            readable = self._poll.poll(max(1, int(1000 * min(left, _STOP_CHECK_S))))
+            for descriptor, _ in readable:
                 self._read(descriptor)
-        line = bytes(self._received[:end])
-        del self._received[: end + 1]
+            if not readable and self._process.poll() is not None:  # though somebody keeps its pipes open
+                raise self._ended()
+        line, _, more = bytes(self._received).partition(b"\n")
+        self._received.clear()
         try:
-            return reply_from_line(line)
-        except (ValueError, KeyError, TypeError) as error:
-            self.kill()
-            raise WorkerDiedError(f"the worker answered nonsense: {line[:80]!r}") from error
+            reply = reply_from_line(line)
+        except ValueError as error:
+            raise self._lied(f"the worker answered nonsense: {line[:_SHOWN]!r}") from error
+        if fault := mismatch(self._job, reply) if self._job else "there was no job":
+            raise self._lied(f"the worker gave a reply that cannot be: {fault}")
+        if more:
+            raise self._lied("the worker replied more than once")
+        self._job = None
+        return reply
 
     def kill(self) -> None:
-        """End it at once. One that a driver does not let go is left behind: whether the next can work is tried then."""
-        self._process.kill()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILL_TIMEOUT_S)
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
+        """End it at once, with all that it has started.
+
+        What a driver does not let go is left behind: whether the next worker can work is tried then.
+        """
+        end_guarded(self._process)
+        if self._pid:  # in case that the kernel has killed the guard
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+            self._pid = 0
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        self._socket.close()
+
+    def _lied(self, message: str) -> WorkerDiedError:
+        self.kill()
+        return WorkerDiedError(message)
 
     def _read(self, descriptor: int) -> None:
         if descriptor == self._err:
             self._read_stderr()
             return
-        data = os.read(self._out, _READ_BYTES)
-        if data:
-            self._received += data
-            return
-        code = self._end()
-        while self._read_stderr():
-            pass
-        raise WorkerDiedError(self._obituary(code))
+        data, writer = self._read_socket()
+        if not data:
+            raise self._ended()
+        self._pid = self._pid or writer
+        if writer != self._pid:
+            raise self._lied("a process that the kernel started wrote to the supervisor")
+        self._received += data
+        if len(self._received) > _MOST_READ_BYTES:
+            raise self._lied(f"the worker answered nonsense: {bytes(self._received[:_SHOWN])!r}")
 
-    def _end(self) -> int:
-        """The exit code of a process that closed its stdout: it is about to end, or never will."""
+    def _read_socket(self) -> tuple[bytes, int]:
+        """What was written by one process, and which; nothing when no process can write any more."""
         try:
-            return self._process.wait(_EXIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_KILL_TIMEOUT_S)
-            return -signal.SIGKILL
+            data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
+        except ConnectionResetError:  # it ended without having read its job
+            return b"", 0
+        return data, _CREDENTIALS.unpack(ancillary[0][2])[0] if ancillary else 0
 
-    def _read_stderr(self) -> bool:
+    def _ended(self) -> WorkerDiedError:
+        """Why a worker that has closed its pipe does not reply: it is about to end, or never will."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_TIMEOUT_S)
+        code = self._process.poll()
+        end_guarded(self._process)
+        read = 0
+        while read < _MOST_READ_BYTES and (count := self._read_stderr()):
+            read += count
+        if code is None:
+            return WorkerDiedError(self._obituary("closed its pipe and did not end"))
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+        return WorkerDiedError(self._obituary(how), was_killed=-code in _KILLS)
+
+    def _read_stderr(self) -> int:
+        """How many bytes there were."""
         try:
             data = os.read(self._err, _READ_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         if not data:
-            with suppress(KeyError):  # the end is met twice when stderr closes before stdout does
+            with suppress(KeyError):  # the end is met twice when stderr closes before the socket does
                 self._poll.unregister(self._err)
-            return False
         self._tail += data
         del self._tail[:-_TAIL_BYTES]
-        return True
+        return len(data)
 
-    def _obituary(self, code: int) -> str:
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"
+    def _obituary(self, how: str) -> str:
         lines = [line.strip() for line in self._tail.decode(errors="replace").splitlines() if line.strip()]
         return (f"{how}; stderr: {lines[-1]}" if lines else how)[:_MESSAGE_LENGTH]

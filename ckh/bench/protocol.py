@@ -5,16 +5,24 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ckh.bench.timing import MAX_LOOPS, is_possible
 from ckh.data.schema import Status
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 HIP = "hip"  # the kind of a worker that has a GPU
+READY_ID = -1  # of the reply that a worker begins with
+MAX_MESSAGE = 2000  # characters
+_SHOWN = 80
+# The others are not a worker's to find out.
+_NO_WORKERS = (Status.INVALID, Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.TIMEOUT, Status.UNSTABLE)
+_STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
 
 class Op(StrEnum):
@@ -105,7 +113,10 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none."""
+    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none.
+
+    `token` is different for every job that is sent, and its reply repeats it.
+    """
 
     op: Op
     id: int
@@ -114,6 +125,7 @@ class Job:
     library: str = ""
     samples: int = 0
     loops: int = 0
+    token: str = ""
 
     def to_line(self) -> bytes:
         """As one line."""
@@ -131,7 +143,7 @@ def job_from_line(line: str) -> Job:
 class Reply:
     """What became of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
-    After a reply that `is_last` the worker ends, because its GPU cannot be used any more.
+    After a reply that `is_last` the worker ends, because its GPU, or the worker itself, cannot be used any more.
     """
 
     id: int
@@ -141,18 +153,64 @@ class Reply:
     loops: int = 0
     seconds: Seconds | None = None
     is_last: bool = False
+    token: str = ""
 
     def to_line(self) -> bytes:
-        """As one line."""
+        """As one line, in which the message is cut where it is too long."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return json.dumps({**named, "status": str(self.status)}).encode() + b"\n"
+        named |= {"status": str(self.status), "message": self.message[:MAX_MESSAGE]}
+        return json.dumps(named).encode() + b"\n"
 
 
 def reply_from_line(line: bytes) -> Reply:
-    """Read a reply back.
+    """Read a reply back, which a kernel may have written: every field is looked at.
 
     Raises:
-        ValueError, KeyError, TypeError: it is none.
+        ValueError: it is none.
     """
-    values = json.loads(line)
+    try:
+        values = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+    if not isinstance(values, dict) or values.keys() != _IS_VALID.keys():
+        raise ValueError("not the fields of a reply")
+    for name, is_valid in _IS_VALID.items():
+        if not is_valid(values[name]):
+            raise ValueError(f"{name} is {str(values[name])[:_SHOWN]!r}")
     return Reply(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
+
+
+def mismatch(job: Job, reply: Reply) -> str:
+    """Why a reply cannot be that of an honest worker to this job; empty if it can."""
+    if (reply.id, reply.token) != (job.id, job.token):
+        return "it is to another job"
+    is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)
+    least, most = (1 if job.op is Op.MEASURE else job.samples, job.samples) if is_timed else (0, 0)
+    if not least <= len(reply.samples_ns) <= most:
+        return f"it has {len(reply.samples_ns)} times"
+    if is_timed and (reply.loops < 1 or (job.op is Op.TIME and reply.loops != job.loops)):
+        return f"its times are of {reply.loops} loops"
+    return ""
+
+
+def _is_time(value: object) -> bool:
+    return type(value) is float and is_possible(value)
+
+
+def _are_seconds(value: object) -> bool:
+    if not isinstance(value, dict):
+        return value is None
+    phases = tuple(map(str, Phase))
+    return all(name in phases and type(seconds) is float and isfinite(seconds) for name, seconds in value.items())
+
+
+_IS_VALID: dict[str, Callable[[Any], bool]] = {
+    "id": lambda value: type(value) is int,
+    "status": lambda value: value in _STATUSES,
+    "message": lambda value: isinstance(value, str) and len(value) <= MAX_MESSAGE,
+    "samples_ns": lambda value: isinstance(value, list) and all(map(_is_time, value)),
+    "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
+    "seconds": _are_seconds,
+    "is_last": lambda value: isinstance(value, bool),
+    "token": lambda value: isinstance(value, str),
+}

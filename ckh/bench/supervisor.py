@@ -1,14 +1,14 @@
 """Keeps one warm worker per device, and turns its crashes and hangs into results.
 
-Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is
-the one at work, and each has its own deadline from the moment the one before it was answered.
+A job is sent when the one before it is answered, before its reply is taken care of: a kernel never has the jobs of
+others at hand, and the worker hardly waits. Each job has its own deadline.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from ckh.bench.device import Device
 
-_AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
 _DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
+_SETUP_TRIES = 3  # if workers are killed
 _SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
 _QUARANTINE_PROBLEMS = 2  # on so many a kernel may crash or hang
 
@@ -57,21 +57,16 @@ class _Quarantine:
 
 @dataclass(slots=True)
 class _Run:
-    """Jobs on a problem, or without one: those to come, those in the pipe, and a failure that is to be confirmed."""
+    """Jobs on a problem, or without one: the one at work, those to come, and a failure that is to be confirmed."""
 
     setup: Job | None
     waiting: deque[Job]
-    sent: deque[Job] = field(default_factory=deque)
+    at_work: Job | None = None
     doubt: tuple[Job, Reply] | None = None
 
     @property
     def problem(self) -> str:
         return "" if self.setup is None else self.setup.problem
-
-    def take_back(self) -> None:
-        """What was in the pipe of a worker that is gone is to be done by the next one."""
-        self.waiting.extendleft(reversed(self.sent))
-        self.sent.clear()
 
     def learn(self, job: Job, reply: Reply) -> None:
         """Keep the best time for the next worker."""
@@ -87,7 +82,7 @@ class Supervisor:
 
     A kernel that crashed or hung on two problems is not run any more: its jobs are answered at once, as crashes.
 
-    `should_stop` is asked all the time; once it says yes, the jobs in the pipe get two seconds, and no new ones follow.
+    `should_stop` is asked all the time; once it says yes, the job at work gets two seconds, and no new one follows.
     """
 
     def __init__(self, device: Device, options: SupervisorOptions, should_stop: Callable[[], bool]) -> None:
@@ -98,6 +93,7 @@ class Supervisor:
         self._set_up = ""  # the problem that the worker has
         self._worked: set[str] = set()  # problems that a worker had
         self._fresh = True  # whether no kernel ran in this worker yet
+        self._was_killed = False  # whether the last worker that died was, from outside as a rule
         self._quarantine = _Quarantine()
         self._stopped_at: float | None = None
         self.phase_s: dict[str, float] = {}
@@ -122,27 +118,23 @@ class Supervisor:
             DeviceError: no worker can be started, or a new one cannot use the GPU. The job that this began with has
                 been yielded before.
         """
+        if self._worker is not None and self._worker.is_busy:  # who took the last replies did not take all
+            self._drop_worker()
         run = _Run(setup, deque(jobs))
-        while run.waiting or run.sent:
-            if not run.sent and not self._stopping():
+        while run.waiting or run.at_work is not None:
+            if run.at_work is None:
+                if self._stopping():
+                    return
                 yield from self._answer_or_prepare(run)
-            self._fill(run)
-            if not run.sent:
-                return
-            fresh = self._fresh
-            reply = self._next_reply(run.sent[0], self._options.timeout_s)
+                self._start_next(run)
+                continue
+            job, fresh = run.at_work, self._fresh
+            reply = self._next_reply(job, self._options.timeout_s)
             if reply is None:
                 return
-            self._fresh = False
-            job = run.sent.popleft()
-            # An earlier kernel may have left the worker broken, or without memory: only a failure in a new one counts.
-            is_retry = run.doubt is not None and run.doubt[0] is job
-            is_doubtful = reply.status in _DOUBTFUL and not fresh and not is_retry
-            if is_doubtful:
+            run.at_work, self._fresh = None, False
+            if self._is_doubtful(reply, fresh=fresh) and not (run.doubt is not None and run.doubt[0] is job):
                 self._drop_worker()
-            if self._worker is None:
-                run.take_back()
-            if is_doubtful:
                 run.doubt = job, reply
                 run.waiting.appendleft(job)
                 continue
@@ -150,7 +142,15 @@ class Supervisor:
             if reply.status in (Status.CRASH, Status.TIMEOUT) and run.problem:
                 self._quarantine.record(job.library, run.problem)
             run.learn(job, reply)
+            self._start_next(run)
             yield job, reply
+
+    def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
+        """Whether something else than the kernel may be why it failed, so that it is to be tried again.
+
+        An earlier kernel may have left the worker broken, or without memory; and what killed it may not be the kernel.
+        """
+        return reply.status in _DOUBTFUL and (not fresh or (reply.status is Status.CRASH and self._was_killed))
 
     def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
         """Answer the next jobs if they need not, or cannot, be done; have the worker ready for the others."""
@@ -179,10 +179,11 @@ class Supervisor:
 
     def _prepare(self, setup: Job | None) -> Reply | None:
         """Have the worker make inputs and reference, if need be a new one; the reply if that failed."""
-        failure = self._set_up_problem(setup)
-        if failure is not None and not self._fresh:
-            self._drop_worker()
+        for _ in range(_SETUP_TRIES):
             failure = self._set_up_problem(setup)
+            if failure is None or (self._fresh and not self._was_killed):
+                break
+            self._drop_worker()
         if failure is not None and self._is_lost(failure, setup):
             raise DeviceError(f"no usable device: in a new worker, {failure.message}")
         return failure
@@ -210,20 +211,22 @@ class Supervisor:
         self._worked.add(setup.problem)
         return None
 
-    def _fill(self, run: _Run) -> None:
-        waiting, sent = run.waiting, run.sent
-        while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
-            if self._quarantine.message(waiting[0].library):
-                return  # it is answered in its turn, when the pipe is empty
-            self._worker.send(waiting[0])
-            sent.append(waiting.popleft())
+    def _start_next(self, run: _Run) -> None:
+        """Send the next job, if there is one, and a worker for it. One in quarantine is answered in its turn."""
+        if not run.waiting or self._worker is None or self._stopping():
+            return
+        if not self._quarantine.message(run.waiting[0].library):
+            run.at_work = run.waiting.popleft()
+            self._worker.send(run.at_work)
 
     def _next_reply(self, job: Job, timeout_s: float) -> Reply | None:
         """The reply to the job at work, made up if the worker cannot give one; None when stopped."""
         assert self._worker is not None
+        self._was_killed = False
         try:
             reply = self._worker.receive(time.monotonic() + timeout_s, self._grace_is_over)
         except WorkerDiedError as error:
+            self._was_killed = error.was_killed
             reply = Reply(job.id, Status.CRASH, str(error))
         except DeadlineError:
             if self._grace_is_over():

@@ -18,6 +18,9 @@ MIN_SAMPLE_NS = 500_000.0
 MAX_LOOPS = 1_000_000
 DEFAULT_SAMPLES = 5
 
+# What a kernel can take. Beyond these its clock is wrong, and sums of its times may not be finite.
+_POSSIBLE_NS = (1e-3, 1e15)
+
 # Times slower than the best -> the most samples.
 _FEWER_SAMPLES = ((10.0, 1), (3.0, 2))
 # Above this a first run is warm enough to calibrate with, and is its own warm-up.
@@ -35,6 +38,12 @@ class Timing:
     median_ns: float
     min_ns: float
     spread: float
+
+
+def is_possible(sample_ns: float) -> bool:
+    """Whether a kernel can take so long: not if it is not a number, zero, negative, or far out of proportion."""
+    least, most = _POSSIBLE_NS
+    return least <= sample_ns <= most
 
 
 def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:

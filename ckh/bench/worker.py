@@ -1,25 +1,28 @@
 """`python -m ckh.bench.worker CONFIG`: a program that measures kernels and may die.
 
 It reads jobs from stdin and writes replies to what was its stdout when it started; whatever a kernel prints goes to
-stderr. It ends when stdin does, when its supervisor is gone, and after a reply that says it is the last. The first line
-that it writes says whether it is ready, or why it has no device.
+stderr. It ends when stdin does, and after a reply that says it is the last. The first line that it writes says whether
+it is ready, or why it has no device. It runs below a guard (`ckh.bench.guard`).
+
+What a kernel starts and does not wait for would disturb the kernels after it: that is the kernel's failure, and the
+worker's end.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import resource
-import signal
 import sys
 from dataclasses import replace
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ckh.bench.guard import adopt_orphans
 from ckh.bench.measure import Bench, KernelFailure, answer
 from ckh.bench.memory import HostMemory
-from ckh.bench.protocol import Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line
+from ckh.bench.protocol import READY_ID, Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line
 from ckh.data.schema import Status
 from ckh.errors import DeviceError
 
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.memory import Memory
 
-READY_ID = -1
-_PR_SET_PDEATHSIG = 1
+_THREADS = Path("/proc/self/task")
 
 
 def main() -> int:
@@ -45,7 +47,7 @@ def main() -> int:
         _write(replies, Reply(READY_ID, Status.LAUNCH_ERROR, error.message, is_last=True))
         return error.exit_code
     _write(replies, Reply(READY_ID, Status.OK))
-    _serve(replies, clock, _work(bench, config))
+    _serve(replies, clock, _work(bench, config), counts_threads=not config.is_hip)
     return 0
 
 
@@ -70,27 +72,52 @@ def _refuse(job: Job) -> Reply:
     raise KernelFailure(Status.LAUNCH_ERROR, f"a worker that only loads libraries was asked to {job.op}")
 
 
-def _serve(replies: int, clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]]) -> None:
+def _serve(replies: int, clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, counts_threads: bool) -> None:
     mark = perf_counter()
     for line in sys.stdin:
         start = perf_counter()
         clock.add(Phase.WAIT, start - mark)
         job = job_from_line(line)
+        threads = _threads() if counts_threads else 0
         reply = answer(job, work[job.op])
+        if job.op is not Op.PROBLEM:
+            reply = _unless_left_behind(reply, threads)
         seconds = clock.take()
         mark = perf_counter()
         inner = sum(value for phase, value in seconds.items() if phase != Phase.WAIT.value)
-        _write(replies, replace(reply, seconds={**seconds, Phase.OTHER.value: mark - start - inner}))
+        seconds[Phase.OTHER.value] = mark - start - inner
+        _write(replies, replace(reply, seconds=seconds, token=job.token))
         if reply.is_last:
             return
 
 
+def _unless_left_behind(reply: Reply, threads: int) -> Reply:
+    """The reply, or that the kernel left something running; `threads` is how many there may be, 0 for any number."""
+    left = "a process" if _has_children() else "a thread" if threads and _threads() > threads else ""
+    if not left:
+        return reply
+    message = f"the kernel left {left} behind" + (f"; {reply.message}" if reply.message else "")
+    return Reply(reply.id, Status.CRASH, message, is_last=True)
+
+
+def _threads() -> int:
+    return sum(1 for _ in _THREADS.iterdir())
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _settle(config: WorkerConfig) -> None:
-    """Die with the supervisor, keep to the memory limit, stay on one core, leave no core files.
+    """Keep to the memory limit, stay on one core, leave no core files, and notice all that kernels start.
 
     A GPU's runtime reserves far more address space than it uses, so it cannot be held to a limit of that.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if config.memory_limit_bytes and not config.is_hip:
         resource.setrlimit(resource.RLIMIT_AS, (config.memory_limit_bytes, config.memory_limit_bytes))

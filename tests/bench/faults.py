@@ -23,11 +23,16 @@ OTHER_PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=16, g=2, hi=6, wi=6, 
 CLAIMED_MS = 100.0
 
 _SOURCE = """
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct Problem {
@@ -58,6 +63,8 @@ static void convolve(const Problem& p, const float* a, const float* b, float* ou
         out[i] = output(p, a, b, i / (p.k * p.wo * p.ho), i / (p.k * p.wo) % p.ho, i / p.k % p.wo, i % p.k);
 }
 
+@helpers@
+
 extern "C" {
 int32_t ckh_abi_version(void) { return @abi@; }
 const char* ckh_unsupported(const Problem* p) { return @unsupported@; }
@@ -79,12 +86,13 @@ class Fault:
     unsupported: str = "nullptr"
     workspace: str = "0"
     abi: int = 1
+    helpers: str = ""
 
     @property
     def source(self) -> str:
         """The kernel."""
         text = _SOURCE
-        for name in ("run", "time", "unsupported", "workspace", "abi"):
+        for name in ("run", "time", "unsupported", "workspace", "abi", "helpers"):
             text = text.replace(f"@{name}@", str(getattr(self, name)))
         return text
 
@@ -123,7 +131,7 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
     "exit": (Fault("_exit(0);"), Status.CRASH, "exited with code 0"),
     "kill": (Fault("raise(SIGKILL); return 0;"), Status.CRASH, "killed by SIGKILL"),
     "hang": (HANG, Status.TIMEOUT, "no result within"),
-    "closes its pipes and hangs": (DEAF, Status.CRASH, "killed by SIGKILL"),
+    "closes its pipes and hangs": (DEAF, Status.CRASH, "closed its pipe and did not end"),
     "hang when timed": (Fault(time=HANG.run), Status.TIMEOUT, "no result within"),
     "crash when timed": (Fault(time="abort();"), Status.CRASH, "killed by SIGABRT"),
     "out of memory": (

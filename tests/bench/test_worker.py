@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.compile import KernelBuilder
-from ckh.bench.process import WorkerProcess
+from ckh.bench.process import WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
 from ckh.data.schema import Status
 from ckh.errors import DeviceError
@@ -145,6 +146,95 @@ def test_a_worker_that_does_not_start_is_a_device_error(command: tuple[str, ...]
     with pytest.raises(DeviceError) as caught:
         WorkerProcess(BrokenDevice(*command), CONFIG)
     assert caught.value.message == message
+
+
+def test_a_worker_that_is_killed_while_it_starts_is_started_again(tmp_path: Path) -> None:
+    """Twice; the third time it works."""
+    ready = Reply(-1, Status.OK).to_line().decode().strip()
+    script = f"echo >> {tmp_path}/starts; test $(wc -l < {tmp_path}/starts) = 3 && echo '{ready}' && cat; kill -9 $$"
+    WorkerProcess(BrokenDevice("sh", "-c", script), CONFIG).kill()
+    assert (tmp_path / "starts").read_text(encoding="utf-8") == "\n" * 3
+
+
+def test_a_worker_that_fails_by_itself_is_started_once(tmp_path: Path) -> None:
+    """Its exit code says that it will not work the next time either."""
+    with pytest.raises(DeviceError, match="exited with code 3"):
+        WorkerProcess(BrokenDevice("sh", "-c", f"echo >> {tmp_path}/starts; exit 3"), CONFIG)
+    assert (tmp_path / "starts").read_text(encoding="utf-8") == "\n"
+
+
+# What a worker does with a job, as a Python expression of the lines that it writes; `right` is the right reply.
+LIES = {
+    "another job": ("{**right, 'id': 6}", "to another job"),
+    "the job before": ("before", "to another job"),
+    "no token": ("{**right, 'token': ''}", "to another job"),
+    "twice": ("right, right", "more than once"),
+    "more": ("right, 'x'", "more than once"),
+    "too many times": ("{**right, 'samples_ns': [1.5] * 4}", "it has 4 times"),
+    "no times": ("{**right, 'samples_ns': []}", "it has 0 times"),
+    "times of a failure": ("{**right, 'status': 'crash'}", "it has 3 times"),
+    "no loops": ("{**right, 'loops': 0}", "of 0 loops"),
+    "a time of zero": ("{**right, 'samples_ns': [0.0]}", "nonsense"),
+    "a negative time": ("{**right, 'samples_ns': [1.0, -1.0]}", "nonsense"),
+    "an infinite time": ("{**right, 'samples_ns': [float('inf')]}", "nonsense"),
+    "a time that is not a number": ("{**right, 'samples_ns': [float('nan')]}", "nonsense"),
+    "a time out of all proportion": ("{**right, 'samples_ns': [1.7e308, 1.7e308]}", "nonsense"),
+    "true as a time": ("{**right, 'samples_ns': [True]}", "nonsense"),
+    "times as text": ("{**right, 'samples_ns': '123'}", "nonsense"),
+    "a huge integer": ("{**right, 'loops': 10**5000}", "nonsense"),
+    "an unknown status": ("{**right, 'status': 'fine'}", "nonsense"),
+    "a list as a status": ("{**right, 'status': ['ok']}", "nonsense"),
+    "a status that is none of its own": ("{**right, 'status': 'compile_error', 'samples_ns': []}", "nonsense"),
+    "an endless message": ("{**right, 'message': 'a' * 3000}", "nonsense"),
+    "a message that is none": ("{**right, 'message': None}", "nonsense"),
+    "infinite seconds": ("{**right, 'seconds': {'run': float('inf')}}", "nonsense"),
+    "seconds of what nobody knows": ("{**right, 'seconds': {'lunch': 1.0}}", "nonsense"),
+    "a field too many": ("{**right, 'best': 1}", "nonsense"),
+    "a field too few": ("{'id': 5}", "nonsense"),
+    "a list": ("[right]", "nonsense"),
+    "nothing": ("''", "nonsense"),
+}
+LIAR = """
+import json, sys
+ready = json.loads(sys.argv[1])
+print(json.dumps(ready), flush=True)
+sys.set_int_max_str_digits(0) if hasattr(sys, "set_int_max_str_digits") else None
+before = {**ready, "id": 4, "token": "0" * 16}
+for line in sys.stdin:
+    job = json.loads(line)
+    right = {**ready, "id": job["id"], "token": job["token"], "samples_ns": [1.5, 2.5, 3.5], "loops": 7, "seconds": {}}
+    said = @lie@
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in (said if isinstance(said, tuple) else (said,))]
+    sys.stdout.write("\\n".join(lines) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+def liar(lie: str) -> WorkerProcess:
+    """A worker that answers a job in this way."""
+    ready = Reply(-1, Status.OK).to_line().decode()
+    return WorkerProcess(BrokenDevice(sys.executable, "-c", LIAR.replace("@lie@", lie), ready), CONFIG)
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_reply_that_no_honest_worker_can_give_is_its_end(name: str) -> None:
+    """The error says what is wrong with the reply, and the worker is gone."""
+    lie, message = LIES[name]
+    worker = liar(lie)
+    worker.send(Job(Op.MEASURE, 5, samples=3))
+    with pytest.raises(WorkerDiedError, match=message):
+        worker.receive(time.monotonic() + 20)
+    assert worker._process.poll() is not None
+
+
+def test_replies_that_are_right_are_taken() -> None:
+    """As many times as wanted or fewer when measured, exactly as many with as many loops when timed."""
+    worker = liar("right")
+    for job in (Job(Op.MEASURE, 5, samples=3), Job(Op.MEASURE, 6, samples=5), Job(Op.TIME, 7, samples=3, loops=7)):
+        assert ask(worker, job).samples_ns == (1.5, 2.5, 3.5)
+    worker.send(Job(Op.TIME, 8, samples=4, loops=7))
+    with pytest.raises(WorkerDiedError, match="it has 3 times"):
+        worker.receive(time.monotonic() + 20)
 
 
 def test_jobs_and_replies_survive_the_wire() -> None:

@@ -1,0 +1,146 @@
+"""Runs a command so that nothing which it starts outlives it, or us.
+
+Between us and a worker or a compiler stands a guard, a process that does nothing but wait. All that the command starts
+stays below it, in whichever session (PR_SET_CHILD_SUBREAPER). When the command ends, when we say so and when we die,
+the guard kills what is there, and ends as the command did.
+
+This file is also the guard's program (`python -I -S guard.py PARENT COMMAND...`): it imports nothing of ckh.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM)
+_NOT_FOUND = 127  # the exit code, as shells have it
+_PARENT_FIELD = 1  # of /proc/PID/stat, behind the program's name
+
+_KILL_TIMEOUT_S = 5.0  # a driver may not let a process go
+_END_TIMEOUT_S = 10.0
+_PAUSE_S = 0.002
+
+
+def guarded(command: list[str]) -> list[str]:
+    """The command line that runs a command below a guard, which ends when the thread that started it does."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+
+
+def end_guarded(process: subprocess.Popen[bytes]) -> None:
+    """End a guard and all that is below it; what a driver does not let go is left behind."""
+    import subprocess  # not for the guard itself, whose start is to be quick
+
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGCONT)  # the command may have stopped it
+        process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_TIMEOUT_S)
+
+
+def adopt_orphans() -> None:
+    """Have processes below this one become its children when their parents end."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _guard(parent: int, command: list[str]) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _die_with_parent(parent, signal.SIGTERM)
+    adopt_orphans()
+    guard = os.getpid()
+    child = os.fork()
+    if child == 0:
+        _become(command, guard, before)
+    # The command's pipes are its own: who reads them is to see when it has closed them.
+    for descriptor in (0, 1):
+        os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
+    status = _wait(child)
+    _kill_all()
+    _end_as(status)
+
+
+def _die_with_parent(parent: int, number: signal.Signals) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it died before
+        os._exit(1)
+
+
+def _become(command: list[str], guard: int, mask: set[int | signal.Signals]) -> None:
+    """Replace this process, in a session of its own: what it sends to its process group does not reach the guard."""
+    os.setsid()
+    _die_with_parent(guard, signal.SIGKILL)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and a program inherits that
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        os.execvp(command[0], command)  # noqa: S606 - there is no shell, on purpose
+    except OSError as error:
+        os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
+    os._exit(_NOT_FOUND)
+
+
+def _wait(child: int) -> int:
+    """The status with which the command ended, or with which it is to look as if: that of a SIGTERM to the guard."""
+    while signal.sigwait(_SIGNALS) != signal.SIGTERM:
+        with suppress(ChildProcessError):
+            while (reaped := os.waitpid(-1, os.WNOHANG))[0]:
+                if reaped[0] == child:
+                    return reaped[1]
+    return int(signal.SIGTERM)
+
+
+def _kill_all() -> None:
+    """Kill the processes below this one until there are none."""
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    with suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            for pid in _children():
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_PAUSE_S)
+
+
+def _children() -> list[int]:
+    return [int(folder.name) for folder in Path("/proc").iterdir() if _parent_of(folder) == os.getpid()]
+
+
+def _parent_of(folder: Path) -> int:
+    """The parent of a process, given its folder below /proc; 0 if it has ended, or is none."""
+    if not folder.name.isdecimal():
+        return 0
+    try:
+        return int((folder / "stat").read_bytes().rpartition(b")")[2].split()[_PARENT_FIELD])
+    except (OSError, IndexError):
+        return 0
+
+
+def _end_as(status: int) -> None:
+    if not os.WIFSIGNALED(status):
+        os._exit(os.WEXITSTATUS(status))
+    number = os.WTERMSIG(status)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):  # SIGKILL has no handler
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+
+
+if __name__ == "__main__":
+    _guard(int(sys.argv[1]), sys.argv[2:])

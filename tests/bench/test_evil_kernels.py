@@ -1,0 +1,124 @@
+"""The suite "Evil kernels": whatever a kernel does becomes its own row, and harms no other.
+
+All kinds are kernels of one run, in random order, with right ones between them. The long version
+(`--reliability=long`) does it in ten orders, on three problems each.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import campaign as campaign_module
+from ckh.bench.campaign import Campaign, Given, Limits
+from ckh.bench.protocol import WorkerConfig
+from ckh.data.journal import ResultRow, read_journal
+from ckh.data.schema import Status
+from tests.bench.evil import KINDS
+from tests.bench.faults import CLAIMED_MS, GOOD, OTHER_PROBLEM, PROBLEM, FaultyDevice
+from tests.bench.test_supervisor import THIRD_PROBLEM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RIGHT = 20  # kernels
+LIMITS = Limits(timeout_s=2.0, jobs=2)
+MARK = "CKH_TEST_EVIL"
+ORDERS = {"short": 1, "long": 10}
+PROBLEMS = {"short": (PROBLEM,), "long": (PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM)}
+
+
+class EvilDevice(FaultyDevice):
+    """A kernel of each kind, and right ones; its worker may use half a gigabyte."""
+
+    def __init__(self) -> None:
+        super().__init__(*(kind.fault for kind in KINDS.values()), *[GOOD] * RIGHT)
+
+    def worker_configs(self) -> tuple[WorkerConfig, ...]:
+        return (WorkerConfig(1 << 29, None),)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The rows of a run by kind of kernel and by number of the right ones, and the processes that were left."""
+
+    evil: dict[str, list[ResultRow]]
+    right: list[ResultRow]
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def runs(reliability: str, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """The suite."""
+    return list(all_runs(tmp_path_factory.mktemp("evil"), reliability))
+
+
+def all_runs(folder: Path, reliability: str) -> Iterator[Run]:
+    device = EvilDevice()
+    problems, kernels = folder / "problems.txt", folder / "kernels"
+    problems.write_text("\n".join(problem.canonical() for problem in PROBLEMS[reliability]), encoding="utf-8")
+    kernels.write_text("\n".join(device.names), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
+        patch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
+        for seed in range(ORDERS[reliability]):
+            mark = f"{MARK}={os.getpid()}.{seed}"
+            patch.setenv(*mark.split("="))
+            given = Given(problems=str(problems), kernels=str(kernels), seed=seed)
+            Campaign("host", given, folder / str(seed), resume=False).run(LIMITS)
+            rows = read_journal(folder / str(seed)).rows
+            of_kernel = {name: [row for row in rows if row.kernel == name] for name in device.names}
+            evil = dict(zip(KINDS, of_kernel.values(), strict=False))
+            right = [row for name in device.names[len(KINDS) :] for row in of_kernel[name]]
+            yield Run(evil, right, processes_with(mark))
+
+
+def processes_with(mark: str) -> list[str]:
+    """The command lines of processes that were started with a variable in their environment, as all below ours are."""
+    return [text for folder in Path("/proc").glob("[0-9]*") if (text := command_line(folder, mark.encode()))]
+
+
+def command_line(folder: Path, mark: bytes) -> str:
+    """Of a process that has the mark; empty of all others, and if it has ended or is another user's."""
+    try:
+        environment = (folder / "environ").read_bytes().split(b"\0")
+        return (folder / "cmdline").read_text(encoding="utf-8").replace("\0", " ") if mark in environment else ""
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run], reliability: str) -> None:
+    """One row a problem that says what happened; one that crashed on two problems is not run on the third."""
+    kind = KINDS[name]
+    for run in runs:
+        rows = [row for row in run.evil[name] if not row.remeasured]
+        assert len({row.problem for row in rows}) == len(rows) == len(PROBLEMS[reliability])
+        judged = [row for row in rows if not row.message.startswith("quarantined")]
+        assert {row.status for row in judged} == {kind.status}
+        assert all(kind.message in row.message for row in judged), judged[0].message
+        is_quarantined = kind.status in (Status.CRASH, Status.TIMEOUT) and len(rows) > 2
+        assert len(rows) - len(judged) == is_quarantined
+
+
+def test_right_kernels_are_not_harmed(runs: list[Run], reliability: str) -> None:
+    """All are ok with the times that they claim, in the first pass, and as leaders again."""
+    for run in runs:
+        assert {row.status for row in run.right} == {Status.OK}
+        assert {sample for row in run.right for sample in row.samples_ns} == {CLAIMED_MS * 1e6}
+        assert sum(not row.remeasured for row in run.right) == RIGHT * len(PROBLEMS[reliability])
+        assert any(row.remeasured for row in run.right)
+
+
+def test_no_process_is_left(runs: list[Run]) -> None:
+    """Nothing that a kernel has started lives on, whatever its session and its signals."""
+    assert [run.left for run in runs] == [[]] * len(runs)
+
+
+def test_there_are_forty_kinds() -> None:
+    """As many as docs/reliability.md says."""
+    assert len(KINDS) >= 40
