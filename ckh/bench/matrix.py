@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.config import ConvKernel, Scheduler
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.variants import (
     DEFAULT_SPECIALIZATION,
-    DOUBLE_SMEM_PIPELINES,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,
     SPECIALIZATIONS,

@@ -13,20 +13,12 @@ import numpy as np
 
 from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
 from ckh.features.grouped_conv_extra import EXTRA_DERIVED, EXTRA_FEATURES
+from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.problems import CONV_COLUMNS, DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PIPELINE_CODES: dict[str, float] = {
-    "compv3": 0,
-    "compv4": 1,
-    "compv5": 2,
-    "mem": 3,
-    "preshufflev2": 4,
-    "basic_v1": 5,
-    "compv6": 6,
-}
 _UNKNOWN_PIPELINE = 0.0
 _UNKNOWN_DTYPE_BYTES = 2.0
 _COMPV4_LDS_BYTES = 32768.0

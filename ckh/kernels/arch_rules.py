@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from ckh.kernels.config import Scheduler
 from ckh.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES, ArchRule
-from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
-from ckh.kernels.variants import (
+from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
-    REJECTED_PIPELINES,
-    VARIANT_PIPELINES,
+    wave_group_reason,
 )
+from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
+from ckh.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -103,6 +103,11 @@ def _waves(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
         yield f"{arch.name} does not have the waves {_by(wave)} (it has {', '.join(map(_by, arch.wave_configs))})"
 
 
+def _computing_wave_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
+    if arch.is_gpu and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
+        yield reason
+
+
 def _warp_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
     if kernel.dtype not in arch.dtypes:
         return  # _dtype has said so
@@ -168,6 +173,7 @@ COMPLETE_RULES: tuple[ArchRule, ...] = (
     _epilogue,
     *COMPLETE_OPTION_RULES,
     _waves,
+    _computing_wave_groups,
     _warp_tile,
     _tile_divisibility,
     _vectors,

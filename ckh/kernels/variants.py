@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pipelines import CONV_PIPELINES, DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, TABLE_PIPELINES
 from ckh.problems import Direction
 
 
@@ -21,19 +22,10 @@ class PipelineVariant:
     split_image: bool
 
 
-INTERWAVE_PIPELINES: frozenset[str] = frozenset({"basic_v1", "mem"})
-DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset({"compv4", "comp_async"})
-SINGLE_LDS_PIPELINES: frozenset[str] = frozenset(
-    {"basic_v1", "compv1", "basic_v2", "compv2", "basic_async_v1", "wavelet"}
-)
-
-_PIPELINES = ("basic_v1", "compv3", "compv4", "compv5", "compv6", "mem")
-
-
 def _table() -> tuple[PipelineVariant, ...]:
     return tuple(
         PipelineVariant(pipeline, scheduler, double_smem_buffer, split_image)
-        for pipeline in _PIPELINES
+        for pipeline in sorted(TABLE_PIPELINES)
         for scheduler in Scheduler
         if scheduler is Scheduler.INTRAWAVE or pipeline in INTERWAVE_PIPELINES
         for split_image in (False, True)
@@ -45,8 +37,7 @@ def _table() -> tuple[PipelineVariant, ...]:
 # The 30, in AMD's order.
 PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = _table()
 
-_EIGHT = ("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async", "basic_async_v1")
-VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, _EIGHT)
+VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, CONV_PIPELINES)
 
 # AMD's sources contradict each other for the backward directions (compv3 and mem only, or all but compv5). We refuse
 # only what the table of variants refuses; nothing is rewritten to compv3.
@@ -54,11 +45,6 @@ REJECTED_PIPELINES: dict[Direction, frozenset[str]] = {
     Direction.FORWARD: frozenset(),
     Direction.BWD_DATA: frozenset({"compv5"}),
     Direction.BWD_WEIGHT: frozenset({"compv5"}),
-}
-
-# Single-LDS pipelines for which AMD's table has no row with a double smem buffer.
-NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = SINGLE_LDS_PIPELINES - {
-    row.pipeline for row in PIPELINE_VARIANTS if row.double_smem_buffer
 }
 
 DEFAULT_SPECIALIZATION = "default"

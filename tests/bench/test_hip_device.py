@@ -226,7 +226,7 @@ def test_what_the_headers_lack_is_unsupported(tools: DeviceOptions) -> None:
     plain = replace(plain, double_smem_buffer=False)
     assert 'label[512] = "ckh-kernel:grouped_conv_fwd_fp16' in device.emit(plain)
     with pytest.raises(UnsupportedKernelError, match="have no pipeline compv5"):
-        device.emit(next(kernel for kernel in kernels if kernel.pipeline == "compv5"))
+        device.emit(replace(plain, pipeline="compv5", wave_m=1, wave_n=1, wave_k=2, num_wave_groups=2))
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,13 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
     wide = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     plan = make_plan((narrow, wide), ALL, arch, seed=1)
     assert [task.problem for task in plan.tasks] == [wide]
-    assert plan.pairs == 240
+    assert plan.pairs == 208
     assert plan.pairs + sum(plan.refused.values()) == 2 * 300
-    assert plan.refused["C/G = 12 is not a multiple of vector_b = 8"] == 240
+    assert plan.refused["C/G = 12 is not a multiple of vector_b = 8"] == 208
     # Both problems lose two tiles of 30 kernels whose waves gfx942 does not have; some break the rule of LDS first.
+    # Of the eight other tiles they lose the four kernels of compv5.
     reasons = [row.reasons[0] for row in refused_pool(Direction.FORWARD, arch, dtype="bf16")]
-    assert len(reasons) == 2 * 30
+    assert len(reasons) == 2 * 30 + 8 * 4
     assert all(plan.refused[reason] == 2 * reasons.count(reason) for reason in reasons)
     assert sum(count for reason, count in plan.refused.items() if "waves 4x4x1" in reason) == 2 * 30
     assert list(plan.refused.values()) == sorted(plan.refused.values(), reverse=True)

@@ -13,10 +13,10 @@ from ckh.problems import Direction
 
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize(
-    ("arch", "forward", "backward"), [("host", 300, 260), ("gfx950", 300, 260), ("gfx942", 240, 208)]
+    ("arch", "forward", "backward"), [("host", 300, 260), ("gfx950", 260, 260), ("gfx942", 208, 208)]
 )
 def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
-    """Ten tiles times thirty variants; backward has no compv5; gfx942 lacks the two tiles of sixteen waves."""
+    """Ten tiles times thirty variants; only host forward has compv5; gfx942 lacks the two tiles of sixteen waves."""
     sizes = {direction: len(conv_pool(direction, load_arch(arch), ndim)) for direction in Direction}
     assert sizes == {Direction.FORWARD: forward, Direction.BWD_DATA: backward, Direction.BWD_WEIGHT: backward}
 
@@ -32,8 +32,9 @@ def test_pool_and_refused_make_up_all_candidates() -> None:
 
 
 def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
-    """The forward kernels that gfx942 loses are two tiles, for the reason that it has no such waves."""
-    refused = refused_pool(Direction.FORWARD, load_arch("gfx942"))
+    """The forward kernels that gfx942 loses besides compv5 are two tiles, as it has no such waves."""
+    every = refused_pool(Direction.FORWARD, load_arch("gfx942"))
+    refused = [row for row in every if row.kernel.pipeline != "compv5"]
     assert {tile_of(row.kernel) for row in refused} == {(128, 128, 64), (128, 64, 128)}
     for row in refused:
         waves = "x".join(map(str, wave_of(row.kernel)))

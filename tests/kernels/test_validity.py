@@ -69,6 +69,7 @@ def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
         ({"split_k": 2, "streamk": "tree"}, "split-K and stream-K exclude each other"),
         ({"num_groups_to_merge": 0}, "num_groups_to_merge must be 1 or more"),
         ({"num_wave_groups": 0}, "num_wave_groups must be 1 or more"),
+        ({"pipeline": "compv5"}, "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"),
         ({"block_per_cu": 0}, "block_per_cu must be 1 or more"),
         ({"pipeline": "compv6", "tile_n": 16, "vector_b": 16}, "compv6 needs a vector of B for each of 256 threads"),
     ],
@@ -92,14 +93,31 @@ def test_all_broken_rules_are_given() -> None:
 
 def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
     """What a direction refuses, forward allows."""
-    arch = load_arch("gfx950")
+    arch, host = load_arch("gfx950"), load_arch("host")
     for direction in (Direction.BWD_DATA, Direction.BWD_WEIGHT):
-        kernel = kernel_on(arch, direction, pipeline="compv5")
-        assert check(kernel, arch) == [f"{direction} rejects the pipeline compv5"]
-    assert check(kernel_on(arch, pipeline="compv5"), arch) == []
+        kernel = kernel_on(host, direction, pipeline="compv5")
+        assert check(kernel, host) == [f"{direction} rejects the pipeline compv5"]
+    assert check(kernel_on(host, pipeline="compv5"), host) == []
     assert check(kernel_on(arch, num_groups_to_merge=2), arch) == []
     merged = kernel_on(arch, Direction.BWD_DATA, num_groups_to_merge=2)
     assert check(merged, arch) == ["bwd_data kernels cannot merge groups"]
+
+
+@pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100"])
+def test_compv5_needs_two_groups_of_waves_along_k_on_a_gpu(arch: str) -> None:
+    """Executed with other waves or one group it writes nothing or NaN; the host stages for itself."""
+    spec = load_arch(arch)
+    tile = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16")
+    reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
+    assert reason not in check(replace(tile, num_wave_groups=2), spec)
+    wrongs: tuple[dict[str, Any], ...] = ({}, {"num_wave_groups": 2, "wave_k": 1}, {"num_wave_groups": 2, "wave_m": 2})
+    for wrong in wrongs:
+        assert reason in check(replace(tile, **wrong), spec)
+    other = replace(tile, pipeline="compv3", wave_m=4, wave_k=1)
+    more = "compv3 does not step through wave groups, so it is wrong in several"
+    assert more in check(replace(other, num_wave_groups=2), spec)
+    assert not any("wave groups" in reason for reason in check(other, spec))
+    assert check(kernel_on(load_arch("host"), pipeline="compv5"), load_arch("host")) == []
 
 
 def test_async_pipelines_run_on_gfx950() -> None:

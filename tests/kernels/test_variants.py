@@ -9,15 +9,9 @@ import pytest
 from ckh.errors import UsageError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.names import parse_kernel_name
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, NO_DOUBLE_SMEM_PIPELINES
 from ckh.kernels.tiles import CONV_TILES, vectors_of, warp_tile_of, wave_of
-from ckh.kernels.variants import (
-    DOUBLE_SMEM_PIPELINES,
-    INTERWAVE_PIPELINES,
-    NO_DOUBLE_SMEM_PIPELINES,
-    PIPELINE_VARIANTS,
-    REJECTED_PIPELINES,
-    VARIANT_PIPELINES,
-)
+from ckh.kernels.variants import PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import Direction
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, NoKernelError, UsageError
+from ckh.export.groups import groups_of
 from ckh.features.grouped_conv import CORE_NAMES
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.learn.answer import answer, answers, rank_many
@@ -58,9 +59,23 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
-    """C=4 of bf16 is too narrow for every kernel's vectors: 240 candidates break that rule, 60 others before it."""
-    with pytest.raises(NoKernelError, match=f": 240 of {ALL} because .*vector"):
+    """C=4 of bf16 is too narrow for every kernel's vectors: 208 candidates break that rule, 92 others before it."""
+    with pytest.raises(NoKernelError, match=f": 208 of {ALL} because .*vector"):
         answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path))
+
+
+def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> None:
+    """AMD's data name compv5 kernels with one group of waves: they are refused, in single answers, many and exports."""
+    model = gfx942(tmp_path)
+    found = answer(AMD_PROBLEMS[0], model)
+    reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
+    assert found.refused[reason] == 8 * 4
+    assert len(found.ranked) == 8 * 26
+    many = rank_many(list(AMD_PROBLEMS), None, model)
+    exported = [one.kernel for group in groups_of(model) for one in group.candidates]
+    assert len(exported) == 2 * 8 * 26  # in two and in three dimensions
+    chosen = [one.kernel for ranked in (found.ranked, *many) for one in ranked]
+    assert {kernel.pipeline for kernel in (*chosen, *exported)} == {"basic_v1", "mem", "compv3", "compv4", "compv6"}
 
 
 def gfx942(folder: Path) -> Model:

@@ -15,6 +15,8 @@ from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.errors import DeviceError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.names import kernel_name
+from ckh.kernels.pipelines import PIPELINES, wave_group_reason
+from ckh.kernels.tiles import wave_of
 from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import CONV_LAYOUTS, Direction
 from ckh.strenum import StrEnum
@@ -36,16 +38,7 @@ _SPECIALIZATIONS = {
     FILTER3X3: "Filter3x3",
 }
 # Pipeline -> the header that must be there.
-_PIPELINE_HEADERS = {
-    "basic_v1": "gemm_pipeline_agmem_bgmem_creg_v1.hpp",
-    "mem": "gemm_pipeline_ag_bg_cr_mem.hpp",
-    "compv3": "gemm_pipeline_ag_bg_cr_comp_v3.hpp",
-    "compv4": "gemm_pipeline_ag_bg_cr_comp_v4.hpp",
-    "compv5": "gemm_pipeline_ag_bg_cr_comp_v5.hpp",
-    "compv6": "gemm_pipeline_ag_bg_cr_comp_v6.hpp",
-    "comp_async": "gemm_pipeline_ag_bg_cr_comp_async.hpp",
-    "basic_async_v1": "gemm_pipeline_agmem_bgmem_creg_async_v1.hpp",
-}
+PIPELINE_HEADERS = {row.name: _PIPELINES / row.header for row in PIPELINES.values() if row.header}
 _KERNEL_HEADERS = {
     Direction.FORWARD: "grouped_convolution_forward_kernel.hpp",
     Direction.BWD_DATA: "grouped_convolution_backward_data_kernel.hpp",
@@ -215,7 +208,7 @@ def template_parameters(text: str, name: str) -> tuple[str, ...]:
 
 def _pipeline_texts(include: Path) -> dict[str, str]:
     """The headers of the pipelines that there are."""
-    texts = {name: _text_of(include / _PIPELINES / file) for name, file in _PIPELINE_HEADERS.items()}
+    texts = {name: _text_of(include / file) for name, file in PIPELINE_HEADERS.items()}
     return {name: text for name, text in texts.items() if text}
 
 
@@ -281,9 +274,15 @@ def missing(kernel: ConvKernel, headers: Headers) -> list[str]:
         reasons.append(f"{which} have no layout {kernel.layout}")
     if kernel.streamk is not None:
         reasons.append("stream-K kernels are not emitted")
+    reasons += _missing_wave_groups(kernel)
     if headers.interface is Interface.MID_2025:
         return [*reasons, *_missing_in_mid_2025(kernel, headers, which)]
     return [*reasons, *(reason for reason, is_missing in _missing_in_current(kernel, headers, which) if is_missing)]
+
+
+def _missing_wave_groups(kernel: ConvKernel) -> Iterator[str]:
+    if kernel.is_complete and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
+        yield reason
 
 
 def _missing_in_mid_2025(kernel: ConvKernel, headers: Headers, which: str) -> Iterator[str]:

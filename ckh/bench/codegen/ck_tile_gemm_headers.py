@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import Interface, template_parameters
+from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, Interface, template_parameters
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pipelines import TABLE_PIPELINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,15 +21,6 @@ _GEMM = Path("ck_tile/ops/gemm")
 _KERNEL = _GEMM / "kernel/universal_gemm_kernel.hpp"
 _WARP_GEMMS = _GEMM / "warp/warp_gemm_dispatcher.hpp"
 _TRANSPOSE = Path("ck_tile/core/utility/transpose_vectors.hpp")
-# Pipeline -> the header that tells what it has.
-_PIPELINES = {
-    "basic_v1": _GEMM / "pipeline/gemm_pipeline_agmem_bgmem_creg_v1.hpp",
-    "mem": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_mem.hpp",
-    "compv3": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp",
-    "compv4": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v4.hpp",
-    "compv5": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v5.hpp",
-    "compv6": _GEMM / "pipeline/gemm_pipeline_ag_bg_cr_comp_v6.hpp",
-}
 # Epilogue -> its header, and its name in our headers.
 EPILOGUES = {
     "cshuffle": (Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp"), "cshuffle"),
@@ -99,7 +91,7 @@ class GemmHeaders:
 def detect_gemm(headers: Headers) -> GemmHeaders:
     """What headers have for GEMM kernels; what cannot be read is not there."""
     is_current = headers.interface is Interface.CURRENT
-    pipelines = {name: _text(headers, path) for name, path in _PIPELINES.items()}
+    pipelines = {name: _text(headers, PIPELINE_HEADERS[name]) for name in TABLE_PIPELINES}
     kernel = _text(headers, _KERNEL)
     has_kernel = bool(kernel)
     epilogues = {name: text for name, (path, _) in EPILOGUES.items() if (text := _text(headers, path))}

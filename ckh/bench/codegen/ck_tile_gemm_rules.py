@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import Interface
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
 from ckh.ops.gemm_universal.vectors import native_widths
@@ -47,7 +48,6 @@ _TRANSPOSED_BYTES = {1: 4, 2: 2}
 _UNSCHEDULED = "basic_v1"
 # Of mid-2025. These step along the rows of A and the columns of B whatever the layout.
 _STEP_ALONG_K_ONLY = frozenset({"basic_v1", "compv5"})
-_COMPV5_WAVES = (1, 1, 2)  # two waves that load and compute in turn; with any others it computes something else
 _PACK_BYTES = 16  # of a row that compv6 takes from LDS at once; it multiplies its tile once for each
 
 
@@ -110,9 +110,10 @@ def _missing_waves(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
     pipeline = kernel.pipeline
     if pipeline not in _EMITTED[headers.common.interface]:
         return  # _missing_pipeline has said so
-    if pipeline == "compv5" and kernel.wave != _COMPV5_WAVES:
-        yield f"compv5 of {{which}} is correct with {_by(_COMPV5_WAVES)} waves only"
-    elif pipeline != "compv5" and kernel.wave[2] != 1:
+    if wave_groups_of(pipeline):
+        if reason := wave_group_reason(pipeline, kernel.wave):
+            yield reason
+    elif kernel.wave[2] != 1:
         yield f"{pipeline} of {{which}} has no waves along K"
 
 
@@ -166,7 +167,8 @@ def _native(kernel: GemmKernel) -> Triple:
 
 
 def _wave_groups(kernel: GemmKernel) -> int:
-    return 2 if kernel.pipeline == "compv5" else 1
+    needed = wave_groups_of(kernel.pipeline)
+    return 1 if needed is None else needed.count
 
 
 def _row_bytes_of_thread(kernel: GemmKernel) -> int:

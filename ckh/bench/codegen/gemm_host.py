@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen import host
 from ckh.errors import UsageError
+from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.names import kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -82,8 +83,8 @@ def _check(kernel: GemmKernel) -> None:
         raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
     if kernel.layout not in GEMM_LAYOUTS:
         raise UsageError(f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS))
-    if kernel.pipeline not in host.PIPELINES:
-        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(host.PIPELINES))
+    if kernel.pipeline not in TABLE_PIPELINES:
+        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(TABLE_PIPELINES))
     if kernel.epilogue != _EPILOGUE:
         raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}")
     if kernel.persistent:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
+from ckh.kernels.pipelines import TABLE_PIPELINES
 
 if TYPE_CHECKING:
     from ckh.kernels.config import ConvKernel
 
-PIPELINES = ("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6")
 _INTEGERS = (
     "tile_m",
     "tile_n",
@@ -108,5 +108,5 @@ def _check(kernel: ConvKernel) -> None:
         raise UsageError(f"the kernel leaves out {', '.join(missing)}", "only complete kernels can be built")
     if kernel.dtype != "fp32":
         raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
-    if kernel.pipeline not in PIPELINES:
-        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(PIPELINES))
+    if kernel.pipeline not in TABLE_PIPELINES:
+        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(TABLE_PIPELINES))

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.kernels.config import ConvKernel, default_layout
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.rules.features import FEATURES, PLAIN, Feature
 from ckh.kernels.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
 from ckh.kernels.rules.tables import RULE_DTYPES, CuratedTile, Pipe, curated_tiles
 from ckh.kernels.variants import (
     DEFAULT_SPECIALIZATION,
-    DOUBLE_SMEM_PIPELINES,
     FILTER1X1_PAD0,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pipelines import PIPELINES
 
 if TYPE_CHECKING:
     from ckh.archs import Triple
@@ -39,16 +40,12 @@ class Pipe:
     scheduler: Scheduler = Scheduler.INTRAWAVE
 
 
+# Word in the curated tables -> pipeline; one with an x is interwave.
 PIPES: dict[str, Pipe] = {
-    "v1": Pipe("basic_v1"),
-    "v1x": Pipe("basic_v1", Scheduler.INTERWAVE),
-    "mem": Pipe("mem"),
-    "memx": Pipe("mem", Scheduler.INTERWAVE),
-    "c3": Pipe("compv3"),
-    "c4": Pipe("compv4"),
-    "c6": Pipe("compv6"),
-    "async": Pipe("basic_async_v1"),
-    "wav": Pipe("wavelet"),
+    row.curated + ("x" if scheduler is Scheduler.INTERWAVE else ""): Pipe(row.name, scheduler)
+    for row in PIPELINES.values()
+    for scheduler in Scheduler
+    if row.curated and (row.interwave or scheduler is Scheduler.INTRAWAVE)
 }
 
 _NONE = "-"

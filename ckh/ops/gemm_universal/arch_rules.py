@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from ckh.archs import ArchSpec
+from ckh.kernels.pipelines import wave_group_reason
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, output_dtype
 from ckh.ops.gemm_universal.vectors import MAX_VECTOR_BYTES
@@ -87,6 +88,12 @@ def _waves(kernel: GemmKernel, arch: ArchSpec) -> Iterator[str]:
         yield f"{arch.name} does not have the waves {_by(kernel.wave)} (it has {known})"
 
 
+def _computing_wave_groups(kernel: GemmKernel, arch: ArchSpec) -> Iterator[str]:
+    """GEMM kernels are emitted with as many wave groups as their pipeline needs."""
+    if arch.is_gpu and (reason := wave_group_reason(kernel.pipeline, kernel.wave)):
+        yield reason
+
+
 def _warp_tile(kernel: GemmKernel, arch: ArchSpec) -> Iterator[str]:
     if kernel.dtype not in arch.dtypes:
         return  # _dtype has said so
@@ -138,4 +145,12 @@ NAME_RULES: tuple[ArchRule, ...] = (
 )
 
 # Rules on what only a complete kernel has.
-COMPLETE_RULES: tuple[ArchRule, ...] = (_epilogue, _persistent, _waves, _warp_tile, _tile_divisibility, _vectors)
+COMPLETE_RULES: tuple[ArchRule, ...] = (
+    _epilogue,
+    _persistent,
+    _waves,
+    _computing_wave_groups,
+    _warp_tile,
+    _tile_divisibility,
+    _vectors,
+)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.gemm_universal.features_extra import EXTRA_CATEGORIES, EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
 from ckh.problems import DTYPE_BYTES
@@ -27,15 +28,7 @@ _UNKNOWN_DTYPE_BYTES = 1.0
 _UNKNOWN = 0.0
 CODES: dict[str, dict[str, float]] = {
     "layout": {name: float(code) for code, name in enumerate(GEMM_LAYOUTS)},
-    "pipeline": {
-        "compv3": 0,
-        "compv4": 1,
-        "compv5": 2,
-        "mem": 3,
-        "preshufflev2": 4,
-        "basic_v1": 5,
-        "compv6": 6,
-    },
+    "pipeline": {name: float(code) for name, code in PIPELINE_CODES.items()},
     "scheduler": {"intrawave": 0, "interwave": 1},
     "epilogue": {"default": 0, "cshuffle": 1},
 }

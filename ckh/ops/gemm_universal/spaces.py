@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ _AMD_BLOCKS = tuple(
 AMD_SEARCH = GemmSpace(
     tiles=tuple(product(_AMD_TILES, _AMD_TILES, (32, 64, 128, 256))),
     blocks=_AMD_BLOCKS,
-    pipelines=("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6"),
+    pipelines=tuple(PIPELINE_CODES),
     schedulers=tuple(Scheduler),
     epilogues=("default", "cshuffle"),
     pads=tuple((m, n, k) for m, n, k in product((True, False), repeat=3)),
@@ -139,7 +140,7 @@ HOST = GemmSpace(
         (256, 256, 64),
     ),
     blocks=tuple(Block(wave, warp_tile) for wave, warp_tiles in _HOST_WAVES.items() for warp_tile in warp_tiles),
-    pipelines=("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6"),
+    pipelines=TABLE_PIPELINES,
     schedulers=tuple(Scheduler),
     epilogues=("cshuffle",),
     pads=(_PADDED, _UNPADDED),

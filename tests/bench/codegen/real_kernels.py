@@ -20,7 +20,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "fwd_fp16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8",
         "fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_128x128x64_2x2x1_32x32x16_vec8_8_8",
         "fwd_fp16_nhwgc_2d_compv4_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8_dsb",
-        "fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8_wg2",
+        "fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16_vec8_8_8_wg2",
         "fwd_fp32_nhwgc_2d_mem_cshuffle_intrawave_64x64x16_2x2x1_32x32x8_vec4_4_4",
         "fwd_fp32_ndhwgc_3d_compv3_cshuffle_intrawave_64x64x16_2x2x1_16x16x8_vec4_4_4_filter3x3",
         "fwd_fp16_ndhwgc_3d_basic_v1_cshuffle_intrawave_16x16x64_1x1x1_16x16x32_vec8_8_4_bpc2",

@@ -61,6 +61,7 @@ BWD_DATA = replace(FORWARD, variant=Direction.BWD_DATA)
 BWD_WEIGHT = replace(FORWARD, variant=Direction.BWD_WEIGHT)
 IN_3D: dict[str, Any] = {"ndim_spatial": 3, "layout": "ndhwgc"}
 EXPLICIT: dict[str, Any] = {"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}
+GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 needs them
 INTERWAVE: dict[str, Any] = {"scheduler": Scheduler.INTERWAVE}
 DOUBLE: dict[str, Any] = {"double_smem_buffer": True}
 
@@ -118,7 +119,7 @@ def test_a_complete_compv5_fits(tmp_path: Path) -> None:
     members = "static constexpr bool Async = false, LargeTensors = false;\n    template <GemmPipelineScheduler>"
     text = (tree / file).read_text().replace("template <GemmPipelineScheduler>", members, 1)
     (tree / file).write_text(text)
-    kernel = replace(FORWARD, pipeline="compv5", num_wave_groups=2)
+    kernel = replace(FORWARD, pipeline="compv5", **GROUPS)
     assert syntax_errors(kernel, detect_interface(tree), tmp_path, ck_tile.template_dir()) == ""
 
 
@@ -198,7 +199,7 @@ def test_two_stages_take_a_workspace_and_no_large_tensors(headers: Headers, tmp_
 def test_the_checked_kernels_cover_every_option() -> None:
     """Each pipeline that can be built, direction, type, dimension and option is in one of the checked kernels."""
     kernels = KERNELS.values()
-    assert {kernel.pipeline for kernel in kernels} == set(ck_tile._PIPELINE_HEADERS) - {"compv5"}
+    assert {kernel.pipeline for kernel in kernels} == set(ck_tile.PIPELINE_HEADERS) - {"compv5"}
     assert {kernel.variant for kernel in kernels} == set(Direction)
     assert {kernel.dtype for kernel in kernels} == set(ck_tile.ELEMENTS)
     assert {kernel.ndim_spatial for kernel in kernels} == {2, 3}
@@ -212,7 +213,7 @@ def test_the_checked_kernels_cover_every_option() -> None:
 def test_the_stubs_are_of_the_current_interface(headers: Headers) -> None:
     """All pipelines are there, two of them double buffered, two of them interwave, and compv5 lacks what is asked."""
     assert headers.interface is Interface.CURRENT
-    assert headers.pipelines == frozenset(ck_tile._PIPELINE_HEADERS)
+    assert headers.pipelines == frozenset(ck_tile.PIPELINE_HEADERS)
     assert headers.double_buffered == {"compv4", "comp_async"}
     assert headers.intrawave_only == headers.pipelines - {"basic_v1", "mem"}
     assert headers.incomplete == {"compv5"}
@@ -273,7 +274,8 @@ def test_an_absent_header_is_named(tmp_path: Path) -> None:
 
 
 IMPOSSIBLE = {
-    "compv5 of .* lacks what": replace(FORWARD, pipeline="compv5"),
+    "compv5 of .* lacks what": replace(FORWARD, pipeline="compv5", **GROUPS),
+    "compv3 does not step through wave groups": replace(FORWARD, pipeline="compv3", num_wave_groups=2),
     "compv3 of .* is not interwave": replace(FORWARD, **INTERWAVE),
     "compv4 of .* takes two LDS buffers": replace(FORWARD, pipeline="compv4"),
     "bwd_data kernels .* no split images": replace(BWD_DATA, split_image=True),

@@ -32,6 +32,8 @@ def _counted(arch: ArchSpec, dtype: str) -> int:
             for pipeline in AMD_PIPELINES:
                 halved = pipeline in ("compv4", "compv6", "preshufflev2")
                 fits = (m + n) * k * DTYPE_BYTES[dtype] <= arch.lds_capacity / (2 if halved else 1)
+                if pipeline == "compv5":
+                    continue  # it computes nothing without two groups of waves, 1x1x2, which AMD's product lacks
                 schedulers = 2 if pipeline in ("mem", "basic_v1") else 1
                 count += schedulers if pipeline in arch.pipelines and fits else 0
     return count
@@ -40,11 +42,11 @@ def _counted(arch: ArchSpec, dtype: str) -> int:
 @pytest.mark.parametrize(
     ("name", "dtype", "size"),
     [
-        ("gfx90a", "bf16", 4868),
-        ("gfx908", "fp32", 1740),
-        ("gfx1100", "fp16", 736),
-        ("gfx1200", "fp8", 1032),
-        ("gfx1201", "int8", 1032),
+        ("gfx90a", "bf16", 4192),
+        ("gfx908", "fp32", 1481),
+        ("gfx1100", "fp16", 634),
+        ("gfx1200", "fp8", 894),
+        ("gfx1201", "int8", 894),
     ],
 )
 def test_pools_of_gpus_are_amds_product_filtered(name: str, dtype: str, size: int) -> None:
@@ -53,7 +55,7 @@ def test_pools_of_gpus_are_amds_product_filtered(name: str, dtype: str, size: in
     assert len(gemm_pool(arch, dtype)) == _counted(arch, dtype) == size
 
 
-@pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 8960), ("gfx950", "fp16", 14260)])
+@pytest.mark.parametrize(("name", "dtype", "size"), [("gfx942", "fp8", 7755), ("gfx950", "fp16", 12370)])
 def test_pools_of_large_gpus(name: str, dtype: str, size: int) -> None:
     """The same of the architectures with the most kernels."""
     arch = load_arch(name)

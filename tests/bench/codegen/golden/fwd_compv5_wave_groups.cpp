@@ -2,7 +2,7 @@
 
 namespace ckh::kernel {
 
-inline constexpr char label[512] = "ckh-kernel:grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_2x2x1_32x32x16_vec8_8_8_wg2";
+inline constexpr char label[512] = "ckh-kernel:grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16_vec8_8_8_wg2";
 using Element = ck_tile::half_t;
 inline constexpr int ndim_spatial = 2;
 inline constexpr Variant variant = Variant::forward;
@@ -12,9 +12,9 @@ inline constexpr auto specialization = ck_tile::ConvolutionSpecialization::Defau
 inline constexpr ck_tile::index_t tile_m = 64;
 inline constexpr ck_tile::index_t tile_n = 64;
 inline constexpr ck_tile::index_t tile_k = 64;
-inline constexpr ck_tile::index_t wave_m = 2;
-inline constexpr ck_tile::index_t wave_n = 2;
-inline constexpr ck_tile::index_t wave_k = 1;
+inline constexpr ck_tile::index_t wave_m = 1;
+inline constexpr ck_tile::index_t wave_n = 1;
+inline constexpr ck_tile::index_t wave_k = 2;
 inline constexpr ck_tile::index_t warp_tile_m = 32;
 inline constexpr ck_tile::index_t warp_tile_n = 32;
 inline constexpr ck_tile::index_t warp_tile_k = 16;

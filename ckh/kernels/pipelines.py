@@ -1,0 +1,115 @@
+"""The pipelines of CK Tile's kernels: each stands here once, with all that ckh knows of it.
+
+How operands get from memory to the matrix instructions. Rules, features, the sources that are emitted and the sets of
+kernels read this table; a test compares it with what the C++ templates have. Source: AMD's `grouped_config_rules` and
+feature engines, and CK Tile's headers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ckh.jsonfields import Triple
+
+
+class Buffers(Enum):
+    """Whether a pipeline can have a double smem buffer."""
+
+    ONE = auto()
+    EITHER = auto()
+    TWO = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WaveGroups:
+    """Groups of waves that a pipeline steps through in turn on a GPU, and the waves per block that it does so with."""
+
+    count: int
+    waves: Triple
+
+    def __str__(self) -> str:
+        """As it stands in messages."""
+        return f"waves {'x'.join(map(str, self.waves))} in {self.count} wave groups"
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline.
+
+    Attributes:
+        name: as in the names of kernels.
+        buffers: whether it can have a double smem buffer.
+        interwave: whether waves can take turns at more than instructions.
+        wave_groups: what it needs on a GPU to compute anything, if it steps through groups of waves.
+        code: its number in AMD's feature engines; None if they do not know it.
+        curated: its word in the curated tables of rule sets; empty if they do not have it.
+        header: of CK Tile's GEMM pipelines the one that has it; empty if ckh does not emit it.
+        of_convolutions: whether AMD's convolutions list it.
+        in_table: whether it is in AMD's table of variants, all of which the host emits, too.
+    """
+
+    name: str
+    buffers: Buffers = Buffers.EITHER
+    interwave: bool = False
+    wave_groups: WaveGroups | None = None
+    code: int | None = None
+    curated: str = ""
+    header: str = ""
+    of_convolutions: bool = True
+    in_table: bool = True
+
+
+_V = "gemm_pipeline_{}.hpp".format
+
+_TABLE = (
+    Pipeline("basic_v1", interwave=True, code=5, curated="v1", header=_V("agmem_bgmem_creg_v1")),
+    Pipeline("mem", interwave=True, code=3, curated="mem", header=_V("ag_bg_cr_mem")),
+    Pipeline("compv3", code=0, curated="c3", header=_V("ag_bg_cr_comp_v3")),
+    Pipeline("compv4", Buffers.TWO, code=1, curated="c4", header=_V("ag_bg_cr_comp_v4")),
+    # One group of waves loads while the other computes: with one group neither happens, and nothing is written.
+    Pipeline("compv5", wave_groups=WaveGroups(2, (1, 1, 2)), code=2, header=_V("ag_bg_cr_comp_v5")),
+    Pipeline("compv6", code=6, curated="c6", header=_V("ag_bg_cr_comp_v6")),
+    Pipeline("comp_async", Buffers.TWO, header=_V("ag_bg_cr_comp_async"), in_table=False),
+    Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1"), in_table=False),
+    Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False, in_table=False),
+    Pipeline("preshufflev2", code=4, of_convolutions=False, in_table=False),
+    *(Pipeline(name, Buffers.ONE, of_convolutions=False, in_table=False) for name in ("compv1", "basic_v2", "compv2")),
+)
+
+PIPELINES: dict[str, Pipeline] = {row.name: row for row in _TABLE}
+
+INTERWAVE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.interwave)
+DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.TWO)
+NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.ONE)
+CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
+TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
+
+# Name -> number in AMD's feature engines, by number: the order of AMD's lists, too.
+PIPELINE_CODES: dict[str, int] = dict(
+    sorted(((row.name, row.code) for row in _TABLE if row.code is not None), key=lambda pair: pair[1])
+)
+
+
+def wave_groups_of(pipeline: str) -> WaveGroups | None:
+    """The groups of waves that a pipeline needs on a GPU; None if it has no such needs or is unknown."""
+    row = PIPELINES.get(pipeline)
+    return None if row is None else row.wave_groups
+
+
+def wave_group_reason(pipeline: str, wave: Triple, groups: int | None = None) -> str:
+    """Why a pipeline computes wrong results on a GPU with these waves; empty if it does not.
+
+    Args:
+        pipeline: its name.
+        wave: waves per block along M, N, K.
+        groups: groups of waves; those that the pipeline needs unless given.
+    """
+    needed = wave_groups_of(pipeline)
+    if needed is None:
+        is_right = groups in (None, 1)
+        return "" if is_right else f"{pipeline} does not step through wave groups, so it is wrong in several"
+    is_right = wave == needed.waves and groups in (None, needed.count)
+    return "" if is_right else f"{pipeline} computes nothing unless it has {needed}"

@@ -1,0 +1,90 @@
+"""The table of pipelines, against AMD's figures and against what our C++ templates have."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ckh.archs import arch_names, load_arch
+from ckh.bench.codegen import ck_tile, ck_tile_gemm_rules, host
+from ckh.bench.codegen.ck_tile import Interface
+from ckh.kernels.name_grammar import PIPELINE
+from ckh.kernels.pipelines import (
+    CONV_PIPELINES,
+    PIPELINE_CODES,
+    PIPELINES,
+    TABLE_PIPELINES,
+    wave_group_reason,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CK_TILE = ck_tile.template_dir()
+
+
+def words(text: str, pattern: str) -> list[str]:
+    """What the groups of a pattern are in a text."""
+    return re.findall(pattern, text)
+
+
+def enumerators(path: Path) -> list[str]:
+    """The pipelines of a header's `enum class Pipeline`."""
+    (body,) = words(path.read_text(), r"enum class Pipeline \{([^}]*)\}")
+    return [word.strip() for word in body.split(",")]
+
+
+def specialized(*names: str) -> set[str]:
+    """The pipelines that templates of CK Tile's headers are specialized for."""
+    return {one for name in names for one in words((CK_TILE / name).read_text(), r"struct \w+<Pipeline::(\w+)")}
+
+
+def test_codes_are_amds() -> None:
+    """The numbers of AMD's feature engines, which its models were trained on."""
+    assert list(PIPELINE_CODES.items()) == [
+        ("compv3", 0),
+        ("compv4", 1),
+        ("compv5", 2),
+        ("mem", 3),
+        ("preshufflev2", 4),
+        ("basic_v1", 5),
+        ("compv6", 6),
+    ]
+
+
+def test_every_pipeline_can_be_named_and_those_of_architectures_are_in_the_table() -> None:
+    """A row that no kernel's name could hold, or an architecture's pipeline without a row, would be a mistake."""
+    assert all(PIPELINE.fullmatch(name) for name in PIPELINES)
+    for name in arch_names():
+        assert set(load_arch(name).pipelines) <= PIPELINES.keys()
+
+
+def test_the_host_has_every_pipeline_of_the_table() -> None:
+    """Its enum names them, in the table's order."""
+    assert enumerators(host.template_dir() / "kernel.hpp") == list(TABLE_PIPELINES)
+
+
+def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
+    """Convolutions may have all of them, GEMMs those of the table."""
+    assert enumerators(CK_TILE / "vocabulary.hpp") == list(CONV_PIPELINES) == list(ck_tile.PIPELINE_HEADERS)
+    assert enumerators(CK_TILE / "gemm_vocabulary.hpp") == list(TABLE_PIPELINES)
+
+
+def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
+    """A pipeline that a rule lets through and no template has would not compile; one without is never emitted."""
+    emitted = ck_tile_gemm_rules._EMITTED
+    assert specialized("mid2025_pipelines.hpp") == emitted[Interface.MID_2025]
+    assert specialized("gemm_current_kernel.hpp") == emitted[Interface.CURRENT]
+    assert specialized("current_kernel.hpp") == set(CONV_PIPELINES)
+
+
+def test_only_compv5_steps_through_wave_groups() -> None:
+    """It needs two, 1x1x2, which is what a GEMM's template gives it; the others compute wrong results in two."""
+    (groups,) = words((CK_TILE / "gemm_mid2025_kernel.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
+    assert {name: str(row.wave_groups) for name, row in PIPELINES.items() if row.wave_groups} == {
+        "compv5": f"waves 1x1x2 in {groups} wave groups"
+    }
+    assert wave_group_reason("compv5", (1, 1, 2)) == wave_group_reason("compv5", (1, 1, 2), 2) == ""
+    assert wave_group_reason("mem", (4, 1, 1)) == wave_group_reason("mem", (4, 1, 1), 1) == ""
+    assert all((wave_group_reason("compv5", (1, 1, 2), 1), wave_group_reason("compv5", (4, 1, 1))))
+    assert wave_group_reason("mem", (4, 1, 1), 2)
