@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,8 +56,15 @@ def user_data_dir() -> Path:
 
 
 def model_folders() -> list[Path]:
-    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship."""
+    """Where models are looked for, in this order: $CKH_MODELS, the user's data folder, those that ship.
+
+    Raises:
+        UsageError: $CKH_MODELS names what is no folder.
+    """
     named = [Path(part) for part in os.environ.get(MODELS_VARIABLE, "").split(os.pathsep) if part]
+    for folder in named:
+        if not folder.is_dir():
+            raise UsageError(f"{MODELS_VARIABLE} names {folder}, which is no folder", "create it, or leave it out")
     try:
         shipped = [data_dir("models")]
     except DataError:  # an installation without models works with those of its user

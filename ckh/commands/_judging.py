@@ -25,7 +25,7 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     """
     from ckh.assess.measured import judged
     from ckh.data.dataset import read_dataset
-    from ckh.learn.save import problem_id, trained_problems
+    from ckh.learn.manifest import problem_id, trained_problems
     from ckh.learn.spec import ANY
 
     spec = model.spec
@@ -42,7 +42,7 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     if not mask.all():
         warn(f"left out {int((~mask).sum())} rows that are not {spec.purpose}")
     part = judged(dataset if mask.all() else dataset.select(mask))
-    known = trained_problems(model.path)
+    known = trained_problems(model.path) or frozenset()
     problems = part.problems()
     seen = sum(problem_id(problem) in known for problem in problems)
     if is_held_out and seen:

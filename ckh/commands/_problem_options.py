@@ -52,7 +52,10 @@ _BEFORE: dict[str, tuple[Any, Any]] = {
 }
 _AFTER: dict[str, tuple[Any, Any]] = {
     "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]")),
-    "dtype": (str, typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's.")),
+    "dtype": (
+        str,
+        typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's; miopen_conv: fp32."),
+    ),
     "arch": (str, typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host.")),
     "model": (Path, typer.Option(None, "--model", help="Model directory, instead of the first that fits.")),
 }
@@ -124,7 +127,7 @@ def as_option(name: str) -> str:
 class Chooser:
     """What is ranked for: operation, architecture and element type; and for each problem its model.
 
-    A model is the one that was named, or the first that fits.
+    A model is the one that was named, or the first that fits (`artifact.fitting_models`).
 
     Raises:
         UsageError: there is no such operation or architecture.
@@ -141,13 +144,14 @@ class Chooser:
         if self._named is not None:
             spec = self._named.spec
             self.op = operation(op or spec.op_type)
-            self.arch = arch or spec.arch
+            spec_of_arch = load_arch(spec.arch if arch is None else arch)
             own_dtype = None if spec.dtype == ANY else spec.dtype
         else:
             self.op = operation(op or GROUPED_CONV)
-            self.arch = load_arch(arch or default_arch()).name
+            spec_of_arch = load_arch(default_arch() if arch is None else arch)
             own_dtype = None
-        self.dtype = dtype or own_dtype or load_arch(self.arch).default_dtype
+        self.arch = spec_of_arch.name
+        self.dtype = dtype or own_dtype or self.op.default_dtype or spec_of_arch.default_dtype
         self._found: dict[Any, Model] = {}
 
     def model(self, problem: Problem) -> Model:

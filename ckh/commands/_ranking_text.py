@@ -38,6 +38,7 @@ class Ranking:
         problem: the problem.
         path: the folder of the model.
         model: its name.
+        other_models: folders of models that fit as well.
         arch: the architecture that it is for.
         device: what it was measured on.
         ranked_by: the implementation.
@@ -50,6 +51,7 @@ class Ranking:
     problem: Problem
     path: str
     model: str
+    other_models: tuple[str, ...]
     arch: str
     device: str
     ranked_by: str
@@ -66,6 +68,7 @@ class Ranking:
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
             f"model    {self.model}, measured on {self.device or self.arch}{warning}",
+            *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if why:
@@ -90,6 +93,7 @@ class Ranking:
             "problem": self.problem.canonical(),
             "sizes": self.problem.to_dict(),
             "model": self.path,
+            "other_models": self.other_models,
             "arch": self.arch,
             "device": self.device,
             "ranked_by": self.ranked_by,

@@ -25,8 +25,9 @@ _HELP = """Rank all kernels for a problem, best first: a convolution, or with --
 
 What is left out of a convolution has defaults: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1,
 padding that keeps the size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM needs --m, --n and --k; its layout is rcr.
-The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host) from
-$CKH_MODELS, your own models and those that ship.
+The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host): from the
+folders of $CKH_MODELS, then your own, then those that ship; of several in one of these, that with more features, then
+that of more problems, then by name. The others are named below it.
 
 --probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
 by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
@@ -156,6 +157,7 @@ def _ranking(found: Answer, top: int) -> Ranking:
         problem=found.problem,
         path=str(found.model.path),
         model=found.model.path.name,
+        other_models=tuple(map(str, found.model.others)),
         arch=spec.arch,
         device=spec.device,
         ranked_by=backend_name(),

@@ -103,7 +103,8 @@ def rank(problem: Problem, top: int | None = None, model: Model | None = None) -
     Args:
         problem: what is to be computed.
         top: how many; all by default.
-        model: which model; by default the first that fits the problem and this machine's GPU, or else the host.
+        model: which model; by default the first that fits the problem and this machine's GPU, or else the host
+            (`artifact.fitting_models`).
 
     Raises:
         NoKernelError: none applies.

@@ -15,6 +15,7 @@ import numpy as np
 
 from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
+from ckh.learn.manifest import problem_count
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.ops import operation_of_kernel
@@ -121,16 +122,36 @@ def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
     return found
 
 
+def fitting_models(wanted: Wanted) -> list[ModelRef]:
+    """The models that fit, the one to use first.
+
+    Those in the folders of $CKH_MODELS come first, folder by folder, then the user's own, then those that ship; within
+    a folder, that with more features, then that of more problems, then by name.
+    """
+    found: dict[Path, ModelRef] = {}
+    for folder in model_folders():
+        fit = [ref for ref in list_models([folder]) if wanted.fits(ref.spec)]
+        for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
+            found.setdefault(ref.path.resolve(), ref)
+    return list(found.values())
+
+
+def _by_training(ref: ModelRef) -> tuple[int, int, str]:
+    return -len(ref.spec.feature_names), -problem_count(ref.path), ref.path.name
+
+
 def find_model(wanted: Wanted) -> Model:
-    """The first model that fits.
+    """The first model that fits; it knows the others (`Model.others`).
 
     Raises:
         ModelError: there is none; names those that exist.
     """
+    if fitting := fitting_models(wanted):
+        first, *others = (ref.path for ref in fitting)
+        model = load_model(first)
+        model.others = tuple(others)
+        return model
     known = list_models()
-    for ref in known:
-        if wanted.fits(ref.spec):
-            return load_model(ref.path)
     have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))
     raise ModelError(
         f"no model for {wanted}; there are models for {have or 'nothing'}",
@@ -159,6 +180,7 @@ class Model:
         hardware: the hardware profile of its architecture, by name.
         remembered: answers it gave, by problem.
         candidates: those of problems it was asked about, by what they depend on (`Operation.candidates_key`).
+        others: models that fit as well, where this one was found by what it is for (`find_model`).
     """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
@@ -171,6 +193,7 @@ class Model:
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates] = Remembered(_CANDIDATES)
+        self.others: tuple[Path, ...] = ()
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
 

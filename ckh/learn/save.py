@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 import re
 from dataclasses import asdict, replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ckh import __version__
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
+from ckh.learn.manifest import MANIFEST_NAME, problem_id
 from ckh.learn.options import LOG_TARGETS, RankObjective, TrainOptions
 from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
@@ -25,19 +25,11 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.learn.train import Trained
-    from ckh.ops.base import Problem
 
-MANIFEST_NAME = "train_manifest.json"
 TUNING_NAME = "tuning.json"
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
 _BETWEEN = ", "  # devices
-_ID_LENGTH = 12
 _MOST_IDS = 20_000
-
-
-def problem_id(problem: Problem) -> str:
-    """A short hash that stands for a problem in manifests."""
-    return hashlib.sha256(problem.canonical().encode()).hexdigest()[:_ID_LENGTH]
 
 
 def save(trained: Trained, out: Path) -> None:
@@ -173,14 +165,6 @@ def _problem_ids(problems: list[Any], before: frozenset[str]) -> list[str] | Non
         return None
     known = before | {problem_id(problem) for problem in problems}
     return sorted(known) if len(known) <= _MOST_IDS else None
-
-
-def trained_problems(folder: Path) -> frozenset[str]:
-    """The ids (`problem_id`) of the problems that a model was trained on; empty if its manifest does not say."""
-    try:
-        return frozenset(read_json(folder / MANIFEST_NAME)["ckh"]["problems"])
-    except (DataError, KeyError, TypeError):
-        return frozenset()
 
 
 def _json(document: Any) -> bytes:

@@ -16,10 +16,11 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError, UsageError
+from ckh.learn.manifest import problem_id
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.options import RankObjective, TrainOptions, TreeParams
-from ckh.learn.save import problem_id, spec_of
+from ckh.learn.save import spec_of
 from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted

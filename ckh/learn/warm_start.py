@@ -11,8 +11,8 @@ import numpy as np
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
 from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
+from ckh.learn.manifest import MANIFEST_NAME, trained_problems
 from ckh.learn.options import RankObjective, TreeParams
-from ckh.learn.save import MANIFEST_NAME, trained_problems
 from ckh.learn.spec import RANK, SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
 
@@ -151,7 +151,7 @@ def read_start(path: Path) -> Start:
         texts=texts,
         trees={target: _count(path, target, text, spec) for target, text in texts.items()},
         sha256={file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(path)},
-        problems=trained_problems(path),
+        problems=trained_problems(path) or frozenset(),
         data_sha256=ours.get("data_sha256"),
         lineage=ours.get("warm_start"),
     )

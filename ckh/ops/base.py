@@ -186,6 +186,7 @@ class Operation:
         model_files: further files of a model's directory: the name of each, and its content from the training data.
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
+        default_dtype: element type of problems that state none; None: the architecture's.
     """
 
     name: str
@@ -218,6 +219,7 @@ class Operation:
     model_files: Mapping[str, Callable[[Dataset], bytes]]
     load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
+    default_dtype: str | None = None
 
     @property
     def has_directions(self) -> bool:

@@ -161,6 +161,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
         problem=problem,
         path=facts["path"],
         model=facts["model"],
+        other_models=tuple(facts["other_models"]),
         arch=facts["arch"],
         device=facts["device"],
         ranked_by="c",

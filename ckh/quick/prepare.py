@@ -87,6 +87,7 @@ def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[
         "dtype": problem.dtype,
         "path": str(model.path),
         "model": model.path.name,
+        "other_models": [str(path) for path in model.others],
         "arch": spec.arch,
         "device": spec.device,
         "tells_tflops": TFLOPS in targets,

@@ -160,6 +160,7 @@ def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys
         ("--ndim 2 --di 8", "a 2D convolution has no --di and --z"),
         ("--dtype fp31", "unknown dtype 'fp31'"),
         ("--arch gfx000", "unknown architecture 'gfx000'"),
+        ("--arch=", "unknown architecture ''"),
         ("--problems nowhere.csv", "nowhere.csv"),
         ("--problems resnet50 --c 64", "--c says one problem, --problems many"),
     ],
@@ -188,6 +189,31 @@ def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     wanted = "no model for grouped_conv bwd_weight fp32 on host"
     assert fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight") == f"{wanted}; {there}"
     assert there in fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942")
+
+
+def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the model in the table, and in JSON; a model that was named with --model has no others."""
+    shipped = saved(tmp_path / "shipped" / "models" / "zwei")
+    assert run(["predict"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3] == f"         chosen before {shipped}"
+    assert run(["predict", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"], document["other_models"]) == (str(model), [str(shipped)])
+    assert run(["predict", "--json", "--model", str(model)]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["other_models"] == []
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_miopen_answers_with_its_own_defaults(
+    arch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With no other option than the operation and the architecture there is an answer, in fp32."""
+    monkeypatch.undo()
+    assert run(["predict", "--op", "miopen_conv", "--arch", arch, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["sizes"]["dtype"] == "fp32"
+    assert document["candidates"] > 0
 
 
 def test_a_model_for_something_else_is_not_used(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

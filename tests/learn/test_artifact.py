@@ -273,8 +273,10 @@ def test_unknown_targets_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ...]:
-    """Two folders that $CKH_MODELS names, the user's own and the one that ships, all missing yet."""
+    """Two folders that $CKH_MODELS names, empty yet, the user's own and the one that ships, missing yet."""
     places = (tmp_path / "one", tmp_path / "two", tmp_path / "user" / "models", tmp_path / "shipped" / "models")
+    for folder in places[:2]:
+        folder.mkdir()
     monkeypatch.setenv("CKH_MODELS", f"{places[0]}{os.pathsep}{places[1]}")
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
@@ -289,8 +291,40 @@ def test_models_are_found_in_order(folders: tuple[Path, ...]) -> None:
     assert tuple(model_folders()) == folders
     for folder in reversed(folders):
         assert find_model_or_none() == saved_after(folder)
-    shutil.rmtree(folders[0])
+    shutil.rmtree(folders[0] / "model")
     assert find_model(FORWARD).path == folders[1] / "model"
+    assert find_model(FORWARD).others == (folders[2] / "model", folders[3] / "model")
+
+
+def test_of_models_in_a_folder_the_newer_features_win(folders: tuple[Path, ...]) -> None:
+    """More features come before more problems, these before the name; the others are known in their order."""
+    wanted = Wanted("grouped_conv", Direction.FORWARD, "bf16", "gfx950")
+    trained = {"a_forward": (NAMES_83, 900), "b_forward": (NAMES_91, 5), "c_forward": (NAMES_91, 20)}
+    for name, (features, count) in trained.items():
+        amd_model(folders[2] / name, features)
+        manifest = folders[2] / name / "train_manifest.json"
+        manifest.write_text(json.dumps({"unique_shapes": count}), encoding="utf-8")
+    found = find_model(wanted)
+    assert [path.name for path in (found.path, *found.others)] == ["c_forward", "b_forward", "a_forward"]
+    manifest.unlink()
+    found = find_model(wanted)
+    assert [path.name for path in (found.path, *found.others)] == ["b_forward", "c_forward", "a_forward"]
+    (folders[2] / "b_forward" / "train_manifest.json").write_text("[]", encoding="utf-8")
+    assert find_model(wanted).path.name == "b_forward"
+
+
+def test_a_model_that_is_found_twice_is_one(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that $CKH_MODELS names beside its own parent adds no other model."""
+    saved(folders[0] / "model")
+    monkeypatch.setenv("CKH_MODELS", f"{folders[0]}{os.pathsep}{folders[0] / 'model'}")
+    assert (find_model(FORWARD).path, find_model(FORWARD).others) == (folders[0] / "model", ())
+
+
+def test_a_variable_that_names_no_folder_is_refused(folders: tuple[Path, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistyped $CKH_MODELS would silently leave the choice to other models."""
+    monkeypatch.setenv("CKH_MODELS", str(folders[0] / "mistyped"))
+    with pytest.raises(UsageError, match=r"CKH_MODELS names .*mistyped, which is no folder"):
+        find_model(FORWARD)
 
 
 def find_model_or_none() -> Path | None:

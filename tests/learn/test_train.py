@@ -18,8 +18,9 @@ from ckh.data.dataset import Dataset
 from ckh.errors import DataError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
+from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.options import RankObjective, TrainOptions
-from ckh.learn.save import MODEL, problem_id, save, trained_problems
+from ckh.learn.save import MODEL, save
 from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
 from ckh.outputs import check_output
@@ -309,10 +310,11 @@ def test_model_files_are_the_text_of_lightgbm(model_dir: Path, target: str) -> N
 def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
     """The manifest has an id for every problem; another direction is another problem."""
     known = trained_problems(model_dir)
-    assert known == {problem_id(problem) for problem in problems()}
+    assert known is not None
+    assert known == frozenset(problem_id(problem) for problem in problems())
     assert not known & {problem_id(problem) for problem in problems(Direction.BWD_DATA)}
     (model_dir / "train_manifest.json").write_text("[]", encoding="utf-8")
-    assert trained_problems(model_dir) == frozenset()
+    assert trained_problems(model_dir) is None
 
 
 def test_a_model_replaces_another_whole(model_dir: Path) -> None:

@@ -19,8 +19,9 @@ from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
+from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.options import RankObjective, TrainOptions
-from ckh.learn.save import problem_id, save, trained_problems
+from ckh.learn.save import save
 from ckh.learn.train import Trained, train
 from ckh.learn.warm_start import NEW_TREES, compare, continued, read_start
 from tests.learn.conftest import HARDWARE, TREES, amd_model, measured, problems
@@ -175,7 +176,7 @@ def test_the_lineage_is_kept(tmp_path: Path) -> None:
     assert start["start"]["prev_trees"] == {"tflops": 12, "rank": 12}
     assert start["start"]["start"] is None
     # What the start has seen, its successor has.
-    assert trained_problems(three) == {problem_id(problem) for problem in problems()}
+    assert trained_problems(three) == frozenset(problem_id(problem) for problem in problems())
 
 
 def test_every_difference_is_told_at_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,21 @@ def test_the_second_call_is_quick(capsys: pytest.CaptureFixture[str], monkeypatc
     assert capsys.readouterr().out == expected
     assert run(["predict", "--c", "48", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sizes"]["c"] == 48
+
+
+@pytest.mark.usefixtures("alone")
+def test_other_models_that_fit_are_named_too(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quick answer says which models were not chosen, as the full command does."""
+    for name in ("one", "two"):
+        shutil.copytree(models / "conv", tmp_path / "both" / name)
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "both"))
+    assert prepare(asked("--c 48"))
+    text = text_of(asked("--c 48"))
+    assert text is not None
+    assert f"chosen before {tmp_path / 'both' / 'two'}, " in text
+    assert text == full(capsys, "--c 48")
 
 
 @pytest.mark.usefixtures("alone")

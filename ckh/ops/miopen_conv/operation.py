@@ -120,4 +120,5 @@ OPERATION = Operation(
     model_files={CANDIDATES_NAME: _candidates_file},
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
+    default_dtype="fp32",  # as MIOpenDriver's: every database holds more of it than of others
 )
