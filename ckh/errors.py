@@ -30,7 +30,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.USAGE: "wrong usage",
     ExitCode.NO_DEVICE: "no usable device or compiler",
     ExitCode.BAD_DATA: "bad data or model",
-    ExitCode.NO_KERNEL: "no applicable kernel",
+    ExitCode.NO_KERNEL: "no kernel applies, or none that was tried works",
     ExitCode.INTERNAL: "an error inside ckh (CKH_DEBUG=1 shows where)",
     ExitCode.INPUT_OUTPUT: "stdout is closed or full, or a file could not be read or written",
     ExitCode.INTERRUPTED: "interrupted, everything measured is saved",

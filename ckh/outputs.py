@@ -65,7 +65,9 @@ class FolderKind:
         return "" if foreign is None else f"{foreign} in it does not belong to the {self.name}"
 
 
-def check_output(out: Path, kind: FileKind | FolderKind, *, force: bool, inputs: Iterable[Path] = ()) -> None:
+def check_output(
+    out: Path, kind: FileKind | FolderKind, *, force: bool, inputs: Iterable[Path] = (), instead: str = ""
+) -> None:
     """Refuse an output that cannot or must not be written, before the work.
 
     Args:
@@ -73,6 +75,7 @@ def check_output(out: Path, kind: FileKind | FolderKind, *, force: bool, inputs:
         kind: what will be written.
         force: whether one of the same kind may be replaced.
         inputs: files and folders that the work reads; those that do not exist are passed over.
+        instead: what else can be done about one that exists, for the hint.
 
     Raises:
         UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
@@ -81,7 +84,7 @@ def check_output(out: Path, kind: FileKind | FolderKind, *, force: bool, inputs:
     try:
         _refuse_input(out, inputs)
         if out.exists():
-            _refuse_existing(out, kind, force=force)
+            _refuse_existing(out, kind, force=force, instead=instead)
         _require_writable(_existing_parent(out))
     except OSError as error:
         raise DataError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
@@ -157,7 +160,7 @@ def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
             raise UsageError(f"{out} holds the input {entry}", "choose another --out")
 
 
-def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool) -> None:
+def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, instead: str) -> None:
     if isinstance(kind, FolderKind) and out.is_dir():
         if Path(os.path.realpath(out)) in (Path.cwd(), *Path.cwd().parents):
             raise UsageError(f"{out} is the current folder or holds it", "name a folder of its own with --out")
@@ -166,7 +169,7 @@ def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool) -> 
     if difference := kind.difference(out):
         raise UsageError(f"{out} exists, and {difference}: it is not replaced", "choose another --out")
     if not force:
-        raise UsageError(f"{out} exists", f"replace this {kind.name} with --force, or choose another --out")
+        raise UsageError(f"{out} exists", f"{instead}replace this {kind.name} with --force, or choose another --out")
 
 
 def _existing_parent(out: Path) -> Path:

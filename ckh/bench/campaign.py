@@ -12,18 +12,28 @@ from ckh import __version__
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.candidates import CandidateSource, make_candidates, make_gemm_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
-from ckh.bench.device import HIP_KIND, HOST_KIND, Device, DeviceOptions, open_device, require_usable
+from ckh.bench.device import (
+    HIP_KIND,
+    HOST_KIND,
+    Device,
+    DeviceOptions,
+    default_device_kind,
+    open_device,
+    require_usable,
+)
 from ckh.bench.padding import pad_channels
-from ckh.bench.plan import ALL, BEST, Plan, Scorer, make_plan
+from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.stop import Stop, StopReason
+from ckh.bench.stored_plan import plan_records, stored_plan
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
-from ckh.data.journal import JOURNAL_NAME, Journal, JournalWriter, RunRecord, read_journal
+from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, RunRecord, is_started, read_journal
 from ckh.errors import DataError, DeviceError, UsageError
 from ckh.kernels.rules import DEFAULT_RULE_SET
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation
+from ckh.outputs import check_output
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -46,6 +56,7 @@ DEFAULT_PROBLEMS = {
 }
 
 _RUNS = Path("runs")
+_SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
 # Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
 _COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0}
 _PAIR_S = 0.004
@@ -55,7 +66,7 @@ _FLOPS_PER_GFLOP = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is measured. It is recorded in the journal; a resumed run takes from there what it is not told."""
+    """What is measured. It is recorded in the journal; a resumed run takes it from there."""
 
     variant: str
     problems: str
@@ -135,11 +146,12 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, and what is left."""
+    """What a run did, what is left, and whether any pair has a time, of this run or one before."""
 
     reason: StopReason
     totals: Totals
     pairs_left: int
+    is_any_measured: bool
 
     @property
     def orchestration(self) -> float:
@@ -153,15 +165,16 @@ class Campaign:
     """A run in a folder.
 
     Args:
-        device_kind: "host" or "hip".
+        device_kind: "host" or "hip"; None: the one of the run that is resumed, else hip where there is a GPU.
         options: of the device.
-        given: the settings; with `resume`, those that are not given are the ones of the folder's last run.
+        given: the settings; with `resume`, those that are given must be the ones of the folder's run.
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
-        resume: whether to go on with what the folder holds.
+        resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
+        force: whether a run in the folder may be replaced.
 
     Raises:
-        UsageError: the folder holds a run already and `resume` is not set, or it holds none and it is, or a setting
-            is impossible.
+        UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
+            or one with other settings, or a setting is impossible.
         DeviceError: the device cannot be used.
         DataError: the journal or a file of problems or kernels is unusable.
         NoKernelError: no kernel applies to any problem.
@@ -169,27 +182,48 @@ class Campaign:
     """
 
     def __init__(
-        self, device_kind: str, given: Given, out: Path | None, *, resume: bool, options: DeviceOptions | None = None
+        self,
+        device_kind: str | None,
+        given: Given,
+        out: Path | None,
+        *,
+        resume: bool,
+        force: bool = False,
+        options: DeviceOptions | None = None,
     ) -> None:
-        self._kind = device_kind
-        self.device: Device = open_device(device_kind, options or DeviceOptions())
-        arch = self.device.arch
-        self.out = out or (_newest_run(given, arch.name) if resume else _new_run(given, arch.name))
-        self._journal = self._read(resume=resume)
-        self.settings = _settle(given, self._journal, device_kind, arch.default_dtype)
+        options = options or DeviceOptions()
+        kind = device_kind or default_device_kind(options)
+        self._force = force
+        if resume and force:
+            raise UsageError("--resume goes on with a run, --force replaces it", "leave one of them out")
+        if resume and out is None:
+            out = _newest_run(given, open_device(kind, options).arch.name)
+        self._journal = _read_run(out, given) if resume and out is not None else None
+        if self._journal is not None:
+            last = self._journal.runs[-1]
+            kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
+        self._kind = kind
+        self.device: Device = open_device(kind, options)
+        self.out = out or _new_run(given, self.device.arch.name)
+        if self._journal is None:
+            self._require_new(given)
+        else:
+            self._refuse_other_device(self._journal.runs[-1])
+        self.settings = _settle(given, self._journal, kind, self.device.arch.default_dtype)
         if self.settings.model is not None and not self.settings.kernels.startswith(BEST):
             raise UsageError("--model says which kernels are best", f"it goes with --kernels {BEST}N")
-        self._problems = _problems(self.settings)
-        self.candidates: CandidateSource = _candidates(self.settings)
-        self.plan: Plan = make_plan(
-            self._problems,
-            self.settings.kernels,
-            arch,
-            self.settings.seed,
-            self.candidates,
-            _scorer(arch.name, _path(self.settings.model)),
-        )
+        stored = None if self._journal is None else stored_plan(self._journal, operation(self.settings.op))
+        self._is_stored = stored is not None
+        self.plan: Plan = stored or self._made_plan()
+        if stored is not None and any(getattr(given, name) is not None for name in _SOURCES):
+            self._refuse_other_pairs(self._made_plan())
         self._results = Results(() if self._journal is None else self._journal.final_rows())
+
+    def _made_plan(self) -> Plan:
+        """The plan that follows from the settings."""
+        settings, arch = self.settings, self.device.arch
+        score = _scorer(arch.name, _path(settings.model))
+        return make_plan(_problems(settings), settings.kernels, arch, settings.seed, _candidates(settings), score)
 
     def outlook(self, limits: Limits) -> Outlook:
         """What is left to do, without doing it."""
@@ -215,10 +249,8 @@ class Campaign:
         )
 
     def _groups(self) -> Iterator[Group]:
-        arch = self.device.arch
-        for kind in dict.fromkeys(self.candidates.group(problem) for problem in self._problems):
-            kernels, refused = self.candidates.of(*kind, arch)
-            yield Group(" ".join(map(str, kind)), arch.name, len(kernels), len(refused))
+        for kind, (kernels, refused) in self.plan.groups.items():
+            yield Group(kind, self.device.arch.name, kernels, refused)
 
     def build(self, limits: Limits) -> dict[Kernel, BuildReport]:
         """Compile the kernels that are left and load each in a process of its own, without measuring.
@@ -245,10 +277,10 @@ class Campaign:
         """
         configs = self.device.worker_configs()
         require_usable(self.device)
-        journal = JournalWriter(self.out)
+        journal = JournalWriter(self.out, replace=self._force)
         try:
             record = self._record()
-            journal.start_run(record)
+            journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
             options = SweepOptions(
                 jobs=limits.jobs or default_jobs(self.device.job_bytes),
                 compile_timeout_s=limits.compile_timeout_s,
@@ -259,22 +291,24 @@ class Campaign:
             with Stop(limits.budget_s) as stop:
                 totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
-                return Outcome(stop.reason if pairs_left else StopReason.COMPLETE, totals, pairs_left)
+                reason = stop.reason if pairs_left else StopReason.COMPLETE
+                return Outcome(reason, totals, pairs_left, self._results.is_any_measured)
         finally:
             journal.close()
 
-    def _read(self, *, resume: bool) -> Journal | None:
-        exists = (self.out / JOURNAL_NAME).exists()
-        if not resume and exists:
-            raise UsageError(f"{self.out} holds a run already", "go on with --resume, or choose another --out")
-        if not resume:
-            return None
-        if not exists:
-            raise UsageError(f"there is no run to resume in {self.out}", "leave out --resume to start one")
-        journal = read_journal(self.out)
-        if journal.runs:
-            self._refuse_other_device(journal.runs[-1])
-        return journal
+    def _require_new(self, given: Given) -> None:
+        path = self.out / JOURNAL_NAME
+        inputs = [Path(text) for name in _SOURCES if (text := getattr(given, name)) is not None]
+        force = self._force or not is_started(path)
+        check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
+
+    def _refuse_other_pairs(self, made: Plan) -> None:
+        """Refuse files that were changed since the run began, when they are named again."""
+        if made.pair_names() != self.plan.pair_names():
+            raise UsageError(
+                f"the options give {made.pairs} pairs, not the {self.plan.pairs} of the run in {self.out}",
+                "leave them out to go on with the run, or choose another --out",
+            )
 
     def _refuse_other_device(self, last: RunRecord) -> None:
         here = self.device.identity()
@@ -311,20 +345,43 @@ class Campaign:
             hardware=identity.hardware,
             compiler=identity.compiler,
             flags=identity.flags,
+            pairs=None if self._is_stored else self.plan.pairs,
             **asdict(settings),
         )
 
 
+def _read_run(out: Path, given: Given) -> Journal:
+    """The journal of a run to go on with.
+
+    Raises:
+        UsageError: there is none, it is a search's, or it has other settings than those given.
+        DataError: it is damaged.
+    """
+    if not is_started(out / JOURNAL_NAME):
+        raise UsageError(f"there is no run to resume in {out}", "leave out --resume to start one")
+    journal = read_journal(out)
+    last = journal.runs[-1]
+    if last.kernels.startswith(SEARCH):
+        raise UsageError(f"{out} holds a search, which cannot be resumed", "search again into another --out")
+    for name in Given.__slots__:
+        wanted, had = getattr(given, name), getattr(last, name)
+        if wanted is not None and wanted != had:
+            raise UsageError(
+                f"{_as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
+                "leave the option out to go on with the run, or choose another --out",
+            )
+    return journal
+
+
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
+    if journal is not None:
+        return Settings(**{name: getattr(journal.runs[-1], name) for name in Settings.__slots__})
     op = operation(given.op or GROUPED_CONV).name
     if (op, device_kind) not in DEFAULT_PROBLEMS:
         raise UsageError(f"ckh builds no kernels of {op}", "its times are converted: see ckh convert --help")
     problems = DEFAULT_PROBLEMS[op, device_kind]
     variant = Direction.FORWARD.value if operation(op).has_directions else ""
     settings = Settings(variant, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op)
-    if journal is not None and journal.runs:
-        last = journal.runs[-1]
-        settings = Settings(**{name: getattr(last, name) for name in Settings.__slots__})
     wanted: dict[str, Any] = {name: getattr(given, name) for name in Given.__slots__}
     return replace(settings, **{name: value for name, value in wanted.items() if value is not None})
 
@@ -372,6 +429,16 @@ def _scorer(arch: str, folder: Path | None) -> Scorer:
         return row
 
     return score
+
+
+def _as_option(setting: str) -> str:
+    return "--" + setting.replace("_", "-")
+
+
+def _in_words(value: object) -> str:
+    if value is None or value == "":
+        return "none"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _path(text: str | None) -> Path | None:

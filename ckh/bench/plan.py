@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 SAMPLE, BEST = "sample:", "best:"
+SEARCH = "search:"  # what the journal of a search says of its kernels
 _COUNTED = re.compile(rf"({SAMPLE}|{BEST})([1-9]\d*)(?:\+([1-9]\d*))?")
 _HINT = "all, sample:N, best:N, best:N+M, a pattern such as '*_compv3_*', or a file with one kernel name a line"
 
@@ -59,10 +60,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The tasks in their order, and how many (problem, kernel) pairs were refused, by the first rule they break."""
+    """What is measured.
+
+    Attributes:
+        tasks: in their order.
+        refused: how many (problem, kernel) pairs were refused, by the first rule they break.
+        groups: of each kind of problems, how many kernels there were to choose from, and how many were refused.
+    """
 
     tasks: tuple[Task, ...]
     refused: dict[str, int]
+    groups: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def pairs(self) -> int:
@@ -81,7 +89,16 @@ class Plan:
             for task in self.tasks
             for canonical in [task.problem.canonical()]
         )
-        return Plan(tuple(left), self.refused)
+        return replace(self, tasks=tuple(left))
+
+    def pair_names(self) -> frozenset[tuple[str, str]]:
+        """The pairs, by canonical problem and kernel name."""
+        return frozenset(
+            (canonical, full_name(kernel))
+            for task in self.tasks
+            for canonical in [task.problem.canonical()]
+            for kernel in task.kernels
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +163,8 @@ def make_plan(
         chosen = _chosen(applicable, choice, values, random.Random(f"{seed} {problem.canonical()}"))
         tasks.append(Task(problem, tuple(pools[group][index] for index in chosen)))
     random.Random(seed).shuffle(tasks)
-    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()))
+    counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
+    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()), counts)
     if not plan.tasks:
         why = next(iter(plan.refused), "no kernel is chosen")
         raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")

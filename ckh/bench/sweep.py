@@ -88,6 +88,11 @@ class Results:
         """Whether there is a row of the pair."""
         return kernel in self._by_problem.get(problem, {})
 
+    @property
+    def is_any_measured(self) -> bool:
+        """Whether any pair has a time."""
+        return any(self._measured(problem) for problem in self._by_problem)
+
     def best_ns(self, problem: str) -> float:
         """The least median time of a problem, 0 if none is known."""
         return min((_time_ns(row) for row in self._measured(problem)), default=0.0)

@@ -52,8 +52,9 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     where = settings.registry or (f"rule set {settings.rule_set}" if settings.op == GROUPED_CONV else "the pool")
     columns = ("problems", "arch", "kernels", "refused")
     rows = [[group.kind, group.arch, str(group.kernels), str(group.refused)] for group in outlook.groups]
-    print_table(f"{where}:", columns, rows)
-    typer.echo("")
+    if rows:
+        print_table(f"{where}:", columns, rows)
+        typer.echo("")
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
         warn(f"kernels cannot be compiled here: {outlook.missing}")

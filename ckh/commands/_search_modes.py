@@ -11,6 +11,7 @@ from ckh.commands import _search_output as output
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ModelError, NoKernelError
 from ckh.log import note
+from ckh.outputs import check_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,6 +114,7 @@ def measure(
     limits: Limits,
     out: Path | None,
     *,
+    force: bool,
     as_json: bool,
 ) -> bool:
     """Search by measuring on a device, and print the fastest kernels; False if it was interrupted.
@@ -124,15 +126,17 @@ def measure(
         NoKernelError: no kernel can be built and applies, or none worked.
     """
     from ckh.bench.stop import StopReason
+    from ckh.data.journal import JOURNAL, JOURNAL_NAME, is_started
     from ckh.progress import progress
-    from ckh.search.measured import require_new, search_measured
+    from ckh.search.measured import search_measured
 
     settings = _settings(effort, limits, cold=gpu_options.cold)
     device = _open(kind, typed.arch, gpu_options)
     chooser = typed.chooser(device.arch.name)
     problem = _problem(typed, chooser)
     folder = out or Path("runs") / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}"
-    require_new(folder)
+    path = folder / JOURNAL_NAME
+    check_output(path, JOURNAL, force=force or not is_started(path))
     model = _model_or_none(chooser, problem, is_named=typed.model is not None)
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))

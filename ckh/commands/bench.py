@@ -9,7 +9,7 @@ import typer
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ExitCode, UsageError
-from ckh.log import note
+from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.strenum import StrEnum
 
@@ -34,7 +34,8 @@ _HELP = """Emit, compile and measure kernels on many problems, and journal every
 
 Each kernel runs in a worker process of its own device; its result is compared with a float64 reference, its time is
 the median of several samples, and the leaders of each problem are measured again in turns. A kernel that crashes,
-hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-C loses nothing: --resume goes on.
+hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-C loses nothing: --resume goes on, from
+any folder, with the pairs and the settings that the journal holds; options that say otherwise are refused.
 
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU.
 """
@@ -95,7 +96,7 @@ def bench(
     ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder.  [runs/<variant>-<arch>-<date>]"),
     resume: bool = typer.Option(False, "--resume", help="Go on with the run in the folder, with its settings."),
-    force: bool = typer.Option(False, "--force", help="Replace a registry in --write-registry."),
+    force: bool = typer.Option(False, "--force", help="Replace a run in --out, or a registry."),
     budget: str | None = typer.Option(None, "--budget", metavar="TIME", help="Stop after this long, e.g. 20m."),
     seed: int | None = typer.Option(None, "--seed", help="What orders and samples follow from.  [0]"),
     samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
@@ -123,7 +124,7 @@ def bench(
 ) -> None:
     """Measure, and print what came of it."""
     from ckh.bench.campaign import Campaign, Given, Limits
-    from ckh.bench.device import DeviceOptions, default_device_kind
+    from ckh.bench.device import DeviceOptions
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
     from ckh.kernels.registry import REGISTRY
@@ -156,8 +157,7 @@ def bench(
     options = DeviceOptions(
         arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)
     )
-    kind = str(device) if device else default_device_kind(options)
-    campaign = Campaign(kind, given, out, resume=resume, options=options)
+    campaign = Campaign(str(device) if device else None, given, out, resume=resume, force=force, options=options)
     if write_registry is not None:
         inputs = [Path(one) for one in (problems, kernels, registry, model) if one is not None]
         check_output(write_registry, REGISTRY, force=force, inputs=inputs)
@@ -178,6 +178,9 @@ def bench(
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if not outcome.is_any_measured and (outcome.totals.statuses or not outcome.pairs_left):
+        warn("no pair has a time: every kernel failed")
+        raise typer.Exit(int(ExitCode.NO_KERNEL))
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -74,6 +74,7 @@ def search(
     measure: bool = typer.Option(False, "--measure", help="Compile and time the proposals."),
     time: str | None = typer.Option(None, "--time", metavar="TIME", help="Measure proposals for so long, e.g. 10m."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
+    force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
     device: DeviceKind | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
     samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
     timeout: str | None = typer.Option(None, "--timeout", metavar="TIME", help="Longest for one kernel.  [30s]"),
@@ -100,7 +101,7 @@ def search(
 
     measuring: dict[str, Any] = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
     measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
-    measuring |= {"cold": cold or None}
+    measuring |= {"cold": cold or None, "force": force or None}
     replaying = {"seeds": seeds}
     effort = modes.Effort(None if strategy is None else str(strategy), budget, seed, top or _TOP)
     if replay is not None:
@@ -116,7 +117,7 @@ def search(
     gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
     limits = modes.Limits(time, samples, timeout, compile_timeout, jobs)
     kind = None if device is None else str(device)
-    if not modes.measure(typed, effort, kind, gpu_options, limits, out, as_json=as_json):
+    if not modes.measure(typed, effort, kind, gpu_options, limits, out, force=force, as_json=as_json):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 

@@ -1,7 +1,7 @@
 """The journal of a bench run: append-only JSON Lines that survive a kill -9.
 
-The first line of every run says what it was measured with; every further line is one result, failures included. A row
-that was measured again replaces the earlier one of the same problem and kernel.
+The first line of every run says what it was measured with; the lines of its plan follow, and every further line is one
+result, failures included. A row that was measured again replaces the earlier one of the same problem and kernel.
 """
 
 from __future__ import annotations
@@ -10,114 +10,74 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
 
-from ckh.data.resources import Resources
-from ckh.data.schema import SCHEMA_VERSION, Status
+from ckh.data.records import (
+    RUN_START,
+    EndRecord,
+    KernelRecord,
+    PlanRecord,
+    Record,
+    ResultRow,
+    RunRecord,
+    TaskRecord,
+    parse_record,
+    record_line,
+)
 from ckh.errors import DataError, UsageError
-from ckh.ops import GROUPED_CONV
+from ckh.outputs import FileKind
+from ckh.paths import hidden_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
+
+__all__ = [
+    "JOURNAL",
+    "JOURNAL_NAME",
+    "Damage",
+    "EndRecord",
+    "Journal",
+    "JournalWriter",
+    "KernelRecord",
+    "PlanRecord",
+    "ResultRow",
+    "RunRecord",
+    "TaskRecord",
+    "is_started",
+    "read_journal",
+    "read_records",
+]
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
-_RUN, _KERNEL, _RESULT, _END = "run", "kernel", "result", "end"
+_BLOCK = 1 << 20
+_MOST_LINE = 1 << 26  # bytes; a longer one is none of ours
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
-    """What a run was measured with: the provenance of the rows that carry its `run_id`.
+class Damage:
+    """A line that holds no record: its number from 1, and why."""
 
-    `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host" or "hip".
-    """
-
-    run_id: str
-    ckh_version: str
-    started: str
-    device_kind: str
-    arch: str
-    device: str
-    clock_mhz: int
-    hardware: dict[str, int]
-    compiler: str
-    flags: tuple[str, ...]
-    seed: int
-    samples: int
-    variant: str
-    problems: str
-    kernels: str
-    dtype: str
-    ndim: int | None = None
-    rule_set: str = "default"
-    registry: str | None = None
-    filter: str | None = None
-    split_k: tuple[int, ...] = (1,)
-    pad_channels: bool = False
-    max_scratch: int | None = None
-    cold: bool = False
-    op: str = GROUPED_CONV
-    model: str | None = None
-    schema_version: int = SCHEMA_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class KernelRecord:
-    """What the compiler said about a kernel, which result rows refer to by `source_hash`."""
-
-    run_id: str
-    source_hash: str
-    code_hash: str
-    resources: Resources | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRow:
-    """What became of a (problem, kernel) pair. `samples_ns` are times of one run, each the mean of `loops` runs.
-
-    Times are None unless the status is ok or unstable. `latency_ms` is the median, `spread` the median absolute
-    deviation over it.
-    """
-
-    run_id: str
-    problem: str
-    kernel: str
-    status: Status
-    message: str = ""
-    latency_ms: float | None = None
-    latency_min_ms: float | None = None
-    spread: float | None = None
-    samples_ns: tuple[float, ...] = ()
-    loops: int = 0
-    remeasured: bool = False
-    source_hash: str = ""
-    time: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class EndRecord:
-    """How a run ended: "complete", "interrupted" or "budget"; seconds by phase of the worker, and in all."""
-
-    run_id: str
+    line: int
     reason: str
-    wall_s: float
-    phase_s: dict[str, float]
-
-
-Record = RunRecord | KernelRecord | ResultRow | EndRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that a journal holds, in the order it was written."""
+    """All that a journal holds, in the order it was written; `lines` has the line number of each row."""
 
     path: Path
     runs: tuple[RunRecord, ...]
     rows: tuple[ResultRow, ...]
     ends: tuple[EndRecord, ...] = ()
     kernels: tuple[KernelRecord, ...] = ()
+    plans: tuple[PlanRecord, ...] = ()
+    tasks: tuple[TaskRecord, ...] = ()
+    lines: tuple[int, ...] = ()
+    damage: tuple[Damage, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
         """The last row of each pair, in the order of the first."""
@@ -127,72 +87,135 @@ class Journal:
         return tuple(last.values())
 
 
-def read_journal(path: Path) -> Journal:
-    """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
+def read_records(path: Path) -> Iterator[tuple[int, Record | Damage]]:
+    """The records of a journal one by one, each with its line's number from 1.
+
+    A last line that was cut off is left out.
 
     Raises:
-        DataError: it cannot be read, or a line is damaged; the message has its number.
+        DataError: the file cannot be read.
     """
-    path = path / JOURNAL_NAME if path.is_dir() else path
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(_MOST_LINE):
+                number += 1
+                is_whole = line.endswith(b"\n") or _skip_line(file)
+                if is_whole or _is_complete(line):
+                    yield number, _record_or_damage(number, line)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
-    lines = content.split(b"\n")
-    tail = lines.pop()
-    records = [_parse_line(path, number, line) for number, line in enumerate(lines, 1)]
-    if _is_complete(tail):
-        records.append(_parse_line(path, len(lines) + 1, tail))
-    runs = tuple(record for record in records if isinstance(record, RunRecord))
-    rows = tuple(record for record in records if isinstance(record, ResultRow))
-    if rows and not runs:
-        raise DataError(f"{path}:1: the journal does not start with the record of a run")
-    ends = tuple(record for record in records if isinstance(record, EndRecord))
-    kernels = tuple(record for record in records if isinstance(record, KernelRecord))
-    return Journal(path, runs, rows, ends, kernels)
+
+
+def read_journal(path: Path, *, skip_damaged: bool = False) -> Journal:
+    """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
+
+    Args:
+        path: file or folder.
+        skip_damaged: whether damaged lines are left out, and told in `damage`.
+
+    Raises:
+        DataError: it cannot be read, a line is damaged (the message has its number), or rows come before any run.
+    """
+    path = path / JOURNAL_NAME if path.is_dir() else path
+    found: dict[type[Record | Damage], list[Record | Damage]] = {
+        kind: [] for kind in (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, Damage)
+    }
+    lines = []
+    for number, record in read_records(path):
+        if isinstance(record, Damage) and not skip_damaged:
+            raise DataError(
+                f"{path}:{number}: damaged line ({record.reason})",
+                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+            )
+        if not found[RunRecord] and not isinstance(record, (RunRecord, Damage)) and not found[Damage]:
+            raise DataError(f"{path}:{number}: the journal does not start with the record of a run")
+        if isinstance(record, ResultRow):
+            lines.append(number)
+        found[type(record)].append(record)
+    parts = {kind: tuple(records) for kind, records in found.items()}
+    return Journal(
+        path,
+        parts[RunRecord],  # type: ignore[arg-type]
+        parts[ResultRow],  # type: ignore[arg-type]
+        parts[EndRecord],  # type: ignore[arg-type]
+        parts[KernelRecord],  # type: ignore[arg-type]
+        parts[PlanRecord],  # type: ignore[arg-type]
+        parts[TaskRecord],  # type: ignore[arg-type]
+        tuple(lines),
+        parts[Damage],  # type: ignore[arg-type]
+    )
+
+
+def is_started(path: Path) -> bool:
+    """Whether a journal holds anything: a kill at the very start leaves it empty, or with a part of its first line.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            line = file.readline(_MOST_LINE)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    is_cut_start = line.startswith(RUN_START) or RUN_START.startswith(line)
+    return line.endswith(b"\n") or _is_complete(line) or not is_cut_start
 
 
 class JournalWriter:
     """Appends to a journal that no other process writes. Each line is one write.
+
+    Args:
+        folder: where it is; created if need be.
+        replace: whether the run that starts replaces what the journal holds, in one step.
 
     Raises:
         UsageError: another run writes this journal.
         DataError: it cannot be created or written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, replace: bool = False) -> None:
         self.path = folder / JOURNAL_NAME
+        self._replaces = replace
         self._synced = time.monotonic()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
             raise self._failure(error) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise UsageError(f"another run writes {self.path}", "wait for it or choose --out") from None
-        self._guarded(self._mend_tail)
+        self._lock(self._file)
+        if not replace:
+            self._guarded(self._mend_tail)
 
-    def start_run(self, run: RunRecord) -> None:
-        """Write what the rows that follow are measured with."""
-        self._append([{"kind": _RUN, **asdict(run)}])
+    def start_run(self, run: RunRecord, plan: Iterable[PlanRecord | TaskRecord] = ()) -> None:
+        """Write what the rows that follow are measured with, and which pairs there are to measure."""
+        text = "".join(map(record_line, (run, *plan))).encode()
+        is_new = os.fstat(self._file).st_size == 0
+        try:
+            self._guarded(lambda: self._start_over(text) if self._replaces and not is_new else self._write(text))
+        except DataError:
+            if is_new:  # nothing was there, and nothing is left
+                with suppress(OSError):
+                    self.path.unlink()
+                    self.path.parent.rmdir()
+            raise
         self.sync()
 
     def add_kernels(self, kernels: Sequence[KernelRecord]) -> None:
         """Write what is known of kernels that rows will refer to."""
-        self._append([{"kind": _KERNEL, **asdict(kernel)} for kernel in kernels])
+        self._append(kernels)
 
     def add(self, *rows: ResultRow) -> None:
         """Write rows, all in one piece."""
-        self._append([{"kind": _RESULT, **_row_values(row)} for row in rows])
+        self._append(rows)
         if time.monotonic() - self._synced > _FSYNC_INTERVAL_S:
             self.sync()
 
     def end_run(self, end: EndRecord) -> None:
         """Write how the run ended."""
-        self._append([{"kind": _END, **asdict(end)}])
+        self._append([end])
         self.sync()
 
     def sync(self) -> None:
@@ -204,29 +227,50 @@ class JournalWriter:
         """Close the file, which gives up the lock."""
         os.close(self._file)
 
-    def _append(self, documents: list[dict[str, Any]]) -> None:
-        text = "".join(json.dumps(document, allow_nan=False) + "\n" for document in documents).encode()
+    def _append(self, records: Iterable[Record]) -> None:
+        text = "".join(map(record_line, records)).encode()
         self._guarded(lambda: self._write(text))
 
     def _write(self, text: bytes) -> None:
         size = os.fstat(self._file).st_size
         try:
-            written = os.write(self._file, text)
-            while written < len(text):
-                written += os.write(self._file, text[written:])
+            _write_all(self._file, text)
         except OSError:
             os.ftruncate(self._file, size)  # a full disk leaves no half line
             raise
 
+    def _start_over(self, text: bytes) -> None:
+        """Put a new journal in the place of the old one."""
+        part = hidden_name(self.path)
+        file = os.open(part, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            self._lock(file)
+            _write_all(file, text)
+            os.fsync(file)
+            part.replace(self.path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            os.close(file)
+            raise
+        os.close(self._file)
+        self._file = file
+
+    def _lock(self, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise UsageError(f"another run writes {self.path}", "wait for it or choose --out") from None
+
     def _mend_tail(self) -> None:
         """Cut off a last line that a kill left unfinished."""
         size = os.fstat(self._file).st_size
-        content = os.pread(self._file, size, 0)
-        tail = content[content.rfind(b"\n") + 1 :]
+        start = _start_of_last_line(self._file, size)
+        tail = _read_at(self._file, start, size - start) if size - start < _MOST_LINE else b"\0"
         if _is_complete(tail):
-            os.write(self._file, b"\n")
+            _write_all(self._file, b"\n")
         elif tail:
-            os.ftruncate(self._file, size - len(tail))
+            os.ftruncate(self._file, start)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -239,50 +283,58 @@ class JournalWriter:
         return DataError(f"cannot write {self.path}: {error.strerror}", hint)
 
 
-def _row_values(row: ResultRow) -> dict[str, Any]:
-    values = {field.name: getattr(row, field.name) for field in fields(row)}
-    return {**values, "status": str(row.status), "samples_ns": [round(sample, 1) for sample in row.samples_ns]}
+def _write_all(file: int, text: bytes) -> None:
+    left = memoryview(text)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _read_at(file: int, start: int, count: int) -> bytes:
+    """So many bytes of a file: one read may give fewer, and never gives more than 2 GiB."""
+    parts = bytearray()
+    while len(parts) < count and (part := os.pread(file, min(_BLOCK, count - len(parts)), start + len(parts))):
+        parts += part
+    return bytes(parts)
+
+
+def _start_of_last_line(file: int, size: int) -> int:
+    """Where what follows the last line's end begins, found from the end of the file."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        found = _read_at(file, start, end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _skip_line(file: BinaryIO) -> bool:
+    """Read to the end of a line that is too long; False if the file ends before."""
+    while part := file.readline(_BLOCK):
+        if part.endswith(b"\n"):
+            return True
+    return False
 
 
 def _is_complete(tail: bytes) -> bool:
     """Whether a last line that lacks its end holds a whole object all the same."""
     try:
         return isinstance(json.loads(tail), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
-def _parse_line(path: Path, number: int, line: bytes) -> Record:
+def _is_journal(path: Path) -> bool:
+    """Whether a file starts with the record of a run, or was to."""
+    return not is_started(path) or isinstance(next(read_records(path), (0, None))[1], RunRecord)
+
+
+def _record_or_damage(number: int, line: bytes) -> Record | Damage:
     try:
-        values = json.loads(line)
-        kind = values.pop("kind")
-        return _KINDS[kind](values)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise DataError(
-            f"{path}:{number}: damaged line ({reason})", "the file was changed or its disk failed"
-        ) from error
+        return parse_record(line)
+    except ValueError as error:
+        return Damage(number, str(error))
 
 
-def _run_record(values: dict[str, Any]) -> RunRecord:
-    if values["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
-    # Journals of earlier versions have no split_k.
-    return RunRecord(**{**values, "flags": tuple(values["flags"]), "split_k": tuple(values.get("split_k", (1,)))})
-
-
-def _kernel_record(values: dict[str, Any]) -> KernelRecord:
-    resources = values["resources"]
-    return KernelRecord(**{**values, "resources": None if resources is None else Resources(**resources)})
-
-
-def _result_row(values: dict[str, Any]) -> ResultRow:
-    return ResultRow(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
-
-
-_KINDS: dict[str, Callable[[dict[str, Any]], Record]] = {
-    _RUN: _run_record,
-    _KERNEL: _kernel_record,
-    _RESULT: _result_row,
-    _END: lambda values: EndRecord(**values),
-}
+JOURNAL = FileKind("run's journal", _is_journal)

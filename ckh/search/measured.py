@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ckh import __version__
 from ckh.bench.device import require_usable
+from ckh.bench.plan import SEARCH
 from ckh.bench.stop import Stop, StopReason
-from ckh.data.journal import JOURNAL_NAME, EndRecord, JournalWriter, ResultRow, RunRecord
-from ckh.errors import UsageError
+from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord
 from ckh.ops import operation_of
 from ckh.search.measuring import MeasureOptions, Measurer
 from ckh.search.run import StoppedError, run
@@ -94,16 +94,6 @@ class Outcome:
         return self.first_choice.latency_ms / (self.best[0].latency_ms or self.first_choice.latency_ms)
 
 
-def require_new(out: Path) -> None:
-    """Refuse to write into a folder that holds a run.
-
-    Raises:
-        UsageError: it does.
-    """
-    if (out / JOURNAL_NAME).exists():
-        raise UsageError(f"{out} holds a run already", "choose another --out")
-
-
 def search_measured(
     device: Device,
     problem: Problem,
@@ -121,15 +111,14 @@ def search_measured(
         space: what is searched.
         guide: what a model says; None without one.
         settings: what is asked for.
-        out: folder of the journal.
+        out: folder of the journal; one that is there is replaced.
         advance: told of each measurement, with the best so far.
 
     Raises:
-        UsageError: the folder holds a run already, or there is no such strategy.
+        UsageError: another run writes the journal, or there is no such strategy.
         DeviceError: compiler or worker cannot be started.
         DataError: journal or cache cannot be written; what was measured before is safe.
     """
-    require_new(out)
     first = None if guide is None else guide.first_choice
     prior = None if guide is None else guide.prior
     starts = () if first is None else (first,)
@@ -137,7 +126,7 @@ def search_measured(
     record = _record(device, problem, settings)
     require_usable(device)
     start = time.monotonic()
-    journal = JournalWriter(out)
+    journal = JournalWriter(out, replace=True)
     try:
         journal.start_run(record)
         with Stop() as interrupt:
@@ -232,7 +221,7 @@ def _record(device: Device, problem: Problem, settings: Settings) -> RunRecord:
         samples=settings.measure.samples,
         variant=str(problem.variant) if op.has_directions else "",  # type: ignore[attr-defined]
         problems=problem.canonical(),
-        kernels=f"search:{settings.strategy}",
+        kernels=f"{SEARCH}{settings.strategy}",
         dtype=problem.dtype,
         cold=settings.measure.cold,
         op=op.name,

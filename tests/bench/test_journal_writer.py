@@ -5,11 +5,22 @@ from __future__ import annotations
 import errno
 import json
 import os
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord, read_journal
+from ckh.data import journal as journal_module
+from ckh.data.journal import (
+    EndRecord,
+    JournalWriter,
+    PlanRecord,
+    ResultRow,
+    RunRecord,
+    TaskRecord,
+    read_journal,
+    read_records,
+)
 from ckh.data.schema import HARDWARE, Status
 from ckh.errors import DataError, UsageError
 
@@ -38,6 +49,25 @@ RUN = RunRecord(
 ROWS = [
     ResultRow("run", f"problem {i}", "kernel", Status.OK, "", 1.5, 1.25, 0.5, (1.5e6, 1.25e6), 3, time=7.0)
     for i in range(3)
+]
+
+
+RESULT = {"kind": "result", "run_id": "run", "problem": "p", "kernel": "k", "status": "ok"}
+WRONG: list[dict[str, Any]] = [
+    {"status": ["ok"]},
+    {"status": "fine"},
+    {"latency_ms": "1"},
+    {"latency_ms": True},
+    {"latency_ms": 10**400},
+    {"samples_ns": 5},
+    {"samples_ns": ["a"]},
+    {"loops": 1.5},
+    {"loops": 2**63},
+    {"remeasured": 1},
+    {"problem": {}},
+    {"message": None},
+    {"message": "\ud800"},
+    {"unknown": 1},
 ]
 
 
@@ -181,3 +211,124 @@ def test_numbers_that_are_none_are_never_written(tmp_path: Path) -> None:
     writer.start_run(RUN)
     writer.close()
     assert [json.loads(line)["kind"] for line in writer.path.read_text(encoding="utf-8").splitlines()] == ["run"]
+
+
+def test_a_journal_above_two_gigabytes_is_not_cut(tmp_path: Path) -> None:
+    """What one read of the system cannot give, 2 GiB and more, stays as it is; half a line at its end is cut off.
+
+    The file is sparse: between its rows there is a hole of 2.2 GB that takes no room on the disk.
+    """
+    head = write_rows(tmp_path, *ROWS)
+    path = tmp_path / "journal.jsonl"
+    hole = 2_200_000_000
+    for half in (b"", b'{"kind": "result", "run_id": "ru'):
+        with path.open("r+b") as file:
+            file.truncate(len(head))
+            file.seek(len(head) + hole)
+            file.write(b"\n" + head[head.index(b"\n") + 1 :] + half)
+        size = path.stat().st_size - len(half)
+        assert path.stat().st_blocks * 512 < 1 << 20
+        JournalWriter(tmp_path).close()
+        assert path.stat().st_size == size
+        with path.open("rb") as file:
+            assert file.read(len(head)) == head
+            file.seek(len(head) + hole)
+            assert file.read() == b"\n" + head[head.index(b"\n") + 1 :]
+
+
+def test_reads_that_give_less_cut_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that reads seven bytes at a time finds the same last line; blocks are smaller than a line here."""
+    content = write_rows(tmp_path, *ROWS)
+    read = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, count, start: read(file, min(count, 7), start))
+    monkeypatch.setattr(journal_module, "_BLOCK", 50)
+    path = tmp_path / "journal.jsonl"
+    start = content.rfind(b"\n", 0, -1) + 1
+    for end in (start, start + 1, start + 60, len(content) - 1, len(content)):
+        path.write_bytes(content[:end])
+        JournalWriter(tmp_path).close()
+        assert path.read_bytes() == (content if end >= len(content) - 1 else content[:start]), end
+
+
+def test_lines_that_are_too_long_are_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line above the limit is not taken into memory: it is one damaged line; the others keep their numbers."""
+    content = write_rows(tmp_path, *ROWS)
+    first, second, third, fourth = content.splitlines(keepends=True)
+    path = tmp_path / "journal.jsonl"
+    limit = len(first) + 10
+    monkeypatch.setattr(journal_module, "_MOST_LINE", limit)
+    for length in (limit, limit + 1, 3 * limit - 1, 3 * limit, 3 * limit + 1):
+        path.write_bytes(first + b"x" * (length - 1) + b"\n" + second + third)
+        numbers = [(number, type(record).__name__) for number, record in read_records(path)]
+        assert numbers == [(1, "RunRecord"), (2, "Damage"), (3, "ResultRow"), (4, "ResultRow")], length
+        path.write_bytes(first + second + b"x" * length)
+        assert len(read_journal(path).rows) == 1
+    path.write_bytes(first + fourth)
+    assert read_journal(path).rows == (ROWS[2],)
+
+
+@pytest.mark.parametrize("full_after", [0, 1, 100, 1000])
+def test_a_run_that_cannot_start_leaves_nothing(
+    tmp_path: Path, full_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the disk is full before a new run's plan is written, neither file nor folder stays."""
+    plan: list[PlanRecord | TaskRecord] = [
+        PlanRecord("run", ("kernel",) * 100),
+        TaskRecord("run", "problem", tuple(range(100))),
+    ]
+    writer = JournalWriter(tmp_path / "run")
+    monkeypatch.setattr(os, "write", fill_disk_after(full_after))
+    with pytest.raises(DataError, match="No space left"):
+        writer.start_run(RUN, plan)
+    writer.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_cannot_replace_another_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk is full while a journal is replaced, the old one is whole, and its lock is given up."""
+    before = write_rows(tmp_path, *ROWS)
+    writer = JournalWriter(tmp_path, replace=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fill_disk_after(10))
+        with pytest.raises(DataError, match="No space left"):
+            writer.start_run(RUN)
+    writer.close()
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+    writer = JournalWriter(tmp_path, replace=True)
+    writer.start_run(RUN)
+    with pytest.raises(UsageError, match="another run writes"):
+        JournalWriter(tmp_path)
+    writer.add(ROWS[0])
+    writer.close()
+    assert read_journal(tmp_path).rows == (ROWS[0],)
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "[]",
+        "1",
+        "null",
+        '{"kind": []}',
+        '{"kind": "result"}',
+        *(json.dumps({**RESULT, **wrong}) for wrong in WRONG),
+        '{"kind": "result", "run_id": "run", "loops": ' + "9" * 5000 + "}",
+        json.dumps({"kind": "run", **asdict(RUN), "hardware": [1]}),
+        json.dumps({"kind": "run", **asdict(RUN), "hardware": {"num_cus": "4"}}),
+        json.dumps({"kind": "run", **asdict(RUN), "schema_version": True}),
+        json.dumps({"kind": "task", "run_id": "run", "problem": "p", "kernels": [1.5]}),
+        json.dumps({"kind": "end", "run_id": "run", "reason": "complete", "wall_s": 1, "phase_s": {"a": []}}),
+    ],
+)
+def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> None:
+    """Whatever a line holds, it is a record or damage with its number, and the rows around it can be had."""
+    content = write_rows(tmp_path, *ROWS).splitlines(keepends=True)
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join([*content[:2], text.encode() + b"\n", *content[2:]]))
+    with pytest.raises(DataError, match=r"journal\.jsonl:3: damaged line"):
+        read_journal(path)
+    journal = read_journal(path, skip_damaged=True)
+    assert (journal.rows, journal.lines) == (tuple(ROWS), (2, 4, 5))
+    assert [damage.line for damage in journal.damage] == [3]

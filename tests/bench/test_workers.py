@@ -317,7 +317,8 @@ def test_the_journal_says_what_each_kernel_takes(tmp_path: Path, monkeypatch: py
     ]
     assert sorted(journal.kernels, key=expected.index) == expected
     kinds = [line.partition(b",")[0] for line in (runs.out / "journal.jsonl").read_bytes().splitlines()]
-    assert kinds[:4] == [b'{"kind": "run"', b'{"kind": "kernel"', b'{"kind": "kernel"', b'{"kind": "result"']
+    head = ["run", "plan", *["task"] * len(CANONICAL), "kernel", "kernel", "result"]
+    assert kinds[: len(head)] == [f'{{"kind": "{kind}"'.encode() for kind in head]
     assert {row.latency_ms for row in runs.rows} == {CLAIMED_MS}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,13 +212,140 @@ def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureF
 
 
 def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run into the same folder without --resume is wrong usage and leaves the journal as it was."""
+    """A second run into the same folder needs --resume or --force; without, the journal is as it was."""
     assert run(args) == ExitCode.OK
     before = Path("run/journal.jsonl").read_bytes()
     capsys.readouterr()
     assert run(args) == ExitCode.USAGE
-    assert capsys.readouterr().err.splitlines()[0] == "error: run holds a run already"
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: run/journal.jsonl exists"
+    assert hint.startswith("hint: go on with --resume, replace this run's journal with --force, or choose")
     assert Path("run/journal.jsonl").read_bytes() == before
+    assert run([*args, "--resume", "--force"]) == ExitCode.USAGE
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert first_pass() == PAIRS
+    assert len(read_journal(Path("run")).runs) == 1
+    assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
+    Path("run/journal.jsonl").write_text("my diary\n", encoding="utf-8")
+    assert run([*args, "--force"]) == ExitCode.USAGE
+    assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "my diary\n"
+
+
+@pytest.mark.parametrize("left", [b"", b'{"kind": "ru', b'{"kind": "run", "run_id": "2026'])
+def test_a_journal_without_a_run_is_not_resumed_but_started(
+    args: list[str], left: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kill at the very start leaves nothing or half a line: --resume is refused, and a new run needs no force.
+
+    Resuming it would start a run of the defaults, forward and on another set of problems.
+    """
+    Path("run").mkdir()
+    Path("run/journal.jsonl").write_bytes(left)
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.USAGE
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: there is no run to resume in run"
+    assert hint == "hint: leave out --resume to start one"
+    assert Path("run/journal.jsonl").read_bytes() == left
+    assert run(args) == ExitCode.OK
+    assert first_pass() == PAIRS
+
+
+@pytest.mark.parametrize("content", [b"{}\n", b'{"kind": "end"}\n', b"\0" * 100 + b"\n"])
+def test_what_is_no_journal_is_neither_resumed_nor_replaced(
+    args: list[str], content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file without a run at its start stays as it is, and is bad data for --resume."""
+    Path("run").mkdir()
+    Path("run/journal.jsonl").write_bytes(content)
+    assert run([*args, "--resume"]) == ExitCode.BAD_DATA
+    assert run([*args, "--force"]) == ExitCode.USAGE
+    assert "it is no run's journal: it is not replaced" in capsys.readouterr().err
+    assert Path("run/journal.jsonl").read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--variant", "bwd_data"], "--variant is bwd_data, the run in run has forward"),
+        (["--problems", "resnet50"], "--problems is resnet50, the run in run has problems.txt"),
+        (["--kernels", "all"], "--kernels is all, the run in run has kernels"),
+        (["--samples", "7"], "--samples is 7, the run in run has 5"),
+        (["--seed", "1"], "--seed is 1, the run in run has 0"),
+        (["--split-k", "1,2"], "--split-k is 1,2, the run in run has 1"),
+        (["--pad-channels"], "--pad-channels is True, the run in run has False"),
+        (["--registry", "r.json"], "--registry is r.json, the run in run has none"),
+        (["--op", "gemm_universal"], "--op is gemm_universal, the run in run has grouped_conv"),
+    ],
+)
+def test_what_contradicts_the_run_is_refused(
+    args: list[str], options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A resumed run keeps its settings: another one is an error that names both, and nothing is written."""
+    assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
+    before = Path("run/journal.jsonl").read_bytes()
+    capsys.readouterr()
+    assert run(["bench", "--resume", "--out", "run", *options]) == ExitCode.USAGE
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {message}"
+    assert Path("run/journal.jsonl").read_bytes() == before
+
+
+def test_a_run_is_resumed_from_anywhere(
+    args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pairs are in the journal: the files that they came from may be gone, changed, and the folder another."""
+    assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
+    assert first_pass() != PAIRS
+    Path("problems.txt").write_text(PROBLEMS[0].replace("_n1_", "_n2_"), encoding="utf-8")
+    capsys.readouterr()
+    Path("kernels").write_text(KERNELS[0], encoding="utf-8")
+    assert run([*args, "--resume"]) == ExitCode.USAGE
+    assert "the options give 1 pairs, not the 12 of the run in run" in capsys.readouterr().err
+    Path("kernels").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run(["bench", "--resume", "--out", "../run"]) == ExitCode.OK
+    assert first_pass(tmp_path / "run") == PAIRS
+
+
+def test_runs_of_earlier_versions_are_resumed(args: list[str]) -> None:
+    """Their journals hold no plan: it is made of the recorded settings again, and is in the journal from then on."""
+    assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
+    path = Path("run/journal.jsonl")
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    del lines[0]["pairs"]
+    old = [line for line in lines if line["kind"] not in {"plan", "task"}]
+    path.write_text("".join(json.dumps(line) + "\n" for line in old), encoding="utf-8")
+    assert run(["bench", "--resume", "--out", "run", "--budget", "0.05s"]) == ExitCode.OK
+    Path("problems.txt").unlink()
+    Path("kernels").unlink()
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
+    assert first_pass() == PAIRS
+
+
+def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_path: Path) -> None:
+    """What the model chose is in the journal: without the model the same pairs are measured."""
+    shutil.copytree(ROOT / "models" / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    assert run([*args, "--kernels", "best:3+1", "--model", "model", "--budget", "0.05s"]) == ExitCode.OK
+    planned = [(task.problem, len(task.kernels)) for task in read_journal(Path("run")).tasks]
+    assert sorted(planned) == sorted((problem, 4) for problem in PROBLEMS)
+    shutil.rmtree(tmp_path / "model")
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
+    assert Counter(problem for problem, _ in first_pass()) == dict.fromkeys(PROBLEMS, 4)
+
+
+def test_a_run_in_which_everything_fails_is_no_success(
+    args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twelve rows and not one time: exit code 5, said aloud; that nothing is left to do changes nothing."""
+    compiler = tmp_path / "c++"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    assert run(args) == ExitCode.NO_KERNEL
+    assert "no pair has a time: every kernel failed" in capsys.readouterr().err
+    assert {str(row.status) for row in read_journal(Path("run")).rows} == {"compile_error"}
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 
 
 def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,10 +364,20 @@ def test_another_device_is_not_resumed_on(args: list[str], capsys: pytest.Captur
 def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """While a run writes its journal, another on the same folder is refused."""
     first = JournalWriter(Path("run"))
-    assert run([*args, "--resume"]) == ExitCode.USAGE
+    for options in ([], ["--force"]):
+        assert run([*args, *options]) == ExitCode.USAGE
+        assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
+        assert Path("run/journal.jsonl").read_bytes() == b""
     first.close()
-    assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
-    assert Path("run/journal.jsonl").read_bytes() == b""
+    assert run([*args, "--budget", "0.05s"]) == ExitCode.OK
+    first = JournalWriter(Path("run"))
+    before = first.path.read_bytes()
+    for options in (["--resume"], ["--force"]):
+        capsys.readouterr()
+        assert run([*args, *options]) == ExitCode.USAGE
+        assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
+        assert first.path.read_bytes() == before
+    first.close()
 
 
 @pytest.mark.parametrize(

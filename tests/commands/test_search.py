@@ -267,11 +267,11 @@ def test_no_time_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 
 def test_a_run_is_not_written_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder with a journal is wrong usage, and the journal stays as it was."""
+    """A folder with something else for a journal is wrong usage, and it stays as it was."""
     Path("run").mkdir()
     Path("run/journal.jsonl").write_text("{}\n", encoding="utf-8")
     assert run(["search", *SMALL, "--measure", "--out", "run"]) == ExitCode.USAGE
-    assert "run holds a run already" in capsys.readouterr().err
+    assert "run/journal.jsonl exists" in capsys.readouterr().err
     assert Path("run/journal.jsonl").read_text(encoding="utf-8") == "{}\n"
 
 

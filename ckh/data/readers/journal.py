@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import math
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.journal import RunRecord, read_journal
-from ckh.data.readers._base import BadRow, Reading, ReadOptions, read_bytes, refuse_bad, source_of
+from ckh.data.readers._base import BadRow, Reading, ReadOptions, refuse_bad
 from ckh.data.resources import RESOURCE_NAMES
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.schema import HARDWARE, MEASURED
@@ -33,6 +33,9 @@ BAD_KERNEL = "with a kernel name that does not parse"
 BAD_TIME = "with a time that is missing, zero, negative or not a number"
 UNKNOWN_RUN = "of an unknown run"
 MISMATCH = "with a kernel that is not for the problem"
+DAMAGED = "that holds no record: a damaged line"
+
+_BLOCK = 1 << 20
 
 
 class _Parsed:
@@ -63,8 +66,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     Raises:
         DataError: it is damaged, has no rows, or rows are bad and not to be skipped.
     """
-    content = read_bytes(path)
-    journal = read_journal(path)
+    journal = read_journal(path, skip_damaged=options.skip_bad)
     runs = {run.run_id: run for run in journal.runs}
     for run in journal.runs:
         _check_run(path, run)
@@ -74,9 +76,10 @@ def read(path: Path, options: ReadOptions) -> Reading:
     faults = {id(row): fault for row in rows if (fault := _fault(row, problems, kernels, runs, op)) is not None}
     counts = dict(Counter(reason for reason, _ in faults.values()))
     if faults and not options.skip_bad:
-        lines = _result_lines(content)
-        found = ((row, line) for row, line in zip(journal.rows, lines, strict=True) if id(row) in faults)
+        found = ((row, line) for row, line in zip(journal.rows, journal.lines, strict=True) if id(row) in faults)
         refuse_bad(path, counts, [BadRow(faults[id(row)][0], line, faults[id(row)][1]) for row, line in found])
+    if journal.damage:
+        counts[DAMAGED] = len(journal.damage)
     good = [row for row in rows if id(row) not in faults]
     if not good:
         raise DataError(f"{path}: not one good row" if faults else f"{path} has no results yet")
@@ -88,7 +91,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     ]
     return Reading(
         concat(parts),
-        (source_of(path, content, NAME),),
+        (_source_of(path),),
         runs=tuple({**asdict(run), "flags": list(run.flags)} for run in runs.values()),
         bad=counts,
         superseded=len(journal.rows) - len(rows),
@@ -168,14 +171,10 @@ def _table(
     )
 
 
-def _result_lines(content: bytes) -> list[int]:
-    """Line numbers of the results of a journal that was read without error."""
-    return [number for number, line in enumerate(content.split(b"\n"), 1) if _kind(line) == "result"]
-
-
-def _kind(line: bytes) -> str:
-    try:
-        return str(json.loads(line)["kind"])
-    except ValueError:
-        # The reader leaves out a last line that was cut off.
-        return ""
+def _source_of(path: Path) -> dict[str, Any]:
+    """As `source_of`, of a file that need not fit in memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}

@@ -167,6 +167,21 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
         rows_of(path)
 
 
+def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
+    """With --skip-bad, lines that hold no record are left out wherever they are; bad rows keep their line numbers."""
+    path = write(tmp_path, OK, FAILED) / "journal.jsonl"
+    run, ok, failed = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join([run, ok[:-9], "\0\0", failed, ok, ""]), encoding="utf-8")
+    reading = read_input(path, ReadOptions(skip_bad=True))
+    assert (reading.table.num_rows, reading.bad) == (2, {reader.DAMAGED: 2})
+    path.write_text("\n".join([run, failed, failed, ok.replace(POOL[0], "nonsense"), ""]), encoding="utf-8")
+    with pytest.raises(DataError, match="line 4: "):
+        rows_of(path)
+    path.write_text("\n".join([run[:-9], ok, ""]), encoding="utf-8")
+    with pytest.raises(DataError, match=r"not one good row|no results"):
+        read_input(path, ReadOptions(skip_bad=True))
+
+
 def test_incomplete_hardware_is_refused(tmp_path: Path) -> None:
     """A run must say the whole profile."""
     hardware = {name: value for name, value in RUN.hardware.items() if name != "num_xcd"}

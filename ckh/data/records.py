@@ -1,0 +1,239 @@
+"""The lines of a journal: what each says, and reading them without trust."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.resources import Resources
+from ckh.data.schema import SCHEMA_VERSION, Status
+from ckh.ops import GROUPED_CONV
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_INT64 = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What a run was measured with: the provenance of the rows that carry its `run_id`.
+
+    `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host" or "hip".
+    `pairs` is how many pairs the plan that follows has; None: none follows, the run goes on with an earlier one's.
+    """
+
+    run_id: str
+    ckh_version: str
+    started: str
+    device_kind: str
+    arch: str
+    device: str
+    clock_mhz: int
+    hardware: dict[str, int]
+    compiler: str
+    flags: tuple[str, ...]
+    seed: int
+    samples: int
+    variant: str
+    problems: str
+    kernels: str
+    dtype: str
+    ndim: int | None = None
+    rule_set: str = "default"
+    registry: str | None = None
+    filter: str | None = None
+    split_k: tuple[int, ...] = (1,)
+    pad_channels: bool = False
+    max_scratch: int | None = None
+    cold: bool = False
+    op: str = GROUPED_CONV
+    model: str | None = None
+    pairs: int | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """The kernels of a run's plan by name, which its tasks refer to by number."""
+
+    run_id: str
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """A problem of a run's plan, and the numbers of its kernels in the order they are measured."""
+
+    run_id: str
+    problem: str
+    kernels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """What the compiler said about a kernel, which result rows refer to by `source_hash`."""
+
+    run_id: str
+    source_hash: str
+    code_hash: str
+    resources: Resources | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """What became of a (problem, kernel) pair. `samples_ns` are times of one run, each the mean of `loops` runs.
+
+    Times are None unless the status is ok or unstable. `latency_ms` is the median, `spread` the median absolute
+    deviation over it.
+    """
+
+    run_id: str
+    problem: str
+    kernel: str
+    status: Status
+    message: str = ""
+    latency_ms: float | None = None
+    latency_min_ms: float | None = None
+    spread: float | None = None
+    samples_ns: tuple[float, ...] = ()
+    loops: int = 0
+    remeasured: bool = False
+    source_hash: str = ""
+    time: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EndRecord:
+    """How a run ended: "complete", "interrupted" or "budget"; seconds by phase of the worker, and in all."""
+
+    run_id: str
+    reason: str
+    wall_s: float
+    phase_s: dict[str, float]
+
+
+Record = RunRecord | PlanRecord | TaskRecord | KernelRecord | ResultRow | EndRecord
+
+_KINDS: dict[type[Any], str] = {
+    RunRecord: "run",
+    PlanRecord: "plan",
+    TaskRecord: "task",
+    KernelRecord: "kernel",
+    ResultRow: "result",
+    EndRecord: "end",
+}
+RUN_START = b'{"kind": "run"'
+
+
+def record_line(record: Record) -> str:
+    """A record as a line of a journal.
+
+    Raises:
+        ValueError: it holds a number that is none.
+    """
+    if isinstance(record, ResultRow):
+        values = {field.name: getattr(record, field.name) for field in fields(record)}
+        values |= {"status": str(record.status), "samples_ns": [round(sample, 1) for sample in record.samples_ns]}
+    else:
+        values = asdict(record)
+    return json.dumps({"kind": _KINDS[type(record)], **values}, allow_nan=False) + "\n"
+
+
+def parse_record(line: bytes) -> Record:
+    """The record that a line holds.
+
+    Raises:
+        ValueError: it holds none; the message says why.
+    """
+    try:
+        values = json.loads(line)
+        kind = values.pop("kind")
+        _require_types(values, _TYPES[kind])
+        if b"\\u" in line:
+            json.dumps(values, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        return _PARSERS[kind](values)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _require_types(values: dict[str, Any], types: dict[str, Callable[[Any], bool]]) -> None:
+    for name, value in values.items():
+        if name in types and not types[name](value):
+            raise ValueError(f"{name} is {reprlib.repr(value)}")
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str
+
+
+def _is_flag(value: object) -> bool:
+    return type(value) is bool
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and -_INT64 <= value < _INT64
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is float or _is_integer(value)
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: type(value) is list and all(map(check, value))
+
+
+def _object_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: type(value) is dict and all(map(check, value.values()))
+
+
+# What a field's annotation, which is text here, means for its JSON.
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "str": _is_text,
+    "str | None": _or_none(_is_text),
+    "bool": _is_flag,
+    "int": _is_integer,
+    "int | None": _or_none(_is_integer),
+    "float": _is_number,
+    "float | None": _or_none(_is_number),
+    "tuple[str, ...]": _list_of(_is_text),
+    "tuple[int, ...]": _list_of(_is_integer),
+    "tuple[float, ...]": _list_of(_is_number),
+    "dict[str, int]": _object_of(_is_integer),
+    "dict[str, float]": _object_of(_is_number),
+    "Status": _is_text,
+    "Resources | None": _or_none(_object_of(_is_integer)),
+}
+_TYPES = {kind: {field.name: _CHECKS[str(field.type)] for field in fields(record)} for record, kind in _KINDS.items()}
+
+
+def _run_record(values: dict[str, Any]) -> RunRecord:
+    if values["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"schema version {values['schema_version']}, this is {SCHEMA_VERSION}")
+    # Journals of earlier versions have no split_k.
+    return RunRecord(**{**values, "flags": tuple(values["flags"]), "split_k": tuple(values.get("split_k", (1,)))})
+
+
+def _kernel_record(values: dict[str, Any]) -> KernelRecord:
+    resources = values["resources"]
+    return KernelRecord(**{**values, "resources": None if resources is None else Resources(**resources)})
+
+
+def _result_row(values: dict[str, Any]) -> ResultRow:
+    return ResultRow(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
+
+
+_PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
+    "run": _run_record,
+    "plan": lambda values: PlanRecord(**{**values, "kernels": tuple(values["kernels"])}),
+    "task": lambda values: TaskRecord(**{**values, "kernels": tuple(values["kernels"])}),
+    "kernel": _kernel_record,
+    "result": _result_row,
+    "end": lambda values: EndRecord(**values),
+}
