@@ -50,6 +50,47 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     return part
 
 
+LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
+
+
+def for_verdict(dataset: Dataset, models: Sequence[Model], least: int) -> Dataset:
+    """The rows that a verdict may rest on: of problems that no model was trained on and that leave a choice.
+
+    Warns of problems that are left out, and of models whose manifest does not say what they were trained on.
+
+    Args:
+        dataset: rows of problems that have an oracle.
+        models: what is judged.
+        least: how many problems a verdict takes.
+
+    Raises:
+        DataError: there are fewer.
+    """
+    import numpy as np
+
+    from ckh.learn.manifest import problem_id, trained_problems
+
+    problems = dataset.problems()
+    is_left = np.bincount(dataset.problem_ids, minlength=len(problems)) > 1
+    if not is_left.all():
+        warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
+    for model in models:
+        known = trained_problems(model.path)
+        if known is None:
+            warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
+            continue
+        is_seen = np.array([problem_id(problem) in known for problem in problems])
+        if is_seen.any():
+            warn(f"left out {int(is_seen.sum())} of {len(problems)} problems, which {model.path} was trained on")
+        is_left &= ~is_seen
+    if int(is_left.sum()) < least:
+        raise DataError(
+            f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",
+            "judge on more problems that are held out, or set --min-problems",
+        )
+    return dataset if is_left.all() else dataset.select(is_left[dataset.problem_ids])
+
+
 def percent(share: float) -> str:
     """A share as "98.76%"."""
     return f"{share:.2%}"

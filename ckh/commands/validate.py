@@ -11,7 +11,7 @@ import typer
 from ckh.commands import _validate_kernels
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.commands._judging import load_judged, percent
+from ckh.commands._judging import LEAST_PROBLEMS, for_verdict, load_judged, percent
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 
@@ -27,12 +27,18 @@ _ORACLE_HELP = """Compare a model's choices with the measured best of a hold-out
 
 With --on-device, the model's first choices and the oracle's best are compiled and measured again on this machine, in
 turns, so that the verdict does not rest on times of another day.
+
+There is no verdict, and exit code 4, where fewer than --min-problems are left: those that the model was trained on do
+not count (for models of AMD's tools this cannot be known, and is said), nor those with a single measured kernel.
 """
 _COMPARE_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
 
 It may if mean and median efficiency stay within 0.5 points, P10 within 2, and no problem loses more than 10 %.
+Problems that either was trained on, and those with a single measured kernel, do not count.
 """
 _WORST = 5
+_FEWER = "set --min-problems"
+_MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
 
 
 def register(app: typer.Typer) -> None:
@@ -74,6 +80,7 @@ def oracle(
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
     min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
     min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
+    min_problems: int = _MIN_PROBLEMS,
     top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="How many choices to look at."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Measure again on this many random problems."),
@@ -90,7 +97,9 @@ def oracle(
     from ckh.learn.artifact import load_model
 
     loaded = load_model(model)
-    dataset = load_judged(loaded, data)
+    if limit is not None and limit < min_problems:
+        raise UsageError(f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", _FEWER)
+    dataset = for_verdict(load_judged(loaded, data, is_held_out=False), [loaded], min_problems)
     scores = loaded.scores(dataset)
     times = times_of(dataset)
     if on_device:
@@ -139,6 +148,7 @@ def compare(
     max_median_loss: float = typer.Option(0.005, "--max-median-loss", min=0, max=1, help="Of median efficiency."),
     max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Of P10 efficiency."),
     max_problem_loss: float = typer.Option(0.10, "--max-problem-loss", min=0, max=1, help="Of one problem, relative."),
+    min_problems: int = _MIN_PROBLEMS,
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Compare, print and give the verdict."""
@@ -146,9 +156,9 @@ def compare(
     from ckh.learn.artifact import load_model
 
     before, after = load_model(old), load_model(new)
-    dataset = load_judged(after, data)
     if before.spec.purpose != after.spec.purpose:
         raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
+    dataset = for_verdict(load_judged(after, data, is_held_out=False), [before, after], min_problems)
     thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
     result = comparing.compare(dataset, before.scores(dataset), after.scores(dataset), thresholds)
     if as_json:

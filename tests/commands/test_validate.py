@@ -15,6 +15,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.errors import ExitCode
 from ckh.features.grouped_conv import NAMES_83
+from ckh.learn.manifest import problem_id
 from ckh.learn.options import RankObjective
 from ckh.problems import ConvProblem, Direction
 from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, time_ms
@@ -25,8 +26,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A small model."""
-    return saved(tmp_path / "model")
+    """A small model that does not say what it was trained on."""
+    return silent(saved(tmp_path / "model"))
+
+
+def silent(model: Path) -> Path:
+    """The model without the ids of the problems that it was trained on, as AMD's are."""
+    path = model / "train_manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["ckh"]["problems"] = None
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return model
 
 
 @pytest.fixture
@@ -40,7 +50,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def opposite(tmp_path: Path) -> Path:
     """The same model with the signs of its leaves turned: it puts the worst first."""
-    path = saved(tmp_path / "opposite") / "model_rank.lgbm.gz"
+    path = silent(saved(tmp_path / "opposite")) / "model_rank.lgbm.gz"
     text = gzip.decompress(path.read_bytes()).decode()
     turned = re.sub(
         r"(?m)^leaf_value=(.*)$",
@@ -73,6 +83,61 @@ def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.Ca
     assert f"warning: mean efficiency is {found.mean():.2%}, under" in stderr
 
 
+@pytest.mark.parametrize("command", ["oracle", "compare"])
+def test_what_a_model_was_trained_on_gives_no_verdict(
+    command: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not PASS, and no failed gate either: the data say nothing about new problems."""
+    trained = str(saved(tmp_path / "trained"))
+    which = ["--model", trained] if command == "oracle" else [str(silent(saved(tmp_path / "old"))), trained]
+    args = ["validate", command, *which, "--data", str(data), "--json"]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert f"warning: left out 14 of 14 problems, which {trained} was trained on" in stderr
+    assert "error: no verdict: 0 problems are left to judge on, and it takes 10" in stderr
+    assert "PASS" not in stderr
+
+
+def test_problems_that_were_held_out_give_the_verdict(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of data that hold both, only the others are judged; it takes as many as --min-problems says."""
+    path = saved(tmp_path / "partly") / "train_manifest.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["ckh"]["problems"] = [problem_id(problem) for problem in measured().problems()[:3]]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    args = ["validate", "oracle", "--model", str(path.parent), "--data", str(data), "--json", "--min-problems"]
+    assert run([*args, "11", "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    found = json.loads(stdout)
+    assert (found["problems"], found["passes"]) == (11, True)
+    assert "left out 3 of 14 problems" in stderr
+    assert found["figures"]["mean efficiency"] == pytest.approx(efficiencies(path.parent)[3:].mean(), rel=1e-12)
+    assert run([*args, "12"]) == ExitCode.BAD_DATA
+
+
+def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A problem with one measured kernel is chosen right by every model."""
+    one = measured().select(np.array([0]))
+    write_dataset(one, tmp_path / "one.parquet")
+    args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "one.parquet")]
+    assert run([*args, "--min-problems", "1"]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "warning: left out 1 problems with one measured kernel" in stderr
+    assert "error: no verdict: 0 problems" in stderr
+
+
+def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A manifest without the problems gives a verdict, and a warning with it."""
+    args = ["validate", "oracle", "--model", str(model), "--data", str(data), "--min-mean", "0", "--min-p10", "0"]
+    assert run(args) == ExitCode.OK
+    stderr = capsys.readouterr().err
+    assert f"warning: whether {model} was trained on these problems cannot be known" in stderr
+    assert stderr.splitlines()[-1] == "PASS"
+
+
 def test_the_tenth_percentile_is_a_gate_of_its_own(
     opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,7 +151,16 @@ def test_the_tenth_percentile_is_a_gate_of_its_own(
     assert run([*args, "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
 
 
-@pytest.mark.parametrize("args", [["--min-mean", "2"], ["--top-k", "0"], ["--on-device", "--timeout", "soon"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--min-mean", "2"],
+        ["--top-k", "0"],
+        ["--min-problems", "0"],
+        ["--on-device", "--limit", "3"],
+        ["--on-device", "--timeout", "soon"],
+    ],
+)
 def test_options_that_make_no_sense(
     model: Path, data: Path, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,7 +174,7 @@ def test_a_model_compared_with_itself_passes(
 ) -> None:
     """All choices agree and nothing is lost, so that even thresholds of nothing pass."""
     nothing = [f"--max-{name}-loss=0" for name in ("mean", "median", "p10", "problem")]
-    again = saved(tmp_path / "again")
+    again = silent(saved(tmp_path / "again"))
     args = ["validate", "compare", str(model), str(again), "--data", str(data), *nothing]
     assert run(args) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
@@ -142,7 +216,7 @@ def test_models_of_different_objectives_compare(
     model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Scores need no common scale: only choices count."""
-    other = saved(tmp_path / "other", RankObjective.LAMBDARANK)
+    other = silent(saved(tmp_path / "other", RankObjective.LAMBDARANK))
     loose = [f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem")]
     assert run(["validate", "compare", str(model), str(other), "--data", str(data), *loose, "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -183,7 +257,10 @@ def test_choices_are_measured_again_on_the_device(
     rows = [(one, kernel, time_ms(one, kernel)) for one in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
     args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "tiny.parquet"), "--on-device"]
-    assert run([*args, "--top-k", "2", "--min-mean", "0", "--min-p10", "0", "--json"]) == ExitCode.OK
+    assert (
+        run([*args, "--top-k", "2", "--min-problems", "2", "--min-mean", "0", "--min-p10", "0", "--json"])
+        == ExitCode.OK
+    )
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
     assert (document["on_device"], document["problems"]) == (True, 2)
