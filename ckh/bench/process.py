@@ -1,8 +1,8 @@
-"""One worker process as the supervisor sees it: a job in, its reply out, and its end.
+"""One worker process as the supervisor sees it: jobs in, replies out, and its end.
 
-A kernel runs in the worker and can write whatever the worker can. So a job is sent only when the one before it is
-answered, and a reply counts only if it comes from the worker's process (the system says who writes) and is one that an
-honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
+A kernel runs in the worker and can read and write whatever the worker can. So a reply counts only if it comes from the
+worker's process (the system says who writes), is signed with a secret that was sent before any kernel ran, and is one
+that an honest worker can give to just this job (`protocol.mismatch`). Everything else is the end of the worker.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import socket
 import struct
 import subprocess
 import time
+from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.guard import end_guarded, guarded
-from ckh.bench.protocol import READY_ID, Job, Op, Reply, WorkerConfig, mismatch, reply_from_line
+from ckh.bench.protocol import READY, Job, Reply, WorkerConfig, mismatch, reply_from_line, signature
 from ckh.data.schema import Status
 from ckh.errors import DeviceError
 
@@ -108,22 +108,24 @@ class WorkerProcess:
         self._poll = select.poll()
         for descriptor in (self._socket.fileno(), self._err):
             self._poll.register(descriptor, select.POLLIN)
-        self._job: Job | None = Job(Op.LOAD, READY_ID)  # what the next reply is to
+        self._secret, self._count = secrets.token_hex(), 0
+        self._write(self._secret.encode() + b"\n")
+        # What replies are to come, each with its signature; a worker begins with one to a job that is not sent.
+        self._jobs = deque([(READY, "")])
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is a job whose reply was not received."""
-        return self._job is not None
+        """Whether there are jobs whose replies were not received."""
+        return bool(self._jobs)
 
     def send(self, job: Job) -> None:
-        """Hand over a job when the one before it is answered; that the worker is dead is found out when receiving."""
-        assert self._job is None
-        self._job = replace(job, token=secrets.token_hex(8))
-        with suppress(OSError):
-            self._socket.sendall(self._job.to_line())
+        """Hand over a job; that the worker is dead is found out when receiving."""
+        self._count += 1
+        self._jobs.append((job, signature(self._secret, self._count)))
+        self._write(job.to_line())
 
     def receive(self, deadline: float, should_give_up: Callable[[], bool] = lambda: False) -> Reply:
-        """The reply to the job that was sent.
+        """The reply to the first job that has none yet.
 
         Raises:
             WorkerDiedError: there will be none.
@@ -138,18 +140,27 @@ class WorkerProcess:
                 self._read(descriptor)
             if not readable and self._process.poll() is not None:  # though somebody keeps its pipes open
                 raise self._ended()
-        line, _, more = bytes(self._received).partition(b"\n")
-        self._received.clear()
+        line = bytes(self._received[: self._received.index(b"\n")])
+        del self._received[: len(line) + 1]
+        return self._checked(line)
+
+    def _checked(self, line: bytes) -> Reply:
+        if not self._jobs:
+            raise self._lied("the worker replied to no job")
+        job, expected = self._jobs.popleft()
         try:
             reply = reply_from_line(line)
         except ValueError as error:
             raise self._lied(f"the worker answered nonsense: {line[:_SHOWN]!r}") from error
-        if fault := mismatch(self._job, reply) if self._job else "there was no job":
+        if fault := mismatch(job, reply, expected):
             raise self._lied(f"the worker gave a reply that cannot be: {fault}")
-        if more:
+        if self._received and not self._jobs:
             raise self._lied("the worker replied more than once")
-        self._job = None
         return reply
+
+    def _write(self, line: bytes) -> None:
+        with suppress(OSError):
+            self._socket.sendall(line)
 
     def kill(self) -> None:
         """End it at once, with all that it has started.

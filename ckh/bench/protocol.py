@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 HIP = "hip"  # the kind of a worker that has a GPU
-READY_ID = -1  # of the reply that a worker begins with
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
 # The others are not a worker's to find out.
@@ -113,10 +113,7 @@ class WorkerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none.
-
-    `token` is different for every job that is sent, and its reply repeats it.
-    """
+    """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none."""
 
     op: Op
     id: int
@@ -125,12 +122,19 @@ class Job:
     library: str = ""
     samples: int = 0
     loops: int = 0
-    token: str = ""
 
     def to_line(self) -> bytes:
         """As one line."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return json.dumps({**named, "op": str(self.op)}).encode() + b"\n"
+
+
+READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply to
+
+
+def signature(secret: str, number: int) -> str:
+    """What only this worker can write below its reply to the job of this number, counted from 1."""
+    return hashlib.blake2b(str(number).encode(), key=secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]).hexdigest()
 
 
 def job_from_line(line: str) -> Job:
@@ -143,7 +147,8 @@ def job_from_line(line: str) -> Job:
 class Reply:
     """What became of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
-    After a reply that `is_last` the worker ends, because its GPU, or the worker itself, cannot be used any more.
+    `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
+    cannot be used any more.
     """
 
     id: int
@@ -153,7 +158,7 @@ class Reply:
     loops: int = 0
     seconds: Seconds | None = None
     is_last: bool = False
-    token: str = ""
+    signed: str = ""
 
     def to_line(self) -> bytes:
         """As one line, in which the message is cut where it is too long."""
@@ -180,9 +185,9 @@ def reply_from_line(line: bytes) -> Reply:
     return Reply(**{**values, "status": Status(values["status"]), "samples_ns": tuple(values["samples_ns"])})
 
 
-def mismatch(job: Job, reply: Reply) -> str:
-    """Why a reply cannot be that of an honest worker to this job; empty if it can."""
-    if (reply.id, reply.token) != (job.id, job.token):
+def mismatch(job: Job, reply: Reply, expected: str) -> str:
+    """Why a reply cannot be that of an honest worker to this job, signed as is expected; empty if it can."""
+    if (reply.id, reply.signed) != (job.id, expected):
         return "it is to another job"
     is_timed = reply.status is Status.OK and job.op in (Op.MEASURE, Op.TIME)
     least, most = (1 if job.op is Op.MEASURE else job.samples, job.samples) if is_timed else (0, 0)
@@ -212,5 +217,5 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "loops": lambda value: type(value) is int and 0 <= value <= MAX_LOOPS,
     "seconds": _are_seconds,
     "is_last": lambda value: isinstance(value, bool),
-    "token": lambda value: isinstance(value, str),
+    "signed": lambda value: isinstance(value, str),
 }

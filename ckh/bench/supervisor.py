@@ -1,14 +1,14 @@
 """Keeps one warm worker per device, and turns its crashes and hangs into results.
 
-A job is sent when the one before it is answered, before its reply is taken care of: a kernel never has the jobs of
-others at hand, and the worker hardly waits. Each job has its own deadline.
+Jobs are sent a few ahead, so that the worker never waits; it does them in order, so the first job without a reply is
+the one at work, and each has its own deadline from the moment the one before it was answered.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.device import Device
 
+_AHEAD = 6  # jobs in the pipe
 _STOP_GRACE_S = 2.0
 _DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
 _SETUP_TRIES = 3  # if workers are killed
@@ -57,16 +58,21 @@ class _Quarantine:
 
 @dataclass(slots=True)
 class _Run:
-    """Jobs on a problem, or without one: the one at work, those to come, and a failure that is to be confirmed."""
+    """Jobs on a problem, or without one: those to come, those in the pipe, and a failure that is to be confirmed."""
 
     setup: Job | None
     waiting: deque[Job]
-    at_work: Job | None = None
+    sent: deque[Job] = field(default_factory=deque)
     doubt: tuple[Job, Reply] | None = None
 
     @property
     def problem(self) -> str:
         return "" if self.setup is None else self.setup.problem
+
+    def take_back(self) -> None:
+        """What was in the pipe of a worker that is gone is to be done by the next one."""
+        self.waiting.extendleft(reversed(self.sent))
+        self.sent.clear()
 
     def learn(self, job: Job, reply: Reply) -> None:
         """Keep the best time for the next worker."""
@@ -82,7 +88,7 @@ class Supervisor:
 
     A kernel that crashed or hung on two problems is not run any more: its jobs are answered at once, as crashes.
 
-    `should_stop` is asked all the time; once it says yes, the job at work gets two seconds, and no new one follows.
+    `should_stop` is asked all the time; once it says yes, the jobs in the pipe get two seconds, and no new ones follow.
     """
 
     def __init__(self, device: Device, options: SupervisorOptions, should_stop: Callable[[], bool]) -> None:
@@ -121,20 +127,25 @@ class Supervisor:
         if self._worker is not None and self._worker.is_busy:  # who took the last replies did not take all
             self._drop_worker()
         run = _Run(setup, deque(jobs))
-        while run.waiting or run.at_work is not None:
-            if run.at_work is None:
-                if self._stopping():
-                    return
+        while run.waiting or run.sent:
+            if not run.sent and not self._stopping():
                 yield from self._answer_or_prepare(run)
-                self._start_next(run)
-                continue
-            job, fresh = run.at_work, self._fresh
-            reply = self._next_reply(job, self._options.timeout_s)
+            self._fill(run)
+            if not run.sent:
+                return
+            fresh = self._fresh
+            reply = self._next_reply(run.sent[0], self._options.timeout_s)
             if reply is None:
                 return
-            run.at_work, self._fresh = None, False
-            if self._is_doubtful(reply, fresh=fresh) and not (run.doubt is not None and run.doubt[0] is job):
+            self._fresh = False
+            job = run.sent.popleft()
+            is_retry = run.doubt is not None and run.doubt[0] is job
+            is_doubtful = not is_retry and self._is_doubtful(reply, fresh=fresh)
+            if is_doubtful:
                 self._drop_worker()
+            if self._worker is None:
+                run.take_back()
+            if is_doubtful:
                 run.doubt = job, reply
                 run.waiting.appendleft(job)
                 continue
@@ -142,7 +153,6 @@ class Supervisor:
             if reply.status in (Status.CRASH, Status.TIMEOUT) and run.problem:
                 self._quarantine.record(job.library, run.problem)
             run.learn(job, reply)
-            self._start_next(run)
             yield job, reply
 
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
@@ -211,13 +221,13 @@ class Supervisor:
         self._worked.add(setup.problem)
         return None
 
-    def _start_next(self, run: _Run) -> None:
-        """Send the next job, if there is one, and a worker for it. One in quarantine is answered in its turn."""
-        if not run.waiting or self._worker is None or self._stopping():
-            return
-        if not self._quarantine.message(run.waiting[0].library):
-            run.at_work = run.waiting.popleft()
-            self._worker.send(run.at_work)
+    def _fill(self, run: _Run) -> None:
+        waiting, sent = run.waiting, run.sent
+        while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
+            if self._quarantine.message(waiting[0].library):
+                return  # it is answered in its turn, when the pipe is empty
+            self._worker.send(waiting[0])
+            sent.append(waiting.popleft())
 
     def _next_reply(self, job: Job, timeout_s: float) -> Reply | None:
         """The reply to the job at work, made up if the worker cannot give one; None when stopped."""

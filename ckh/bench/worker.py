@@ -1,8 +1,9 @@
 """`python -m ckh.bench.worker CONFIG`: a program that measures kernels and may die.
 
-It reads jobs from stdin and writes replies to what was its stdout when it started; whatever a kernel prints goes to
-stderr. It ends when stdin does, and after a reply that says it is the last. The first line that it writes says whether
-it is ready, or why it has no device. It runs below a guard (`ckh.bench.guard`).
+It reads a secret and jobs from stdin, and writes replies, signed with the secret, to what was its stdout when it
+started; whatever a kernel prints goes to stderr. It ends when stdin does, and after a reply that says it is the last.
+The first line that it writes says whether it is ready, or why it has no device. It runs below a guard
+(`ckh.bench.guard`).
 
 What a kernel starts and does not wait for would disturb the kernels after it: that is the kernel's failure, and the
 worker's end.
@@ -22,12 +23,12 @@ from typing import TYPE_CHECKING
 from ckh.bench.guard import adopt_orphans
 from ckh.bench.measure import Bench, KernelFailure, answer
 from ckh.bench.memory import HostMemory
-from ckh.bench.protocol import READY_ID, Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line
+from ckh.bench.protocol import READY, Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line, signature
 from ckh.data.schema import Status
 from ckh.errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ckh.bench.memory import Memory
 
@@ -37,6 +38,7 @@ _THREADS = Path("/proc/self/task")
 def main() -> int:
     """Serve jobs until stdin ends; the exit code."""
     config = WorkerConfig(**json.loads(sys.argv[1]))
+    secret = sys.stdin.readline().strip()
     replies = os.dup(1)
     os.dup2(2, 1)
     _settle(config)
@@ -44,10 +46,14 @@ def main() -> int:
     try:
         bench = Bench(_memory(config), clock, fnuz_floats=config.fnuz_floats)
     except DeviceError as error:
-        _write(replies, Reply(READY_ID, Status.LAUNCH_ERROR, error.message, is_last=True))
+        _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, error.message, is_last=True))
         return error.exit_code
-    _write(replies, Reply(READY_ID, Status.OK))
-    _serve(replies, clock, _work(bench, config), counts_threads=not config.is_hip)
+    _write(replies, Reply(READY.id, Status.OK))
+    answered = _answers(clock, _work(bench, config), counts_threads=not config.is_hip)
+    for number, reply in enumerate(answered, 1):
+        _write(replies, replace(reply, signed=signature(secret, number)))
+        if reply.is_last:
+            break
     return 0
 
 
@@ -72,7 +78,8 @@ def _refuse(job: Job) -> Reply:
     raise KernelFailure(Status.LAUNCH_ERROR, f"a worker that only loads libraries was asked to {job.op}")
 
 
-def _serve(replies: int, clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, counts_threads: bool) -> None:
+def _answers(clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, counts_threads: bool) -> Iterator[Reply]:
+    """A reply to each job that is read, until there are no more."""
     mark = perf_counter()
     for line in sys.stdin:
         start = perf_counter()
@@ -86,9 +93,7 @@ def _serve(replies: int, clock: PhaseClock, work: dict[Op, Callable[[Job], Reply
         mark = perf_counter()
         inner = sum(value for phase, value in seconds.items() if phase != Phase.WAIT.value)
         seconds[Phase.OTHER.value] = mark - start - inner
-        _write(replies, replace(reply, seconds=seconds, token=job.token))
-        if reply.is_last:
-            return
+        yield replace(reply, seconds=seconds)
 
 
 def _unless_left_behind(reply: Reply, threads: int) -> Reply:
