@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import json_text, table_text
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 _WHY = " (--why tells the reasons)"
 _HOST = "host"
+OUT_OF_ORDER = (
+    "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """A kernel of a ranking: its complete and its short name, and what is known of it."""
+    """A kernel of a ranking: its complete name, and what is known of it."""
 
     kernel: str
-    short_name: str
     score: float
     tflops: float | None
     latency_ms: float | None
@@ -44,6 +47,7 @@ class Ranking:
         ranked_by: the implementation.
         candidates: how many kernels apply.
         refused: how many do not, by reason.
+        beyond: why the model expects no speed of this problem; empty if it does, or never does.
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
     """
@@ -57,8 +61,15 @@ class Ranking:
     ranked_by: str
     candidates: int
     refused: dict[str, int]
+    beyond: str
     probe: Probe | None
     kernels: Sequence[KernelRow]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the predicted speeds fall with the place, among kernels that were not measured."""
+        told = [one.tflops for one in self.kernels if one.measured_ms is None and one.tflops is not None]
+        return all(first >= second for first, second in pairwise(told))
 
     def text(self, *, why: bool) -> str:
         """For people; `why` has the reasons for which kernels were refused."""
@@ -81,7 +92,9 @@ class Ranking:
             lines += [f"         {one.kernel} failed: {one.status} {one.message}" for one in failed]
         is_measured = self.probe is not None
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
-        return "\n".join([*lines, "", table_text("", ("", *columns(is_measured=is_measured)), rows)])
+        table = table_text("", ("", *columns(is_measured=is_measured)), rows)
+        notes = [f"\nno speed is predicted: {self.beyond}\n"] if self.beyond else []
+        return "\n".join([*lines, "", table]) + "".join(notes if self.in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
 
     def json(self) -> str:
         """For programs."""
@@ -100,6 +113,8 @@ class Ranking:
             "candidates": self.candidates,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
+            "beyond_training": self.beyond or None,
+            "predictions_in_order": self.in_order,
             "kernels": [
                 {
                     "kernel": one.kernel,
@@ -132,7 +147,7 @@ def columns(*, is_measured: bool) -> tuple[str, ...]:
 def cells(row: KernelRow, *, is_measured: bool) -> list[str]:
     """A kernel in such a table."""
     values = (row.tflops, row.latency_ms, *((row.measured_ms,) if is_measured else ()))
-    return [*map(_figure, values), row.short_name]
+    return [*map(_figure, values), row.kernel]
 
 
 def _figure(value: float | None) -> str:

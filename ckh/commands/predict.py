@@ -163,11 +163,11 @@ def _ranking(found: Answer, top: int) -> Ranking:
         ranked_by=backend_name(),
         candidates=len(found.order),
         refused=found.refused,
+        beyond=found.beyond,
         probe=found.probe,
         kernels=[
             KernelRow(
                 spec.op.kernel_name(one.kernel),
-                spec.op.short_name(one.kernel),
                 one.score,
                 one.tflops,
                 one.latency_ms,

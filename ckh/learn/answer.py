@@ -13,6 +13,7 @@ from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.artifact import Ranked, Wanted, find_model
 from ckh.learn.probes import in_front
+from ckh.learn.reach import beyond
 from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first
 
@@ -39,7 +40,8 @@ class Answer:
         pool: kernels among which the problem decides.
         order: those that apply, as numbers in the pool, best first; shape (candidates,).
         score: what they are ordered by, highest first; shape (candidates,).
-        tflops: what the model expects of them, if it does; shape (candidates,).
+        tflops: what the model expects of them, if it does; shape (candidates,). None too where the problem lies far
+            outside of its training data (`reach.beyond`).
         probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
             by their score, then those that failed.
     """
@@ -72,6 +74,11 @@ class Answer:
         places = np.array(order, np.intp)
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
+
+    @property
+    def beyond(self) -> str:
+        """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
+        return beyond(self.problem, self.model.reach)
 
     @property
     def refused(self) -> dict[str, int]:
@@ -182,7 +189,7 @@ def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answ
     for scored in _scored(problems, model):
         tflops = scored.tflops
         for row, (problem, order) in enumerate(zip(scored.problems, scored.order(None), strict=True)):
-            expected = None if tflops is None else tflops[row, order]
+            expected = None if tflops is None or beyond(problem, model.reach) else tflops[row, order]
             found[problem] = Answer(
                 problem, model, scored.pool, scored.chosen[order], scored.score[row, order], expected
             )
@@ -199,6 +206,7 @@ class _Scored:
         chosen: the candidates, as numbers in the pool; shape (candidates,).
         score: what they are ordered by; shape (problems, candidates).
         tflops: what the model expects, if it does; shape (problems, candidates).
+        reach: of the model.
     """
 
     problems: list[Problem]
@@ -206,6 +214,7 @@ class _Scored:
     chosen: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
+    reach: dict[str, float]
 
     def order(self, top: int | None) -> NDArray[np.intp]:
         """Of each problem the first candidates, best first, as numbers in `chosen`; shape (problems, top)."""
@@ -217,7 +226,7 @@ class _Scored:
         kernels, score = self.chosen[order], np.take_along_axis(self.score, order, axis=1)
         tflops = None if self.tflops is None else np.take_along_axis(self.tflops, order, axis=1)
         for row, problem in enumerate(self.problems):
-            expected = None if tflops is None else tflops[row]
+            expected = None if tflops is None or beyond(problem, self.reach) else tflops[row]
             yield _ranked(problem, self.pool, kernels[row], score[row], expected)
 
 
@@ -245,7 +254,8 @@ def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -
             chosen = known[members[places[0]]].chosen
             here = np.ix_(np.array(places), chosen)
             expected = None if speed is None else speed[here]
-            yield _Scored([problems[members[place]] for place in places], pool, chosen, score[here], expected)
+            some = [problems[members[place]] for place in places]
+            yield _Scored(some, pool, chosen, score[here], expected, model.reach if tflops else {})
 
 
 def _ranked(

@@ -16,6 +16,7 @@ import numpy as np
 from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.manifest import problem_count
+from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.ops import operation_of_kernel
@@ -194,8 +195,17 @@ class Model:
         self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates] = Remembered(_CANDIDATES)
         self.others: tuple[Path, ...] = ()
+        self._reach: dict[str, float] | None = None
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
+
+    @property
+    def reach(self) -> dict[str, float]:
+        """How far what the model expects reaches, by size (`reach.beyond`)."""
+        if self._reach is None:
+            sizes = {name.lower() for name in self.spec.op.sizes}
+            self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
+        return self._reach
 
     def require(self, wanted: Wanted) -> None:
         """Refuse to be used for what it was not trained for.
@@ -227,7 +237,8 @@ class Model:
         pool = tuple(kernels)
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
-        return Answer(problem, self, pool, order, score[0, order], None if tflops is None else tflops[0, order]).ranked
+        expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
+        return Answer(problem, self, pool, order, score[0, order], expected).ranked
 
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True

@@ -168,7 +168,6 @@ class Operation:
         problem_features: raw columns of problems for the features, a row each.
         parse_kernel: a kernel from its name; raises `DataError`.
         kernel_name: a kernel's complete name.
-        short_name: a name for tables.
         other_names: further names that a kernel goes by.
         kernel_columns: dataset columns of kernels, without the name, in the encoding of the data.
         kernel_features: raw columns of kernels for the features, in the encoding of a model.
@@ -203,7 +202,6 @@ class Operation:
     problem_features: Callable[[Sequence[Any]], dict[str, Any]]
     parse_kernel: Callable[[str], Kernel]
     kernel_name: Callable[[Kernel], str]
-    short_name: Callable[[Kernel], str]
     other_names: Callable[[Kernel], tuple[str, ...]]
     kernel_columns: Callable[[Sequence[Kernel], Encoding], dict[str, list[Any]]]
     kernel_features: Callable[[Sequence[Kernel], Encoding], dict[str, Any]]

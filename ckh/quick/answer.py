@@ -135,8 +135,10 @@ def _opened(path: Path) -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p] | None]:
 def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) -> Ranking | None:
     """What the full command finds; None if C has an error to tell."""
     from ckh.commands._ranking_text import Ranking
+    from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in asked.flags else None
+    far = beyond(problem, facts["reach"])
     sizes = [getattr(problem, name) for name in facts["sizes"]]
     key = (ctypes.c_int32 * len(facts["key"]))(*facts["key"])
     values = (ctypes.c_int64 * len(sizes))(*sizes)
@@ -152,7 +154,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
         if library.ckh_reasons(model, key, values, reasons, len(reasons), ctypes.byref(ctypes.c_size_t())):
             return None
         kernels = [
-            _row(one, library.ckh_kernel_name(model, one.kernel).decode(), facts)
+            _row(one, library.ckh_kernel_name(model, one.kernel).decode(), is_told=facts["tells_tflops"] and not far)
             for one in choices[: min(top, count.value)]
         ]
     if probe is not None:
@@ -167,17 +169,17 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
         ranked_by="c",
         candidates=count.value,
         refused=_refused(facts, reasons, sizes),
+        beyond=far,
         probe=probe,
         kernels=kernels[: asked.top],
     )
 
 
-def _row(choice: _Choice, name: str, facts: dict[str, Any]) -> KernelRow:
+def _row(choice: _Choice, name: str, *, is_told: bool) -> KernelRow:
     from ckh.commands._ranking_text import KernelRow
 
-    is_told = facts["tells_tflops"]
     tflops, latency_ms = (choice.tflops, choice.latency_ms) if is_told else (None, None)
-    return KernelRow(name, facts["short_names"][choice.kernel], choice.score, tflops, latency_ms, None)
+    return KernelRow(name, choice.score, tflops, latency_ms, None)
 
 
 def _measured(problem: Problem, arch: str) -> Probe | None:

@@ -67,7 +67,7 @@ def _prepare(asked: Asked) -> bool:
 def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[bytes, dict[str, Any]]:
     """The file for C with the problem's group alone, and the facts that go with it."""
     from ckh.export.groups import group_of, kind_of
-    from ckh.export.model_file import kernels_of, model_file
+    from ckh.export.model_file import model_file
     from ckh.export.programs import Body, GroupProgram, parts_of
     from ckh.learn.spec import TFLOPS
     from ckh.quick.bytecode import encode
@@ -91,10 +91,10 @@ def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[
         "arch": spec.arch,
         "device": spec.device,
         "tells_tflops": TFLOPS in targets,
+        "reach": model.reach,
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),
-        "short_names": [spec.op.short_name(kernel) for kernel in kernels_of(spec, exported).values()],
         "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
     }

@@ -12,7 +12,7 @@ import pytest
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.features.grouped_conv import NAMES_83
-from ckh.kernels.names import amd_short_name, kernel_name
+from ckh.kernels.names import kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.learn.artifact import load_model
 from ckh.problems import ConvProblem, Direction, parse_conv_problem
@@ -73,10 +73,10 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     assert lines[2].startswith("model    mine, measured on a test (host numbers")
     assert lines[3] == "kernels  300 candidates, 0 refused"
     expected = [
-        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", amd_short_name(one.kernel)]
+        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", kernel_name(one.kernel)]
         for place, one in enumerate(ranked(model)[:5], 1)
     ]
-    assert [line.split() for line in lines[-5:]] == expected
+    assert [line.split() for line in lines[7:12]] == expected
 
 
 def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,6 +96,38 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
         for one in ranked(model, n=4, c=128, k=128)
     ]
     assert {one["kernel"] for one in document["kernels"]} == {kernel_name(kernel) for kernel in POOL}
+
+
+def test_speeds_that_do_not_fall_are_explained(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the predicted TFLOPS are not in the order of the ranking a line says why, and JSON says so."""
+    speeds = [one.tflops or 0 for one in ranked(model)]
+    assert speeds != sorted(speeds, reverse=True)
+    fall = next(count for count in range(2, 300) if speeds[count] > speeds[count - 1]) + 1
+    for top, in_order in ((fall, False), (fall - 1, True)):
+        assert run(["predict", "--top", str(top)]) == ExitCode.OK
+        assert ("\nthe order is the ranking model's; " in capsys.readouterr().out) is not in_order
+        assert run(["predict", "--top", str(top), "--json"]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out)["predictions_in_order"] is in_order
+
+
+def test_far_outside_of_the_training_data_no_speed_is_predicted(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kernels are ranked, but for a size beyond 8 times the model's largest threshold there is no time, and why."""
+    largest = load_model(model).reach["c"]
+    inside, outside = int(8 * largest), int(8 * largest) + 1
+    for c, is_told in ((inside, True), (outside, False)):
+        assert run(["predict", "--c", str(c), "--k", "8", "--json"]) == ExitCode.OK
+        document = json.loads(capsys.readouterr().out)
+        assert (document["beyond_training"] is None) is is_told
+        assert all((one["predicted_tflops"] is not None) is is_told for one in document["kernels"])
+        assert all((one["predicted_latency_ms"] is not None) is is_told for one in document["kernels"])
+    why = f"c = {outside} is far outside of what the model learned from: more than 8 x {largest:.4g}"
+    assert document["beyond_training"] == why
+    assert run(["predict", "--c", str(outside), "--k", "8", "--top", "1"]) == ExitCode.OK
+    *_, row, empty, reason = capsys.readouterr().out.splitlines()
+    assert row.split()[:3] == ["1", "-", "-"]
+    assert (empty, reason) == ("", f"no speed is predicted: {why}")
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,14 @@ def test_miopen_ranks_as_python(tmp_path: Path) -> None:
     assert assert_same(found, problems, model) > 250
 
 
+def test_the_example_of_a_model_that_tells_no_speed(tmp_path: Path) -> None:
+    """It prints the solvers, and no number that is none."""
+    folder = export(tmp_path / "c", [load_model(MODELS / "miopen_conv_gfx942")])
+    out = run([compile_program(folder, folder / "example.c", "-O1")], cwd=folder).splitlines()
+    assert len(out) == 5
+    assert all(line.startswith(("Conv", "Gemm")) and " " not in line for line in out)
+
+
 def test_a_layout_left_out_is_the_operations_own(harness: Path, shipped: Path) -> None:
     """0 stands for NHWGC or NDHWGC."""
     problem = conv_problems(Random(3), 1, (Direction.FORWARD,), "fp32")[0]

@@ -39,6 +39,7 @@ CONVOLUTIONS = [
     "--n 3 --c 96 --g 3 --hi 14 --wi 20 --dilation 1x2 --pad 0",
     "--di 9 --c 24 --y 1",
     "--ndim 3 --c 8 --k 40 --top 1",
+    "--n 999999 --c 64",
 ]
 GEMMS = [
     "--m 128 --n 1536 --k 7168",

@@ -170,7 +170,6 @@ OPERATION = Operation(
     problem_features=problem_columns,
     parse_kernel=parse_kernel_name,
     kernel_name=kernel_name,
-    short_name=kernel_name,
     other_names=lambda kernel: (short_name(kernel),),
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,

@@ -142,7 +142,6 @@ OPERATION = Operation(
     problem_features=problem_columns,
     parse_kernel=parse_kernel_name,
     kernel_name=kernel_name,
-    short_name=amd_short_name,
     other_names=_other_names,
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,

@@ -103,7 +103,6 @@ OPERATION = Operation(
     problem_features=_problem_features,
     parse_kernel=parse_solver,
     kernel_name=lambda solver: solver.name,
-    short_name=lambda solver: solver.name,
     other_names=lambda _: (),
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,

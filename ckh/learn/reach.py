@@ -1,0 +1,49 @@
+"""How far a model's expectations reach: a problem far outside its training data has none.
+
+Trees tell sizes apart up to their largest threshold, which lies within the training data, and are constant beyond. The
+speed that they give there says nothing, and the time that would follow from it grows without end. So there is no
+expectation where a size is more than `FAR` times the largest threshold on it. The order of the kernels remains.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from ckh.ops.base import Problem
+    from ckh.ranking.packed import PackedForest
+
+FAR = 8
+_LOGARITHM = "log2_"
+
+
+def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
+    """The largest threshold on each of the sizes that are tested, by name; one on a logarithm counts for its size.
+
+    Args:
+        forest: what tells the speed.
+        sizes: names of sizes, in lower case.
+    """
+    from ckh.ranking.packed import CATEGORICAL
+
+    reach: dict[str, float] = {}
+    for feature, flags, first, count in forest.families.tolist():
+        if flags & CATEGORICAL:
+            continue
+        name, largest = forest.feature_names[feature].lower(), float(forest.thresholds[first : first + count].max())
+        if name.startswith(_LOGARITHM):
+            name, largest = name[len(_LOGARITHM) :], 2.0 ** min(largest, 63.0)
+        if name in sizes:
+            reach[name] = max(largest, reach.get(name, largest))
+    return reach
+
+
+def beyond(problem: Problem, reach: Mapping[str, float]) -> str:
+    """Why a problem is too far outside of a model's training data; empty if it is not."""
+    for name, largest in reach.items():
+        value = getattr(problem, name)
+        if value > FAR * max(largest, 1.0):
+            return f"{name} = {value} is far outside of what the model learned from: more than {FAR} x {largest:.4g}"
+    return ""

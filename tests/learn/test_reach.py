@@ -1,0 +1,61 @@
+"""How far a model's expectations reach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.learn.answer import rank, rank_many
+from ckh.learn.artifact import Model, load_model
+from ckh.learn.reach import FAR, beyond
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.paths import data_dir
+from tests.learn.conftest import kernels, problems, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROBLEM = problems()[3]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Model:
+    """A small model."""
+    return load_model(saved(tmp_path / "model"))
+
+
+def test_it_is_the_largest_threshold_of_the_trees(model: Model) -> None:
+    """As LightGBM's own text has it: on a size, or on its logarithm, whichever is larger."""
+    forest = model._forest("tflops")
+    largest: dict[str, float] = {}
+    for feature, threshold in zip(forest.feature, forest.threshold, strict=True):
+        name = forest.feature_names[feature]
+        value = 2.0**threshold if name.startswith("log2_") else float(threshold)
+        largest[name.removeprefix("log2_").lower()] = max(value, largest.get(name.removeprefix("log2_").lower(), 0.0))
+    assert {"n", "c", "k"} & model.reach.keys()
+    assert model.reach == {name: largest[name] for name in model.reach}
+    assert "tile_m" not in model.reach
+
+
+def test_the_models_that_ship_reach_their_hold_out() -> None:
+    """No layer of the GEMM hold-out, and no problem it was trained on, is far outside."""
+    model = load_model(data_dir("models") / "gemm_universal_fp32_host")
+    op = model.spec.op
+    for name in ("host-llm", "host-gemm-train"):
+        assert not any(beyond(problem, model.reach) for problem in op.load_problems(name, None, "fp32"))
+    assert beyond(GemmProblem(1_000_000, 64, 64), model.reach).startswith("m = 1000000 is far outside")
+
+
+def test_one_and_many_agree(model: Model) -> None:
+    """`rank`, `rank_many` and `Model.rank` leave out the same speeds, and keep the order."""
+    far = replace(PROBLEM, c=int(FAR * model.reach["c"]) * 2)
+    near, outside = rank_many([PROBLEM, far], model=model)
+    assert all(one.tflops is not None and one.latency_ms is not None for one in near)
+    assert all(one.tflops is None and one.latency_ms is None for one in outside)
+    assert outside == rank(far, model=model)
+    pool = kernels(ndim=far.ndim)
+    assert all(one.tflops is None for one in model.rank(far, pool))
+    scores = [one.score for one in outside]
+    assert scores == sorted(scores, reverse=True)
