@@ -1,0 +1,209 @@
+"""Runs of `ckh bench` whose processes are killed at random points, and what must hold when they are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ckh.archs import load_arch
+from ckh.bench.plan import full_name
+from ckh.data.journal import JOURNAL_NAME, is_started, read_journal
+from ckh.errors import ExitCode
+from ckh.kernels.pool import conv_pool
+from ckh.problems import ConvProblem, Direction
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEMS = tuple(
+    ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
+    for size in (7, 8, 9, 10)
+)
+KERNELS = tuple(full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:40])
+PAIRS = Counter((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
+
+_MARK = "CKH_KILL_SUITE"  # in the environment of all that a run starts
+_GONE_S = 10.0  # for processes to end after their run
+_MOST_STARTS = 400  # of one run: it goes on a little each time, or is stuck
+_KILLS_WITHIN = 3  # of workers or compilers, in one start of a run
+
+# Compiles each source once, and then takes what that gave: as a compiler does, it waits for a process of its own.
+_COMPILER = """#!/bin/sh
+out= source=
+for word in "$@"; do
+  [ "$last" = -o ] && out=$word
+  case $word in *.cpp) source=$word;; esac
+  last=$word
+done
+[ -n "$source" ] || exec c++ "$@"
+key=$(cksum < "$source" | tr -d ' ')
+if [ ! -e "{store}/$key" ]; then
+  c++ "$@" && cp "$out" "{store}/$key.$$" && mv "{store}/$key.$$" "{store}/$key"
+  exit
+fi
+sleep 0.05
+head -c 4000 "{store}/$key" > "$out"
+sleep 0.05
+cp "{store}/$key" "$out"
+"""
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a series of kills did: kills, starts of runs, and runs that came to their end."""
+
+    kills: int = 0
+    starts: int = 0
+    runs: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+
+
+class Series:
+    """Runs in a folder of their own, killed until there were so many kills.
+
+    Args:
+        folder: what the runs use: their outputs, caches and temporary files.
+        target: "supervisor", "worker" or "compiler".
+        number: the signal.
+        seed: of when it is sent.
+    """
+
+    def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int) -> None:
+        self._folder, self._target, self._number = folder, target, number
+        self._random = random.Random(f"{target} {number} {seed}")
+        self._mark = uuid.uuid4().hex
+        self.figures = Figures()
+        for name in ("store", "temporary"):
+            (folder / name).mkdir(exist_ok=True, parents=True)
+        self._compiler = folder / "compiler"
+        self._compiler.write_text(_COMPILER.format(store=folder / "store"), encoding="utf-8")
+        self._compiler.chmod(0o755)
+        (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+        (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
+
+    def run(self, kills: int) -> Figures:
+        """Have so many processes killed, each run gone on with until it is complete, and checked then."""
+        seconds = self._undisturbed()
+        while self.figures.kills < kills:
+            self._until_complete(seconds)
+        return self.figures
+
+    def _undisturbed(self) -> float:
+        """Seconds that a run takes, with the compiler's answers known; it gives the pairs that all others must."""
+        for name in ("first", "second"):
+            start = time.monotonic()
+            process = self._start(name)
+            _, said = process.communicate(timeout=300)
+            assert process.returncode == ExitCode.OK, said
+            self._check(name)
+        return time.monotonic() - start
+
+    def _until_complete(self, seconds: float) -> None:
+        name = f"run{self.figures.runs}"
+        for _ in range(_MOST_STARTS):
+            process = self._start(name)
+            self.figures.starts += 1
+            if self._target == "supervisor":
+                time.sleep(self._random.uniform(0, seconds))
+                self._kill(process.pid)
+            else:
+                self._kill_below(process, seconds)
+            _, said = process.communicate(timeout=300)
+            assert "Traceback" not in said or self._is_python_starting(said), said
+            self._require_gone(said)
+            if process.returncode == ExitCode.OK:
+                break
+            assert process.returncode in {-self._number, ExitCode.INTERRUPTED, ExitCode.NO_DEVICE}, said
+        else:
+            raise AssertionError(f"{name} does not come to its end")
+        self.figures.runs += 1
+        self._check(name)
+        shutil.rmtree(self._folder / f"{name}-cache")
+
+    def _start(self, name: str) -> subprocess.Popen[str]:
+        """A run: a new one, or if there is one, that goes on; each has a cache of its own."""
+        out = self._folder / name
+        is_old = is_started(out / JOURNAL_NAME)
+        which = ["--resume"] if is_old else ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
+        environment = {
+            **os.environ,
+            _MARK: self._mark,
+            "PYTHONPATH": str(ROOT),
+            "CXX": str(self._compiler),
+            "CKH_CACHE_DIR": str(self._folder / f"{name}-cache"),
+            "TMPDIR": str(self._folder / "temporary"),
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", "ckh", "bench", "--device", "host", "--jobs", "2", "--out", str(out), *which],
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def _kill(self, pid: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, self._number)
+            self.figures.kills += 1
+
+    def _kill_below(self, process: subprocess.Popen[str], seconds: float) -> None:
+        """Kill workers or compilers of a run, some of them, at random points of its time."""
+        for _ in range(_KILLS_WITHIN):
+            time.sleep(self._random.uniform(0, seconds / _KILLS_WITHIN))
+            while process.poll() is None:
+                found = [pid for pid, command in self._processes() if self._is_target(command)]
+                if found:
+                    self._kill(self._random.choice(found))
+                    break
+                time.sleep(0.002)
+
+    def _is_target(self, command: bytes) -> bool:
+        if b"guard.py" in command:
+            return False
+        name = b"ckh.bench.worker" if self._target == "worker" else os.fsencode(self._compiler)
+        return name in command
+
+    def _processes(self) -> list[tuple[int, bytes]]:
+        """All that runs started and that is still there, with their command lines."""
+        found = []
+        mark = f"{_MARK}={self._mark}".encode()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdecimal():
+                continue
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes():
+                    found.append((int(entry.name), (entry / "cmdline").read_bytes()))
+        return found
+
+    def _is_python_starting(self, said: str) -> bool:
+        """Whether an interrupt came while Python loads ckh, when nothing of ckh runs that could take it in."""
+        return self._number == signal.SIGINT and said.endswith("KeyboardInterrupt\n") and "in _run_module_as_main" in said
+
+    def _require_gone(self, said: str) -> None:
+        deadline = time.monotonic() + _GONE_S
+        while left := self._processes():
+            assert time.monotonic() < deadline, f"processes are left: {left}; {said}"
+            time.sleep(0.005)
+
+    def _check(self, name: str) -> None:
+        """The pairs of an undisturbed run, each once, every line whole, and no file left."""
+        journal = read_journal(self._folder / name)
+        first = Counter((row.problem, row.kernel) for row in journal.rows if not row.remeasured)
+        assert first == PAIRS, {"missing": PAIRS - first, "twice": first - PAIRS}
+        again = Counter((row.problem, row.kernel) for row in journal.rows if row.remeasured)
+        assert not again or max(again.values()) == 1, again
+        self.figures.statuses.update(str(row.status) for row in journal.final_rows())
+        assert [path.name for path in (self._folder / name).iterdir()] == [JOURNAL_NAME]
+        cached = [path for path in (self._folder / f"{name}-cache").rglob("*") if path.is_file()]
+        assert all(path.suffix in {".so", ".json"} and not path.name.startswith(".") for path in cached), cached
+        assert list((self._folder / "temporary").iterdir()) == []

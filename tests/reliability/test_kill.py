@@ -1,0 +1,31 @@
+"""Kill: processes of a bench killed at random points; what is resumed has every pair once, and nothing is left over.
+
+`pytest tests/reliability/test_kill.py --reliability=long` kills each kind of process 200 times by each signal; in CI it
+is a few times. The figures are in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.reliability.kills import Series
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KILLS = {"short": 3, "long": 200}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["supervisor", "worker", "compiler"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_lost_when_a_process_is_killed(
+    tmp_path: Path, target: str, number: signal.Signals, reliability: str
+) -> None:
+    """After each run: the pairs of an undisturbed one, none twice, no torn line, no process, no temporary file."""
+    figures = Series(tmp_path, target, number, seed=0).run(KILLS[reliability])
+    assert figures.kills >= KILLS[reliability]
+    print(f"{target} {number.name}: {figures}")
