@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ckh.errors import DataError, UsageError
+from ckh.errors import OutputError, UsageError
 from ckh.paths import hidden_name, open_atomic, write_atomic
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def check_output(
 
     Raises:
         UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
-        DataError: it cannot be written there.
+        OutputError: it cannot be written there.
     """
     try:
         _refuse_input(out, inputs)
@@ -87,7 +87,7 @@ def check_output(
             _refuse_existing(out, kind, force=force, instead=instead)
         _require_writable(_existing_parent(out))
     except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
 
 
 def head_of(path: Path) -> bytes:
@@ -104,7 +104,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path`, whole, when the context ends without an error.
 
     Raises:
-        DataError: it cannot be written; what was there is as it was.
+        OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
     try:
@@ -112,14 +112,14 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         with open_atomic(target) as file:
             yield file
     except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def write_output(path: Path, content: bytes) -> None:
     """Write a file whole or not at all.
 
     Raises:
-        DataError: it cannot be written; what was there is as it was.
+        OutputError: it cannot be written; what was there is as it was.
     """
     with open_output(path) as file:
         file.write(content)
@@ -133,7 +133,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         files: path within it and content of each.
 
     Raises:
-        DataError: it cannot be written; what was there is as it was.
+        OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(out))
     part = hidden_name(target)
@@ -144,7 +144,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
             write_atomic(part / name, content)
         _put_in_place(part, target)
     except OSError as error:
-        raise DataError(f"cannot write {out}: {error.strerror or error}") from error
+        raise OutputError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

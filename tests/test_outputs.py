@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckh import outputs
-from ckh.errors import DataError, UsageError
+from ckh.errors import OutputError, UsageError
 from ckh.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
 
 LETTER = FileKind("letter", lambda path: path.read_bytes().startswith(b"Dear"))
@@ -111,7 +111,7 @@ def test_where_nothing_can_be_written_is_found_out_before(tmp_path: Path, album:
         (Path("/proc/ckh/out"), ""),
     ):
         for kind in (LETTER, ALBUM):
-            with pytest.raises(DataError, match=f"cannot write {out}: {why}"):
+            with pytest.raises(OutputError, match=f"cannot write {out}: {why}"):
                 check_output(out, kind, force=False)
 
 
@@ -139,7 +139,7 @@ def test_a_failure_leaves_what_was_there(
     before = tree(tmp_path)
     if not can_exchange:
         monkeypatch.setattr(outputs, "_exchange", lambda _one, _other: False)
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         write_folder(album, [("a", b"2"), ("a/b", b"3")])
     assert tree(tmp_path) == before
 
@@ -154,7 +154,7 @@ def test_a_failure_leaves_what_was_there(
             patch.setattr(outputs, "_exchange", fail)
         else:
             patch.setattr(Path, "rename", fail)
-        with pytest.raises(DataError, match="Input/output error"):
+        with pytest.raises(OutputError, match="Input/output error"):
             write_folder(album, [("cover", b"2")])
     assert tree(tmp_path) == before
 
@@ -197,6 +197,6 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
             file.write(b"Dear")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(DataError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left"):
         write_half()
     assert tree(tmp_path) == {"new/letter": b"Dear Bob", "link": b"Dear Bob"}

@@ -273,7 +273,7 @@ class Campaign:
 
         Raises:
             DeviceError: the compiler or the worker cannot be started.
-            DataError: journal or cache cannot be written; what was measured before is safe.
+            OutputError: the journal cannot be written; what was measured before is safe.
         """
         configs = self.device.worker_configs()
         require_usable(self.device)

@@ -171,7 +171,7 @@ class Sweep:
 
         Raises:
             DeviceError: the device or compiler cannot be used.
-            DataError: journal or cache cannot be written; all earlier results are in the journal.
+            OutputError: the journal cannot be written; all earlier results are in the journal.
         """
         start = time.monotonic()
         left = plan.without(results.has)

@@ -122,7 +122,7 @@ def measure(
     Raises:
         UsageError: the folder holds a run already, or an option does not go with the device.
         DeviceError: the device cannot be used.
-        DataError: journal or cache cannot be written.
+        OutputError: the journal cannot be written.
         NoKernelError: no kernel can be built and applies, or none worked.
     """
     from ckh.bench.stop import StopReason

@@ -27,8 +27,7 @@ def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
     of the dataset apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
 
     Raises:
-        DataError: it is of another operation, the rows come from several architectures or none has a time, or the file
-            cannot be written.
+        DataError: it is of another operation, the rows come from several architectures or none has a time.
     """
     if dataset.op.name != GROUPED_CONV:
         raise DataError(f"AMD has no CSV format for {dataset.op.name}", "write Parquet")

@@ -194,7 +194,7 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
     metadata of the file.
 
     Raises:
-        DataError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     write_output(Path(path), tables.to_parquet(dataset.frame, dataset.metadata, dataset.content_hash))
 

@@ -26,7 +26,7 @@ from ckh.data.records import (
     parse_record,
     record_line,
 )
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, OutputError, UsageError
 from ckh.outputs import FileKind
 from ckh.paths import hidden_name
 
@@ -173,7 +173,7 @@ class JournalWriter:
 
     Raises:
         UsageError: another run writes this journal.
-        DataError: it cannot be created or written.
+        OutputError: it cannot be created or written.
     """
 
     def __init__(self, folder: Path, *, replace: bool = False) -> None:
@@ -195,7 +195,7 @@ class JournalWriter:
         is_new = os.fstat(self._file).st_size == 0
         try:
             self._guarded(lambda: self._start_over(text) if self._replaces and not is_new else self._write(text))
-        except DataError:
+        except OutputError:
             if is_new:  # nothing was there, and nothing is left
                 with suppress(OSError):
                     self.path.unlink()
@@ -278,9 +278,9 @@ class JournalWriter:
         except OSError as error:
             raise self._failure(error) from error
 
-    def _failure(self, error: OSError) -> DataError:
+    def _failure(self, error: OSError) -> OutputError:
         hint = "all earlier results are saved; make room, and go on (ckh bench --resume)"
-        return DataError(f"cannot write {self.path}: {error.strerror}", hint)
+        return OutputError(f"cannot write {self.path}: {error.strerror}", hint)
 
 
 def _write_all(file: int, text: bytes) -> None:

@@ -45,7 +45,7 @@ def write_registry(path: Path, kernels: Sequence[ConvKernel], *, arch: str) -> N
 
     Raises:
         UsageError: a kernel is incomplete, has a value that its name cannot hold, or is there twice.
-        DataError: the file cannot be written.
+        OutputError: the file cannot be written.
     """
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST, load_arch
-from ckh.errors import DataError
+from ckh.errors import DataError, OutputError
 from ckh.gpus import visible_gpus
 from ckh.jsonfields import parse_json
 from ckh.machine import processor_name
@@ -126,7 +126,7 @@ def remember(probe: Probe) -> None:
     """Add a probing to its problem's file, and see that it is on the disk.
 
     Raises:
-        DataError: it cannot be written.
+        OutputError: it cannot be written.
     """
     path = probe_path(probe.problem, probe.arch)
     try:
@@ -141,7 +141,7 @@ def remember(probe: Probe) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR") from error
+        raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR") from error
 
 
 def _parse(line: str) -> Probe | None:

@@ -36,7 +36,7 @@ def save(trained: Trained, out: Path) -> None:
     """Write all files of a model; an old one in the same place is replaced in one step.
 
     Raises:
-        DataError: the directory cannot be written; what was there is as it was.
+        OutputError: the directory cannot be written; what was there is as it was.
     """
     write_folder(out, _files(trained))
 

@@ -117,7 +117,7 @@ def search_measured(
     Raises:
         UsageError: another run writes the journal, or there is no such strategy.
         DeviceError: compiler or worker cannot be started.
-        DataError: journal or cache cannot be written; what was measured before is safe.
+        OutputError: the journal cannot be written; what was measured before is safe.
     """
     first = None if guide is None else guide.first_choice
     prior = None if guide is None else guide.prior

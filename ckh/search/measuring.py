@@ -105,7 +105,7 @@ class Measurer:
         Raises:
             StoppedError: it was stopped before there was a result.
             DeviceError: the compiler or the worker cannot be started.
-            DataError: journal or cache cannot be written.
+            OutputError: the journal cannot be written.
         """
         name, built = full_name(kernel), self._build(kernel, ahead)
         reply: Reply | None = Reply(0, built.status, built.message)
@@ -135,7 +135,7 @@ class Measurer:
         Raises:
             StoppedError: it was stopped before all was done.
             DeviceError: the worker cannot be started.
-            DataError: the journal cannot be written.
+            OutputError: the journal cannot be written.
         """
         kernels = [(self._built[row.kernel].library, row.loops) for row in rows]
         with Supervisor(self._device, self._limits, should_stop) as supervisor:

@@ -22,7 +22,7 @@ from ckh.data.journal import (
     read_records,
 )
 from ckh.data.schema import HARDWARE, Status
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, OutputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         writer = JournalWriter(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", fill_disk_after(count))
-            with pytest.raises(DataError, match=r"cannot write .*journal\.jsonl: No space left on device") as caught:
+            with pytest.raises(OutputError, match=r"cannot write .*journal\.jsonl: No space left on device") as caught:
                 writer.add(ROWS[2])
         writer.close()
         assert "--resume" in caught.value.hint
@@ -139,7 +139,7 @@ def test_rows_of_one_piece_are_written_all_or_none(tmp_path: Path, monkeypatch: 
     size = len(before) - before.rfind(b"\n", 0, -1) - 1
     writer = JournalWriter(tmp_path)
     monkeypatch.setattr(os, "write", fill_disk_after(size + 10))
-    with pytest.raises(DataError):
+    with pytest.raises(OutputError):
         writer.add(*ROWS[1:])
     writer.close()
     assert writer.path.read_bytes() == before
@@ -199,7 +199,7 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     """A file where the folder should be gives a DataError."""
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         JournalWriter(tmp_path / "file")
 
 
@@ -278,7 +278,7 @@ def test_a_run_that_cannot_start_leaves_nothing(
     ]
     writer = JournalWriter(tmp_path / "run")
     monkeypatch.setattr(os, "write", fill_disk_after(full_after))
-    with pytest.raises(DataError, match="No space left"):
+    with pytest.raises(OutputError, match="No space left"):
         writer.start_run(RUN, plan)
     writer.close()
     assert list(tmp_path.iterdir()) == []
@@ -290,7 +290,7 @@ def test_a_run_that_cannot_replace_another_leaves_it(tmp_path: Path, monkeypatch
     writer = JournalWriter(tmp_path, replace=True)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", fill_disk_after(10))
-        with pytest.raises(DataError, match="No space left"):
+        with pytest.raises(OutputError, match="No space left"):
             writer.start_run(RUN)
     writer.close()
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]

@@ -153,7 +153,7 @@ def test_an_output_folder_that_is_missing_is_created(csv: Path) -> None:
 def test_where_nothing_can_be_written_is_said_before_reading(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message names the file that cannot be written, although the input is bad too."""
     out = csv / "data.parquet"
-    assert run(["convert", str(csv), "--arch", "nonsense", "--out", str(out)]) == ExitCode.BAD_DATA
+    assert run(["convert", str(csv), "--arch", "nonsense", "--out", str(out)]) == ExitCode.INPUT_OUTPUT
     assert f"cannot write {out}: Not a directory" in capsys.readouterr().err
 
 

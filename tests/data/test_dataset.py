@@ -14,7 +14,7 @@ import pytest
 
 from ckh.data.dataset import Dataset, make_dataset, read_dataset, write_dataset
 from ckh.data.schema import CONV_DATASET, CONV_IDENTITY, HARDWARE, SCHEMA_VERSION
-from ckh.errors import DataError
+from ckh.errors import DataError, OutputError
 from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
@@ -330,6 +330,6 @@ def test_make_dataset_checks_and_fills(dataset: Dataset) -> None:
 def test_a_failed_write_leaves_the_old_file(dataset: Dataset, tmp_path: Path) -> None:
     """A file where the folder should be is an error that names the output, and stays."""
     (tmp_path / "file").write_bytes(b"precious")
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         write_dataset(dataset, tmp_path / "file" / "data.parquet")
     assert (tmp_path / "file").read_bytes() == b"precious"

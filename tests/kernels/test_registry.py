@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, OutputError, UsageError
 from ckh.kernels.names import kernel_name, parse_kernel_name
 from ckh.kernels.registry import Registry, read_registry, write_registry
 from ckh.kernels.rules import rule_set
@@ -92,7 +92,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
 
     write_registry(path, kernels()[:1], arch="gfx950")
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(DataError, match=r"cannot write .*: No space left on device"):
+    with pytest.raises(OutputError, match=r"cannot write .*: No space left on device"):
         write_registry(path, kernels(), arch="gfx950")
     assert read_registry(path).kernels == kernels()[:1]
     assert list(path.parent.iterdir()) == [path]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.errors import DataError
+from ckh.errors import OutputError
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.learn.probes import Probe, Timed, probe_path, recall, remember, this_device
@@ -79,7 +79,7 @@ def test_a_line_of_something_else_is_passed_over(line: str) -> None:
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file stands where the folder should be."""
     (tmp_path / "user").write_text("")
-    with pytest.raises(DataError, match=r"cannot write .*probes"):
+    with pytest.raises(OutputError, match=r"cannot write .*probes"):
         remember(probe(("a", 2.0)))
 
 

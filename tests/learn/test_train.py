@@ -15,7 +15,7 @@ import pytest
 from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError, OutputError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
@@ -328,7 +328,7 @@ def test_a_model_replaces_another_whole(model_dir: Path) -> None:
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     """A parent that is a file gives a message with the path, and the file stays."""
     (tmp_path / "file").write_text("precious", encoding="utf-8")
-    with pytest.raises(DataError, match=r"cannot write .*/file/model: Not a directory"):
+    with pytest.raises(OutputError, match=r"cannot write .*/file/model: Not a directory"):
         saved(tmp_path / "file" / "model")
     assert (tmp_path / "file").read_text(encoding="utf-8") == "precious"
 

@@ -187,7 +187,9 @@ class Series:
 
     def _is_python_starting(self, said: str) -> bool:
         """Whether an interrupt came while Python loads ckh, when nothing of ckh runs that could take it in."""
-        return self._number == signal.SIGINT and said.endswith("KeyboardInterrupt\n") and "in _run_module_as_main" in said
+        return (
+            self._number == signal.SIGINT and said.endswith("KeyboardInterrupt\n") and "in _run_module_as_main" in said
+        )
 
     def _require_gone(self, said: str) -> None:
         deadline = time.monotonic() + _GONE_S

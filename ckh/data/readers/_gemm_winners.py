@@ -83,7 +83,8 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
 
     Raises:
         UsageError: the name does not end in .csv, by which problem files are told.
-        DataError: there are none, or the file cannot be written.
+        DataError: there are none.
+        OutputError: the file cannot be written.
     """
     path = Path(path)
     require_csv_name(path)

@@ -14,7 +14,7 @@ from ckh.data.readers import READERS, ReadOptions, aiter_csv, find_reader, read_
 from ckh.data.readers._cells import WRONG_CELLS
 from ckh.data.readers._gemm_rows import BAD_PROBLEM
 from ckh.data.readers.aiter_csv import Winners, read_winners, write_winners
-from ckh.errors import DataError, ExitCode, UsageError
+from ckh.errors import DataError, ExitCode, OutputError, UsageError
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_files import read_problems
 
@@ -223,7 +223,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
         write_winners(winners, tmp_path / "winners.txt")
     with pytest.raises(DataError, match="no winners"):
         write_winners([], tmp_path / "winners.csv")
-    with pytest.raises(DataError, match="cannot write"):
+    with pytest.raises(OutputError, match="cannot write"):
         write_winners(winners, tmp_path / "tuned.csv" / "winners.csv")
 
 

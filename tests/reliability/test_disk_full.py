@@ -1,0 +1,232 @@
+"""Disk full: what writes ends with one clear line and its exit code, and files are as they were."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh import entry
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.data.journal import JournalWriter, ResultRow, RunRecord, read_journal
+from ckh.data.schema import HARDWARE, Status
+from ckh.errors import ExitCode
+from tests.learn.conftest import measured, saved
+from tests.reliability.kills import KERNELS, PAIRS, PROBLEMS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BLOCK = 4096
+DISK = 512 * BLOCK
+RUN = RunRecord(
+    run_id="run",
+    ckh_version="0",
+    started="now",
+    device_kind="host",
+    arch="host",
+    device="cpu",
+    clock_mhz=1,
+    hardware=dict.fromkeys(HARDWARE, 1),
+    compiler="c++",
+    flags=(),
+    seed=0,
+    samples=3,
+    variant="forward",
+    problems="p",
+    kernels="k",
+    dtype="fp32",
+)
+TRAIN = ["--trees", "4", "--leaves", "7", "--folds", "0", "--jobs", "1", "--targets", "tflops"]
+
+
+class SmallDisk:
+    """A file system of two megabytes, that can be filled until so much room is left."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filler = path / "filler"
+
+    def leave(self, room: int) -> None:
+        """Fill the disk until `room` bytes, in whole blocks, are free."""
+        self._filler.unlink(missing_ok=True)
+        free = os.statvfs(self.path).f_bavail * BLOCK
+        with self._filler.open("wb") as file:
+            file.write(b"\0" * max(0, free - room // BLOCK * BLOCK))
+
+    def empty(self) -> None:
+        """Make room again."""
+        self._filler.unlink()
+
+    def content(self) -> dict[str, bytes]:
+        """All other files, hidden ones too, and folders."""
+        return {
+            str(path.relative_to(self.path)): path.read_bytes() if path.is_file() else b"folder"
+            for path in self.path.rglob("*")
+            if path != self._filler
+        }
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A small file system; skips where none can be mounted."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(path)],  # noqa: S607 - the system's
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        pytest.skip(f"no file system can be mounted: {error}")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
+    try:
+        yield SmallDisk(path)
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)  # noqa: S607 - the system's
+
+
+def require_one_line(capsys: pytest.CaptureFixture[str], path: Path) -> None:
+    """Nothing on stdout, and one line about what cannot be written, and perhaps a hint."""
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if not line.startswith(("hint: ", "note: "))]
+    assert out == ""
+    assert lines[-1].startswith("error: cannot write ")
+    assert str(path) in lines[-1]
+    assert lines[-1].endswith(": No space left on device")
+    assert sum(line.startswith("error:") for line in lines) == 1
+    assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kernels are compiled to, once."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3, 5])
+def test_a_journal_is_gone_on_with_once_there_is_room(
+    disk: SmallDisk,
+    blocks: int,
+    tmp_path: Path,
+    kernel_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Wherever the disk is full, all results before are whole; with room, --resume measures what is missing, once."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
+    monkeypatch.chdir(tmp_path)
+    Path("problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+    Path("kernels").write_text("\n".join(KERNELS), encoding="utf-8")
+    args = ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--out", "disk/run"]
+    args += ["--samples", "100"]  # long rows
+    disk.leave(blocks * BLOCK)
+    assert run(args) == ExitCode.INPUT_OUTPUT
+    require_one_line(capsys, Path("disk/run/journal.jsonl"))
+    started = Path("disk/run/journal.jsonl").exists()
+    kept = read_journal(Path("disk/run")).rows if started else ()
+    assert started or disk.content() == {}
+    assert len(kept) < PAIRS.total()
+    disk.empty()
+    assert run(["bench", "--resume", "--out", "disk/run"] if started else args) == ExitCode.OK
+    journal = read_journal(Path("disk/run"))
+    assert journal.rows[: len(kept)] == kept
+    assert Counter((row.problem, row.kernel) for row in journal.rows if not row.remeasured) == PAIRS
+    assert list(disk.content()) == ["run", "run/journal.jsonl"]
+
+
+def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Convert leaves neither a part nor another file, with a dataset there and without."""
+    journal = tmp_path / "run"
+    problem, kernel = PROBLEMS[0], KERNELS[0]
+    writer = JournalWriter(journal)
+    writer.start_run(RUN)
+    writer.add(ResultRow("run", problem, kernel, Status.OK, "", 1.5, 1.25, 0.5, (1.5e6,), 3))
+    writer.close()
+    for name, to, rooms in (("data.parquet", "parquet", (0, BLOCK)), ("data.csv", "csv", (0,))):
+        out = disk.path / name
+        args = ["convert", str(journal), "--to", to, "--out", str(out)]
+        disk.leave(0)
+        capsys.readouterr()
+        assert run(args) == ExitCode.INPUT_OUTPUT
+        require_one_line(capsys, out)
+        assert not out.exists()
+        disk.empty()
+        assert run(args) == ExitCode.OK
+        before = disk.content()
+        for room in rooms:
+            disk.leave(room)
+            capsys.readouterr()
+            assert run([*args, "--force"]) == ExitCode.INPUT_OUTPUT
+            require_one_line(capsys, out)
+            assert disk.content() == before
+        disk.empty()
+
+
+def test_a_model_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train leaves neither a part nor another folder, with a model there and without."""
+    data, out = tmp_path / "data.parquet", disk.path / "model"
+    write_dataset(measured(), data)
+    args = ["train", str(data), "--out", str(out), *TRAIN]
+    disk.leave(2 * BLOCK)
+    assert run(args) == ExitCode.INPUT_OUTPUT
+    require_one_line(capsys, out)
+    assert disk.content() == {}
+    disk.empty()
+    assert run(args) == ExitCode.OK
+    before = disk.content()
+    for room in (0, 3 * BLOCK):
+        disk.leave(room)
+        capsys.readouterr()
+        assert run([*args, "--force"]) == ExitCode.INPUT_OUTPUT
+        require_one_line(capsys, out)
+        assert disk.content() == before
+
+
+@pytest.mark.parametrize("to", ["c", "lgbm"])
+def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Export leaves neither a part nor another folder, with an export there and without."""
+    model, out = saved(tmp_path / "mine"), disk.path / "export"
+    args = ["export", "--model", str(model), "--to", to, "--out", str(out)]
+    disk.leave(3 * BLOCK)
+    assert run(args) == ExitCode.INPUT_OUTPUT
+    require_one_line(capsys, out)
+    assert disk.content() == {}
+    disk.empty()
+    assert run(args) == ExitCode.OK
+    before = disk.content()
+    for room in (0, 5 * BLOCK):
+        disk.leave(room)
+        capsys.readouterr()
+        assert run([*args, "--force"]) == ExitCode.INPUT_OUTPUT
+        require_one_line(capsys, out)
+        assert disk.content() == before
+
+
+@pytest.mark.parametrize("blocks", [0, 4, 40])
+def test_a_full_cache_changes_no_answer(
+    disk: SmallDisk, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """predict, which packs a model into the cache, answers as with room, and leaves no part of a file there."""
+    args = ["predict", "--n", "1", "--c", "64", "--model", str(saved(tmp_path / "mine"))]
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "roomy"))
+    assert entry.run(args) == ExitCode.OK
+    expected = capsys.readouterr().out
+    monkeypatch.setenv("CKH_CACHE_DIR", str(disk.path / "cache"))
+    disk.leave(blocks * BLOCK)
+    for _ in range(2):
+        assert entry.run(args) == ExitCode.OK
+        out, err = capsys.readouterr()
+        assert (out, err) == (expected, "")
+    assert [name for name in disk.content() if Path(name).name.startswith(".")] == []
+    disk.empty()
+    assert entry.run(args) == ExitCode.OK
+    assert capsys.readouterr().out == expected
