@@ -63,9 +63,12 @@ def operation_in(table: pa.Table, where: str) -> Operation:
         DataError: the column is missing or empty, or the rows are of several operations, or of one ckh does not have.
     """
     import pyarrow.compute as pc
+    from pyarrow import types
 
     if _OP_TYPE not in table.column_names:
         raise DataError(f"{where}: column {_OP_TYPE} is missing", "make the dataset again with ckh convert")
+    if types.is_nested(table.column(_OP_TYPE).type):
+        raise DataError(f"{where}: column {_OP_TYPE} must be string, not {table.column(_OP_TYPE).type}")
     found = [str(name) for name in pc.unique(table.column(_OP_TYPE)).to_pylist()]
     if not found:
         raise DataError(f"{where}: there are no rows")

@@ -21,9 +21,15 @@ DIRECTION_TOKENS: dict[str, Direction] = {
 }
 DEFAULT_VECTORS = (4, 8, 8)
 # Pipelines by family, so that a new version needs no change here; anything wider would swallow the tokens after it.
-PIPELINE = re.compile(r"basic(?:_async)?_v\d+|comp_async|comp_tdm(?:_v\d+)?|compv\d+|mem|preshufflev\d+|wavelet")
+PIPELINE = re.compile(
+    r"basic(?:_async)?_v[0-9]{1,2}|comp_async|comp_tdm(?:_v[0-9]{1,2})?|compv[0-9]{1,2}|mem|preshufflev[0-9]{1,2}"
+    r"|wavelet"
+)
+# A size or count in a name: above zero, in digits that nobody writes in two ways, and no more than hardware ever has.
+NUMBER, MOST = "[1-9][0-9]{0,5}", 999_999
 
 EPILOGUES = ("cshuffle", "default", "tdm")
+_LAYOUTS = ("nwgc", "nhwgc", "ndhwgc", "gnwc", "gnhwc", "gndhwc", "ngcw", "ngchw", "ngcdhw")
 
 
 def _either(words: Iterable[str]) -> str:
@@ -31,7 +37,7 @@ def _either(words: Iterable[str]) -> str:
 
 
 def _sizes(name: str) -> str:
-    return "_" + "x".join(rf"(?P<{name}_{axis}>\d+)" for axis in "mnk")
+    return "_" + "x".join(rf"(?P<{name}_{axis}>{NUMBER})" for axis in "mnk")
 
 
 _HEAD = (
@@ -41,7 +47,7 @@ _HEAD = (
 )
 _FULL = (
     *_HEAD,
-    ("layout", r"_(?P<layout>[a-z]+)"),
+    ("layout", rf"_(?P<layout>{_either(_LAYOUTS)})"),
     ("number of dimensions", r"_(?P<ndim>[123])d"),
     ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
     ("epilogue", rf"_(?P<epilogue>{_either(EPILOGUES)})"),
@@ -49,10 +55,10 @@ _FULL = (
     ("tile", _sizes("tile")),
     ("waves", _sizes("wave")),
     ("warp tile", _sizes("warp_tile")),
-    ("vector widths", r"(?:_vec(?P<vector_a>\d+)_(?P<vector_b>\d+)_(?P<vector_c>\d+))?"),
-    ("blocks per CU", r"(?:_bpc(?P<bpc>\d+))?"),
-    ("wave groups", r"(?:_wg(?P<wg>\d+))?"),
-    ("merged groups", r"(?:_gm(?P<gm>\d+))?"),
+    ("vector widths", rf"(?:_vec(?P<vector_a>{NUMBER})_(?P<vector_b>{NUMBER})_(?P<vector_c>{NUMBER}))?"),
+    ("blocks per CU", rf"(?:_bpc(?P<bpc>{NUMBER}))?"),
+    ("wave groups", rf"(?:_wg(?P<wg>{NUMBER}))?"),
+    ("merged groups", rf"(?:_gm(?P<gm>{NUMBER}))?"),
     ("double smem buffer", r"(?P<dsb>_dsb)?"),
     ("two stages", r"(?P<two_stage>_2stage)?"),
     ("specialization", rf"(?:_(?P<specialization>{_either(SPECIALIZATIONS)}))?"),
@@ -61,7 +67,7 @@ _FULL = (
     ("persistence", r"(?P<persistent>_persistent)?"),
     ("split image", r"(?P<si>_large_tensor)?"),
     ("padding", r"(?:_pad(?P<pad_m>[01])(?P<pad_n>[01])(?P<pad_k>[01]))?"),
-    ("split of K", r"(?:_splitk(?P<split_k>\d+))?"),
+    ("split of K", rf"(?:_splitk(?P<split_k>{NUMBER}))?"),
 )
 _SHORT = (
     *_HEAD,
@@ -69,7 +75,7 @@ _SHORT = (
     ("tile", _sizes("tile")),
     ("pipeline", rf"_(?P<pipeline>{PIPELINE.pattern})"),
     ("scheduler", rf"(?:_(?P<scheduler>{_either(Scheduler)}))?"),
-    ("merged groups", r"(?:_gm(?P<gm>\d+))?"),
+    ("merged groups", rf"(?:_gm(?P<gm>{NUMBER}))?"),
     ("double smem buffer", r"(?P<dsb>_dsb)?"),
     ("split image", r"(?P<si>_si)?"),
     ("two stages", r"(?P<two_stage>_2stage)?"),

@@ -187,9 +187,9 @@ def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> Non
 def test_a_name_has_one_spelling(path: Path) -> None:
     """A name that means the kernel but is not the one that ckh gives it would escape a search, and is refused."""
     name = kernel_name(kernels()[1])
-    for other in (name.replace("_fwd_", "_forward_"), name.replace("_16x", "_016x", 1)):
-        message = damaged(path, partial(rename, other))
-        assert message == f"kernels[1].name must be spelt {name}"
+    assert damaged(path, partial(rename, name.replace("_fwd_", "_forward_"))) == f"kernels[1].name must be spelt {name}"
+    message = damaged(path, partial(rename, name.replace("_16x", "_016x", 1)))
+    assert message.startswith("kernels[1].name is wrong: not a kernel name")
 
 
 def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:

@@ -96,9 +96,6 @@ def _kernels(column: Column, faults: Faults, pipelines: Sequence[str]) -> _Kerne
         if kernel.pipeline not in pipelines:
             complaints[i] = f"unknown pipeline {kernel.pipeline!r} in {text!r}"
             continue
-        if min(kernel.tile_m, kernel.tile_n, kernel.tile_k) < 1:
-            complaints[i] = f"tile of size zero in {text!r}"
-            continue
         number[i] = len(kernels)
         kernels.append(kernel)
         names.append(kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel))

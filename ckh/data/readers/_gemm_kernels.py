@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.readers._gemm_rows import Unusable
 from ckh.errors import DataError
 from ckh.kernels.config import Scheduler
-from ckh.kernels.name_grammar import EPILOGUES
+from ckh.kernels.name_grammar import EPILOGUES, MOST
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.names import parse_kernel_name
@@ -63,9 +63,6 @@ def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
         raise Unusable(BAD_KERNEL, error.message) from error
     if kernel.pipeline not in arch.common.pipeline_lds:
         raise Unusable(BAD_KERNEL, f"unknown pipeline {kernel.pipeline!r} in {name!r}")
-    sizes = (*kernel.tile, kernel.wave_m, kernel.wave_n, kernel.wave_k)
-    if 0 in sizes or 0 in {kernel.warp_tile_m, kernel.warp_tile_n, kernel.warp_tile_k}:
-        raise Unusable(BAD_KERNEL, f"a size of zero in {name!r}")
     return kernel
 
 
@@ -87,7 +84,7 @@ def _value(field: str, value: Any) -> Any:
     elif field in _FLAGS:
         is_right = isinstance(value, bool) or value in (0, 1)
     else:
-        is_right = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        is_right = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST
     if not is_right:
         raise Unusable(CONTRADICTION, f"kernel_config has {field} {value!r}")
     if field == "scheduler":

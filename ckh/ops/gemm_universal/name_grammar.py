@@ -6,7 +6,7 @@ import re
 
 from ckh.errors import DataError
 from ckh.kernels.config import Scheduler
-from ckh.kernels.name_grammar import EPILOGUES, PIPELINE
+from ckh.kernels.name_grammar import EPILOGUES, NUMBER, PIPELINE
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
 
@@ -19,9 +19,11 @@ def _either(*words: str) -> str:
 
 
 def _sizes(name: str) -> str:
-    return "_" + "x".join(rf"(?P<{name}_{axis}>\d+)" for axis in "mnk")
+    return "_" + "x".join(rf"(?P<{name}_{axis}>{NUMBER})" for axis in "mnk")
 
 
+# 0 stands for the native width.
+_WIDTHS = "_".join(f"(?P<vector_{operand}>0|{NUMBER})" for operand in "abc")
 _HEAD = (
     ("operation", r"gemm(?:_universal)?"),
     ("dtype", rf"_(?P<dtype>{_either(*DTYPE_BYTES)})"),
@@ -38,8 +40,8 @@ _FULL = (
     ("waves", _sizes("wave")),
     ("warp tile", _sizes("warp_tile")),
     # A width that is no number, but for "native", is no suffix either.
-    ("vector widths", r"(?:_vecnative|_vec(?P<vector_a>\d+)_(?P<vector_b>\d+)_(?P<vector_c>\d+)(?=_|$)|(?!_vec|\d))"),
-    ("suffix", r"(?P<suffix>(?:_[A-Za-z0-9.\-]+)*)"),
+    ("vector widths", rf"(?:_vecnative|_vec{_WIDTHS}(?=_|$)|(?!_vec|\d))"),
+    ("suffix", r"(?P<suffix>(?:_[A-Za-z0-9.\-]{1,64}){0,8})"),
 )
 _SHORT = (
     *_HEAD,

@@ -177,7 +177,7 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
         (entry(OK, name="fast_kernel"), kernels.BAD_KERNEL, "not a GEMM kernel name: 'fast_kernel'"),
         (entry(OK, name=None), kernels.BAD_KERNEL, "the kernel's name is missing"),
         (entry(OK, name=NAME.replace("compv3", "compv77")), kernels.BAD_KERNEL, "unknown pipeline 'compv77'"),
-        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), kernels.BAD_KERNEL, "a size of zero"),
+        (entry(OK, name=NAME.replace("128x64x32", "128x0x32")), kernels.BAD_KERNEL, "its tile is missing or unknown"),
         (entry(OK, tile_m=256), kernels.CONTRADICTION, "has tile_m 128, its kernel_config 256"),
         (entry(OK, warp_m="2"), kernels.CONTRADICTION, "kernel_config has wave_m '2'"),
         (entry(OK, scheduler="sometimes"), kernels.CONTRADICTION, "scheduler 'sometimes'"),

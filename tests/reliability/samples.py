@@ -1,0 +1,282 @@
+"""Small good files of every format that ckh reads: what the fuzzer damages."""
+
+from __future__ import annotations
+
+import bz2
+import dataclasses
+import gzip
+import io
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.data.amd_export import AMD_COLUMNS
+from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord
+from ckh.data.resources import Resources
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.schema import Status
+from ckh.data.tables import to_pandas
+from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
+from ckh.kernels.pool import conv_pool
+from ckh.kernels.registry import write_registry
+from ckh.paths import data_dir
+from ckh.problems import Direction, parse_conv_problem
+from ckh.ranking.forest_file import encode
+from ckh.ranking.lightgbm_text import parse_forest
+from ckh.ranking.packed import pack
+
+GEMM_NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
+GEMM_SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"
+CONV_NAMES = tuple(map(kernel_name, conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::60]))
+SHORT_NAMES = tuple(map(amd_short_name, conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "bf16")[::60]))
+FULL_NAMES = tuple(map(amd_full_name, conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 3, "bf16")[::60]))
+PROBLEMS = (
+    "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+    "conv_bwd_data_fp16_nhwgc_2d_n2_c32_k64_g2_i14x14_f1x1_s2x2_p0x0_d1x1",
+    "conv_bwd_weight_bf16_ndhwgc_3d_n1_c8_k8_g1_i4x8x8_f3x3x3_s1x1x1_p1x1x1_d1x1x1",
+)
+GEMMS = ("gemm_fp16_rcr_m16_n4096_k4096_splitk1", "gemm_bf16_crr_m128_n256_k64_splitk4")
+MIOPEN = ("miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",)
+_HOST_POOL = conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")
+_HARDWARE = load_arch("gfx942").hardware.to_dict() | {"num_cus": 4}
+
+
+@cache
+def journal() -> list[bytes]:
+    """Two runs of convolutions, with a failure, and what the compiler said."""
+    run = RunRecord(
+        *("run1", "0", "2026-01-01", "host", "host", "A CPU", 3000, _HARDWARE, "c++", ("-O3",), 0, 3),
+        *("forward", "p", "k", "fp32"),
+    )
+    known = Resources(**{field.name: 8 for field in dataclasses.fields(Resources)})
+    names = [kernel_name(kernel) for kernel in _HOST_POOL[:3]]
+    times = (0.5, 0.4, 0.01, (4e5, 5e5, 6e5), 2)
+    with tempfile.TemporaryDirectory() as folder:
+        writer = JournalWriter(Path(folder))
+        writer.start_run(run)
+        writer.add_kernels(
+            [KernelRecord("run1", "hash1", "code1", known), KernelRecord("run1", "hash2", "code2", None)]
+        )
+        writer.add(ResultRow("run1", PROBLEMS[0], names[0], Status.OK, "", *times, source_hash="hash1"))
+        writer.add(ResultRow("run1", PROBLEMS[0], names[1], Status.CRASH, "signal 11"))
+        writer.start_run(dataclasses.replace(run, run_id="run2"))
+        writer.add(ResultRow("run2", PROBLEMS[0], names[2], Status.OK, "", *times))
+        writer.close()
+        return [writer.path.read_bytes()]
+
+
+@cache
+def amd_csv() -> list[bytes]:
+    """AMD's 24 columns, and the older 17, with line ends of both kinds."""
+    row = (SHORT_NAMES[0], 0, 2, 64, 128, 2, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0.5, 231.211008, 7)
+    values = dict(zip(AMD_COLUMNS, row, strict=True))
+    old = [name for name in AMD_COLUMNS if not name.startswith("dilation") and name not in _DEPTH]
+    files = []
+    for columns, end in ((AMD_COLUMNS, "\r\n"), (old, "\n")):
+        rows = [values | {"kernel": name} for name in SHORT_NAMES[:3]] + [values | {"N": 4, "latency_ms": 0.7}]
+        lines = [",".join(columns), *(",".join(str(one[name]) for name in columns) for one in rows)]
+        files.append("".join(line + end for line in lines).encode())
+    return files
+
+
+_DEPTH = ("Di", "Z", "stride_d", "pad_d")
+
+
+@cache
+def tile_engine_json() -> list[bytes]:
+    """A document with a good and a failed benchmark, and a bare list."""
+    flags = dict.fromkeys(("pad_m", "pad_n", "pad_k", "persistent"), False)
+    sizes = dict(zip(("tile_m", "tile_n", "tile_k", "warp_m", "warp_n", "warp_k"), (128, 64, 32, 2, 2, 1), strict=True))
+    tile = {"warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16}
+    words = {"dtype": "fp16", "layout": "rcr", "pipeline": "compv3", "epilogue": "cshuffle", "scheduler": "intrawave"}
+    config: dict[str, Any] = {"name": GEMM_NAME, **words, **flags, **sizes, **tile}
+    good = {"m": 256, "n": 512, "k": 1024, "avg_time_ms": 0.125, "tflops": 2.147483648, "is_valid": True, "error": None}
+    failed = good | {"avg_time_ms": 0, "tflops": 0, "is_valid": False, "error": "Benchmark timeout", "n": 128}
+    results = [{"kernel_config": config, "benchmarks": [{"kernel_name": GEMM_NAME, **one} for one in (good, failed)]}]
+    short = [{"kernel_config": {**config, "name": GEMM_SHORT}, "benchmarks": [good]}]
+    metadata = {"dtype": "fp16", "layout": "rcr", "num_kernels": 1, "warmup": 10}
+    whole = {"metadata": metadata, "problem_sizes": [{"m": 256, "n": 512, "k": 1024}], "results": results}
+    return [json.dumps(whole, indent=1).encode(), json.dumps(short).encode()]
+
+
+@cache
+def bench_log() -> list[bytes]:
+    """Objects between noise, with and without a problem of their own."""
+    layouts = {"layout_a": "RowMajor", "layout_b": "ColumnMajor", "layout_c": "RowMajor"}
+    problem = {"split_k": 1, "m": 16, "n": 4096, "k": 2048, "dtype_a": "fp16", **layouts}
+    perf = {"latency(ms)": 0.12, "tflops(TFlops)": 2.24, "bandwidth(GB/s)": 3.0}
+    whole = json.dumps({"name": GEMM_NAME, "problem": problem, "perf_result": perf}, indent=3)
+    bare = json.dumps({"name": GEMM_NAME, "perf_result": perf})
+    text = (
+        f"noise {{ here\nShape 3: M=16 N=4096 K=2048 dtype=fp16 layout=rcr\n{whole}\n{bare}\n"
+        f"Verification failed, skip kernel: {GEMM_NAME}\nbest kernel instance {{ x }}\n{bare}\n"
+    )
+    return [text.encode()]
+
+
+@cache
+def aiter_csv() -> list[bytes]:
+    """A tuned table with the architecture, and one from before that column."""
+    kernel = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
+    columns = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops"
+    rows = [f"gfx942,80,{m},1280,8192,torch.int8,ck,34,2,8.0,{kernel},41.94" for m in (16, 32)]
+    new = "\r\n".join([columns, *rows]) + "\r\n"
+    return [new.encode(), "\n".join(line.partition(",")[2] for line in new.splitlines()).encode()]
+
+
+@cache
+def fdb() -> list[bytes]:
+    """Both forms of a find database's lines, plain and bz2."""
+    text = (
+        b"256-14-14-3x3-128-14-14-32-1x1-1x1-1x1-0-NCHW-FP32-F=ConvAsm3x3U:0.25,0,miopenConvolutionFwdAlgoDirect;"
+        b"GemmFwdRest:1.5,64,miopenConvolutionFwdAlgoGEMM\n"
+        b"64-7-7-1x1-32-14-14-8-0x0-2x2-1x1-0-NCHW-FP16-B="
+        b"miopenConvolutionBwdDataAlgoGEMM:gemm,3.5,9,rocBlas,<unused>\n"
+        b"8-4-4-4-3x3x3-8-4-4-4-2-1x1x1-1x1x1-1x1x1-0-NCDHW-FP32-W=GemmWrw:2,0,miopenConvolutionBwdWeightsAlgoGEMM\n"
+    )
+    return [text, bz2.compress(text)]
+
+
+@cache
+def table() -> Any:
+    """The Arrow table of a small dataset of ckh."""
+    conv = parse_conv_problem(PROBLEMS[0])
+    problems = [conv, dataclasses.replace(conv, n=2)]
+    kernels = list(_HOST_POOL[:3])
+    rows = np.arange(6)
+    pairs = Pairs(problems, rows // 3, kernels, [kernel_name(one) for one in kernels], rows % 3)
+    ok = rows != 4
+    results = Results(status_of(ok, Status.CRASH), np.where(ok, 0.5 + rows, np.nan), {"spread": np.full(6, 0.01)})
+    return build_table(pairs, results, Origin("host", "a CPU", load_arch("host").hardware.to_dict(), "run1"))
+
+
+@cache
+def parquet() -> list[bytes]:
+    """A dataset with the digest of its rows."""
+    from ckh.data.dataset import Dataset, write_dataset
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "data.parquet"
+        write_dataset(Dataset(to_pandas(table())), path)
+        return [path.read_bytes()]
+
+
+def conv_problem_files() -> list[bytes]:
+    """Text, CSV and JSON of convolutions."""
+    sizes = {"N": 1, "C": 64, "K": 64, "G": 1, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    deep = sizes | {"Di": 4, "Z": 3, "ndim": 3, "dtype": "fp16", "variant": "forward"}
+    rows = "\n".join(",".join(map(str, {**sizes, "N": n}.values())) for n in (1, 2))
+    return [
+        ("# mine\n" + "\n".join(PROBLEMS[:1]) + "\n").encode(),
+        (",".join(sizes) + "\n" + rows + "\n").encode(),
+        json.dumps([sizes, deep, PROBLEMS[0]], indent=1).encode(),
+    ]
+
+
+def gemm_problem_files() -> list[bytes]:
+    """Text, CSV and JSON of GEMMs."""
+    one = {"m": 16, "n": 32, "k": 64, "split_k": 2, "dtype": "fp16", "layout": "rcr"}
+    return [
+        ("# mine\n" + "\n".join(GEMMS) + "\n").encode(),
+        b'm,n,k,split_k,dtype,layout\n16,32,64,1,fp16,rcr\n"8",8,8,,,\n',
+        json.dumps([one, {"M": 1, "N": 2, "K": 3}, GEMMS[0]]).encode(),
+    ]
+
+
+@cache
+def registry() -> list[bytes]:
+    """Four kernels of an architecture."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernels.json"
+        write_registry(path, conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::60], arch="gfx942")
+        return [path.read_bytes()]
+
+
+def filters() -> list[bytes]:
+    """Conditions of every kind."""
+    return [
+        b'pipeline == "compv4" and tile_m >= 64',
+        b'not (dtype in ("fp16", "bf16") or 16 <= tile_n < 128) and double_smem_buffer',
+        b"streamk != None or split_k == -1",
+    ]
+
+
+@cache
+def specs() -> list[bytes]:
+    """The specs of the models that ship, with fewer features of the large ones."""
+    return [path.read_bytes() for path in sorted(data_dir("models").glob("*/feature_spec.json"))[::2]]
+
+
+def manifests() -> list[bytes]:
+    """A manifest as training writes it."""
+    ours = {"rank_objective": "lambdarank", "problems": ["a1", "b2"], "ensemble": 2, "seed": 42, "rows": 10}
+    return [json.dumps({"ckh": ours, "params": {"num_leaves": 31, "learning_rate": 0.1}}, indent=1).encode()]
+
+
+def candidates() -> list[bytes]:
+    """Solvers of two groups."""
+    one = {"measured": 60, "fixed": {"Y": 1, "X": 1}, "divisors": {"c_per_group": 16}}
+    groups = {"forward fp32 nchw 2D dense": {"ConvAsm3x3U": one, "GemmFwdRest": one | {"measured": 3}}}
+    return [json.dumps({"groups": groups}, indent=1).encode()]
+
+
+@cache
+def lightgbm_text() -> list[bytes]:
+    """Small forests, one with categories, and one gzipped."""
+    import lightgbm
+
+    random = np.random.default_rng(1)
+    columns = np.column_stack([random.normal(size=400), random.integers(0, 6, 400), random.integers(0, 40, 400)])
+    target = columns[:, 0] + (columns[:, 1] % 2) * 3 + (columns[:, 2] % 5)
+    texts = []
+    for categories in ([], [1, 2]):
+        data = lightgbm.Dataset(columns, target, feature_name=["a", "b", "c"], categorical_feature=categories)
+        params = {"num_leaves": 5, "verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "max_cat_to_onehot": 1}
+        texts.append(lightgbm.train(params, data, 3).model_to_string().encode())
+    return [*texts, gzip.compress(texts[0], mtime=0)]
+
+
+@cache
+def packed_forest() -> list[bytes]:
+    """Those forests packed."""
+    return [encode(pack(parse_forest(text.decode()))) for text in lightgbm_text()[:2]]
+
+
+def archs() -> list[bytes]:
+    """The files of the architectures."""
+    folder = data_dir("archspecs")
+    return [path.read_bytes() for path in sorted(folder.glob("*.json")) if path.stem != "common"]
+
+
+def archs_common() -> list[bytes]:
+    """What is the same on all."""
+    return [(data_dir("archspecs") / "common.json").read_bytes()]
+
+
+def lines(*texts: str) -> list[bytes]:
+    """Texts as samples."""
+    return [text.encode() for text in texts]
+
+
+def as_parquet(changed: Any) -> bytes:
+    """An Arrow table as a Parquet file."""
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    pq.write_table(changed, file)
+    return file.getvalue()
+
+
+def gemm_names() -> list[bytes]:
+    """A complete name, with vector widths too, and a short one."""
+    return lines(GEMM_NAME, f"{GEMM_NAME}_vec4_4_8", GEMM_SHORT)
+
+
+def solver_names() -> list[bytes]:
+    """Names of MIOpen's solvers."""
+    return lines("ConvAsm3x3U", "ConvWinoFuryRxS<2-3>", "ConvMPBidirectWinograd_xdlops<5-3>", "GemmFwdRest")

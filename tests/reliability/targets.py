@@ -1,0 +1,192 @@
+"""The readers of strangers' files and text: samples of what each reads, and how it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.archfile import read_arch, read_common_rules
+from ckh.archs import load_arch
+from ckh.data.dataset import read_dataset
+from ckh.data.readers import READERS, ReadOptions, find_reader
+from ckh.data.readers.aiter_csv import read_winners
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.filter import parse_filter
+from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.kernels.pool import conv_pool
+from ckh.kernels.registry import read_registry
+from ckh.learn.save import trained_problems
+from ckh.learn.spec import read_spec
+from ckh.learn.warm_start import _our_manifest
+from ckh.ops.gemm_universal import names as gemm_names
+from ckh.ops.gemm_universal.problem import parse_gemm_problem
+from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
+from ckh.ops.miopen_conv.candidates import read_candidates
+from ckh.ops.miopen_conv.problem import parse_miopen_problem
+from ckh.ops.miopen_conv.solvers import parse_solver
+from ckh.problem_sets.files import read_problems as read_conv_problems
+from ckh.problems import Direction, parse_conv_problem
+from ckh.ranking.forest_file import _build, read_packed
+from tests.reliability import samples
+from tests.reliability.parquet import damaged_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from tests.reliability.mutation import Mutator
+
+    Reader = Callable[[bytes], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A reader.
+
+    Attributes:
+        name: what it reads.
+        samples: good inputs.
+        open: given a folder to put files in, a function that reads an input.
+        make: a damaged input.
+        share: what part of the number of inputs it gets in CI, where it is slow.
+    """
+
+    name: str
+    samples: Callable[[], list[bytes]]
+    open: Callable[[Path], Reader]
+    make: Callable[[Mutator], bytes] = lambda mutator: mutator.next()
+    share: float = 1.0
+
+
+def _file(name: str, read: Callable[[Path], object]) -> Callable[[Path], Reader]:
+    """A reader of a file of this name."""
+
+    def opened(folder: Path) -> Reader:
+        path = folder / name
+
+        def reader(content: bytes) -> object:
+            path.write_bytes(content)
+            return read(path)
+
+        return reader
+
+    return opened
+
+
+def _suffixed(read: Callable[[Path], object]) -> Callable[[Path], Reader]:
+    """A reader of problem files, which tells formats by their names."""
+
+    def opened(folder: Path) -> Reader:
+        def reader(content: bytes) -> object:
+            head = content.lstrip()[:1]
+            suffix = ".json" if head in (b"[", b"{") else ".csv" if b"," in content else ".txt"
+            path = folder / f"problems{suffix}"
+            path.write_bytes(content)
+            return read(path)
+
+        return reader
+
+    return opened
+
+
+def _data(name: str, file: str, arch: str | None = None) -> Target:
+    """A format of measurements: told by its first bytes and read, with and without bad rows."""
+
+    def read(path: Path) -> object:
+        if path.stat().st_size:
+            READERS[name].sniff(path.read_bytes()[:4096])
+            skip = path.read_bytes()[-1] % 2 == 0
+        else:
+            find_reader(path)
+            skip = False
+        return READERS[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
+
+    return Target(name, getattr(samples, name.replace("-", "_").replace("miopen_", "")), _file(file, read))
+
+
+def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None) -> Callable[[Path], Reader]:
+    """A reader of text; what it takes must be what its own text says."""
+
+    def reader(content: bytes) -> object:
+        found = read(content.decode("utf-8", "replace"))
+        if again is not None:
+            assert read(again(found)) == found
+        return found
+
+    return lambda _folder: reader
+
+
+def _filter(text: str) -> object:
+    condition = parse_filter(text, ConvKernel)
+    return [condition(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::100]]
+
+
+def _manifest(path: Path) -> object:
+    return trained_problems(path.parent), _our_manifest(path.parent)
+
+
+def _spec(path: Path) -> object:
+    spec = read_spec(path.parent)
+    return spec.engine.select(spec.feature_names), spec.purpose, spec.encoding
+
+
+def _winners(path: Path) -> object:
+    content = path.read_bytes()
+    found = read_winners(path, ReadOptions(skip_bad=content[-1:] < b"8"))
+    return [winner.columns() for winner in found.winners]
+
+
+def _fdb(path: Path) -> object:
+    return READERS["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
+
+
+def _arch(path: Path) -> object:
+    return read_arch(path, load_arch("gfx942").common)
+
+
+def _conv_name(kernel: ConvKernel) -> str:
+    return kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel)
+
+
+def _gemm_name(kernel: GemmKernel) -> str:
+    return gemm_names.kernel_name(kernel) if kernel.is_complete else gemm_names.short_name(kernel)
+
+
+def _canonical(problem: Any) -> str:
+    return str(problem.canonical())
+
+
+def _conv_names() -> list[bytes]:
+    return samples.lines(*samples.CONV_NAMES, *samples.SHORT_NAMES, *samples.FULL_NAMES)
+
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        _data("journal", "journal.jsonl"),
+        _data("amd-csv", "amd.csv", "gfx942"),
+        _data("tile-engine-json", "b.json", "gfx950"),
+        _data("bench-log", "gemm.log", "gfx950"),
+        Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
+        Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb)),
+        Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet),
+        Target("conv-problem-files", samples.conv_problem_files, _suffixed(read_conv_problems)),
+        Target("gemm-problem-files", samples.gemm_problem_files, _suffixed(read_gemm_problems)),
+        Target("registry", samples.registry, _file("kernels.json", read_registry)),
+        Target("filter", samples.filters, _text(_filter)),
+        Target("spec", samples.specs, _file("feature_spec.json", _spec)),
+        Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
+        Target("candidates", samples.candidates, _file("candidates.json", lambda path: read_candidates(path.parent))),
+        Target("lightgbm-text", samples.lightgbm_text, lambda _: lambda content: _build(content, "model")),
+        Target("packed-forest", samples.packed_forest, _file("forest.bin", read_packed)),
+        Target("arch", samples.archs, _file("gfx942.json", _arch)),
+        Target("arch-common", samples.archs_common, _file("common.json", read_common_rules)),
+        Target("conv-kernel-names", _conv_names, _text(parse_kernel_name, _conv_name)),
+        Target("gemm-kernel-names", samples.gemm_names, _text(gemm_names.parse_kernel_name, _gemm_name)),
+        Target("solver-names", samples.solver_names, _text(parse_solver)),
+        Target("conv-problems", lambda: samples.lines(*samples.PROBLEMS), _text(parse_conv_problem, _canonical)),
+        Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(parse_gemm_problem, _canonical)),
+        Target("miopen-problems", lambda: samples.lines(*samples.MIOPEN), _text(parse_miopen_problem, _canonical)),
+    )
+}
