@@ -64,11 +64,11 @@ CONV_COLUMNS: dict[str, str] = {
 _MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})
 _LIMIT = 2**31 - 1
 
+_SIZE = "[0-9]{1,10}"
 _CANONICAL = re.compile(
     r"conv_(?P<variant>forward|bwd_data|bwd_weight)_(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]+)_(?P<ndim>[23])d"
-    r"_n(?P<n>\d+)_c(?P<c>\d+)_k(?P<k>\d+)_g(?P<g>\d+)"
-    r"_i(?P<i>\d+(?:x\d+){1,2})_f(?P<f>\d+(?:x\d+){1,2})_s(?P<s>\d+(?:x\d+){1,2})"
-    r"_p(?P<p>\d+(?:x\d+){1,2})_d(?P<d>\d+(?:x\d+){1,2})"
+    + "".join(f"_{key}(?P<{key}>{_SIZE})" for key in "nckg")
+    + "".join(f"_{key}(?P<{key}>{_SIZE}(?:x{_SIZE}){{1,2}})" for key in "ifspd")
 )
 
 

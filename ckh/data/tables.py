@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
+from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
 from ckh.data.schema import HOW_MEASURED, SCHEMA_VERSION, Column, Status
 from ckh.errors import DataError
@@ -139,15 +140,30 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
 
 def _check_column(op: Operation, name: str, values: pa.ChunkedArray, where: str) -> None:
     """Refuse what no row can hold in this column."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if name in (*op.sizes, *_TIMES) and (bad := int(pc.sum(pc.less(values, 0)).as_py() or 0)):
         raise DataError(f"{where}: column {name} is negative in {bad} rows")
+    if name in _TIMES and pc.any(pc.is_inf(values)).as_py():
+        raise DataError(f"{where}: column {name} is infinite in {pc.sum(pc.is_inf(values)).as_py()} rows")
+    if name == "arch":
+        _require_known(values, arch_names(), f"{where}: column arch")
     if name == "status":
-        unknown = pc.invert(pc.is_in(values, pa.array([str(status) for status in Status])))
-        if pc.any(unknown).as_py():
-            raise DataError(f"{where}: column status holds {pc.filter(values, unknown)[0].as_py()!r}")
+        _require_known(values, [str(status) for status in Status], f"{where}: column status")
+    if name == "kernel_name":
+        try:
+            for text in pc.unique(values).to_pylist():
+                op.parse_kernel(text)
+        except DataError as error:
+            raise DataError(f"{where}: column kernel_name: {error.message}", error.hint) from error
+
+
+def _require_known(values: pa.ChunkedArray, known: Iterable[str], where: str) -> None:
+    import pyarrow.compute as pc
+
+    unknown = sorted(set(pc.unique(values).to_pylist()).difference(known))
+    if unknown:
+        raise DataError(f"{where} holds {unknown[0]!r}", "one of " + ", ".join(known))
 
 
 def from_pandas(frame: pd.DataFrame, where: str) -> pa.Table:

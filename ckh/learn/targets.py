@@ -72,6 +72,10 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 
     """
     if target != RANK:
         value = dataset.frame[TARGET_COLUMNS[target]].to_numpy(dtype=np.float64)
+        if missing := int(np.count_nonzero(~np.isfinite(value))):
+            rows = f"{missing} of {len(value)} usable rows"
+            hint = "leave the target out with --targets, or make the dataset again with ckh convert"
+            raise DataError(f"column {TARGET_COLUMNS[target]} has no number in {rows}", hint)
         label = np.log1p(value) if target in LOG_TARGETS else value
         return Fit(target, label, None, {"objective": "regression"}, is_grouped=False)
     efficiency = times_of(dataset).efficiency()

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ckh.learn.tune import Tuning
 
 # The text names the number of threads, which must not make models of equal trees differ.
+_FEWEST_ROWS = 2  # that LightGBM takes
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
 
 
@@ -422,6 +423,8 @@ def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
 def _check(valid: Dataset) -> None:
     if not len(valid.frame):
         raise DataError("the dataset has no usable time", "see the column status for why")
+    if len(valid.frame) < _FEWEST_ROWS:
+        raise DataError(f"the dataset has {len(valid.frame)} usable row, which is nothing to learn from")
     for name in ("arch", *valid.op.model_per):
         if len(found := sorted(valid.frame[name].unique())) > 1:
             hint = "choose one with --variant" if name == "variant" else "train one model for each"

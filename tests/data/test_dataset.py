@@ -234,7 +234,8 @@ def test_an_empty_or_truncated_file_is_refused(path: Path, size: int) -> None:
 def test_a_changed_value_is_refused(dataset: Dataset, path: Path) -> None:
     """Rows that are not those that were written are refused, in whatever column the change is."""
     table = pq.read_table(path)
-    for name, value in (("tflops", 0.12), ("C", 128), ("kernel_name", "k"), ("spread", 0.5), ("run_id", None)):
+    other = table["kernel_name"][0].as_py().replace("_64x", "_16x")
+    for name, value in (("tflops", 0.12), ("C", 128), ("kernel_name", other), ("spread", 0.5), ("run_id", None)):
         values = [value, *table[name].to_pylist()[1:]]
         pq.write_table(replaced(name, pa.array(values, table[name].type))(table), path)
         with pytest.raises(DataError, match="the rows are not those that were written: content_sha256") as refused:

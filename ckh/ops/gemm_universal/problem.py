@@ -29,7 +29,8 @@ GEMM_IDENTITY: tuple[str, ...] = ("dtype", "layout", *GEMM_COLUMNS)
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
 _LIMIT = 2**31 - 1
 _CANONICAL = re.compile(
-    r"gemm_(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{3})_m(?P<m>\d+)_n(?P<n>\d+)_k(?P<k>\d+)_splitk(?P<split_k>\d+)"
+    r"gemm_(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{3})"
+    r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})_splitk(?P<split_k>[0-9]{1,10})"
 )
 
 

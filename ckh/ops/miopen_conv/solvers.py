@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 
+from ckh.errors import DataError
 from ckh.strenum import StrEnum
 
 UNKNOWN_ID = -1
@@ -125,6 +126,7 @@ _SERVES = (
     (r"Fwd|Forward|[23]q?3?f1$", Serves.FORWARD),
     (r"", Serves.ANY),
 )
+_WORD = re.compile(r"[!-~]{1,128}")
 _VERSION = re.compile(r"V(\d)[Rr](\d)|V(\d)(?!\d)")
 _WINOGRAD_FORWARD = re.compile(r"f(\d)x(\d)|Winograd(?:_xdlops)?<(\d)-(\d)>|RxS<(\d)-(\d)>")
 _WINOGRAD_WEIGHT = re.compile(r"MultipassWrW<(\d)-(\d)(?:-(\d)-(\d))?>")
@@ -191,9 +193,15 @@ def _winograd(name: str) -> tuple[int, int, int, int]:
     return (2, 2, 3, 3) if "Wino" in name else (0, 0, 0, 0)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def parse_solver(name: str) -> Solver:
-    """What a name says. Any text is a name: MIOpen adds solvers."""
+    """What a name says. Any word is a name: MIOpen adds solvers.
+
+    Raises:
+        DataError: it is no word of at most 128 printable ASCII characters.
+    """
+    if not _WORD.fullmatch(name):
+        raise DataError(f"not a solver's name: {name[:80]!r}")
     split = _SPLIT.search(name)
     tile_h, tile_w, taps_h, taps_w = _winograd(name)
     return Solver(
