@@ -84,7 +84,7 @@ def read_json(path: Path, *, unique: bool = False, decimals: bool = False, most:
 
 def _check(document: Any, *, any_integer: bool) -> None:
     level = [document]
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MOST_DEPTH):
         items = [item for node in level for item in (node.values() if isinstance(node, dict) else _items(node))]
         if not any_integer and any(type(item) is int and not -_LIMIT <= item < _LIMIT for item in (*level, *items)):
             raise _too_large()

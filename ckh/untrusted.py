@@ -40,12 +40,15 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            parts, size = [], 0
+            while size <= most and (part := file.read(_CHUNK_BYTES)):
+                parts.append(part)
+                size += len(part)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > most:
+    if size > most:
         raise DataError(f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file")
-    return content
+    return b"".join(parts)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

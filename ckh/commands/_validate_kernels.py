@@ -63,7 +63,9 @@ def kernels(
     ck_include: str | None = typer.Option(None, "--ck-include", help="hip: folder with CK Tile's headers."),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
+    jobs: int | None = typer.Option(
+        None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory."
+    ),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
     force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),

@@ -12,6 +12,7 @@ from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.strenum import StrEnum
+from ckh.untrusted import integer
 
 
 class Variant(StrEnum):
@@ -104,7 +105,9 @@ def bench(
         None, "--leaders", metavar="N", min=2, help="Measure a problem's N fastest again.  [those within 8 %, up to 12]"
     ),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel on one problem."),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory."),
+    jobs: int | None = typer.Option(
+        None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory."
+    ),
     compile_timeout: str = typer.Option("5m", "--compile-timeout", metavar="TIME", help="Longest for one compiler."),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
@@ -147,7 +150,7 @@ def bench(
         rule_set=rule_set,
         registry=None if registry is None else str(registry),
         filter=only,
-        split_k=None if split_k is None else _numbers("--split-k", split_k),
+        split_k=None if split_k is None else _numbers("--split-k", split_k, least=1),
         pad_channels=pad_channels,
         max_scratch=max_scratch,
         cold=cold,
@@ -155,7 +158,7 @@ def bench(
         model=None if model is None else str(model),
     )
     options = DeviceOptions(
-        arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus), cold=bool(cold)
+        arch, hipcc, ck_include, None if gpus is None else _numbers("--gpus", gpus, least=0), cold=bool(cold)
     )
     campaign = Campaign(str(device) if device else None, given, out, resume=resume, force=force, options=options)
     if write_registry is not None:
@@ -183,8 +186,11 @@ def bench(
         raise typer.Exit(int(ExitCode.NO_KERNEL))
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() for word in words):
-        raise UsageError(f"{option} {text!r} is no list of numbers", "write it like 1,2,4")
-    return tuple(dict.fromkeys(int(word) for word in words))
+def _numbers(option: str, text: str, *, least: int) -> tuple[int, ...]:
+    try:
+        numbers = [integer(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is no list of numbers", "write it like 1,2,4") from None
+    if min(numbers) < least:
+        raise UsageError(f"{option} {text!r} has a number below {least}", "write it like 1,2,4")
+    return tuple(dict.fromkeys(numbers))

@@ -92,7 +92,7 @@ def search(
     ),
     seeds: int | None = typer.Option(None, "--seeds", min=1, help="Replay so many searches.  [10]"),
     jobs: int | None = typer.Option(
-        None, "--jobs", "-j", min=1, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
+        None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
     ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

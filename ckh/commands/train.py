@@ -107,7 +107,7 @@ def train(
     tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
     noise: bool = typer.Option(False, "--noise-weights", help="Weigh rows by how certain their times are."),
     mine: int = typer.Option(0, "--mine", min=0, max=20, help="Rounds of giving hard problems more weight."),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, help="Threads; one a core by default."),
+    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, max=1024, help="Threads; one a core by default."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:

@@ -15,7 +15,7 @@ from ckh.kernels.filter import parse_filter
 from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.registry import read_registry
-from ckh.learn.save import trained_problems
+from ckh.learn.manifest import trained_problems
 from ckh.learn.spec import read_spec
 from ckh.learn.warm_start import _our_manifest
 from ckh.ops.gemm_universal import names as gemm_names
@@ -96,7 +96,7 @@ def _data(name: str, file: str, arch: str | None = None) -> Target:
     def read(path: Path) -> object:
         if path.stat().st_size:
             READERS[name].sniff(path.read_bytes()[:4096])
-            skip = path.read_bytes()[-1] % 2 == 0
+            skip = path.stat().st_size % 2 == 0
         else:
             find_reader(path)
             skip = False

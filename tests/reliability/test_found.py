@@ -1,0 +1,198 @@
+"""What was found in use and by fuzzing, kept: each is refused in one line, with the exit code of what is wrong."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh import cli
+from ckh.data.readers import READERS, ReadOptions
+from ckh.errors import CkhError, DataError, ExitCode, ModelError
+from ckh.jsonfields import JsonError, parse_json
+from ckh.log import printable
+from ckh.ops.miopen_conv.fdb import Tally, iter_rows
+from ckh.ranking.forest_file import open_forest
+from ckh.untrusted import csv_rows, integer, require_name, unpacked
+from tests.reliability import samples
+from tests.reliability.targets import TARGETS
+
+DEEP, DIGITS = b"[" * 100_000, b"9" * 5000
+AMD, AITER, LOG = samples.amd_csv()[0], samples.aiter_csv()[0], samples.bench_log()[0]
+TEXT = samples.lightgbm_text()[0]
+REFUSED: list[tuple[str, bytes]] = [
+    ("spec", DEEP),
+    ("spec", samples.specs()[0].replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
+    ("spec", samples.specs()[0].replace(b'"tflops"', b'"../../tflops"')),
+    ("manifest", DEEP),
+    ("candidates", DEEP),
+    ("registry", DEEP),
+    ("arch", DEEP),
+    ("arch", samples.archs()[0].replace(b'"lds_capacity": ', b'"lds_capacity": ' + DIGITS)),
+    ("tile-engine-json", DEEP),
+    ("tile-engine-json", samples.tile_engine_json()[0].replace(b'"m": 256', b'"m": ' + DIGITS)),
+    ("tile-engine-json", samples.tile_engine_json()[0].replace(b'"tile_m": 128', b'"tile_m": ' + b"9" * 30)),
+    ("bench-log", LOG.replace(b'"m": 16', b'"m": ' + DIGITS).replace(b"M=16", b"M=" + DIGITS)),
+    ("conv-problem-files", samples.conv_problem_files()[2].rstrip()[:-1] + b", []]"),
+    ("conv-problem-files", b"[[]]"),
+    ("conv-problem-files", samples.conv_problem_files()[2].replace(b'"N": 1', b'"N": 1.5')),
+    ("conv-problem-files", samples.conv_problem_files()[1].replace(b"\n1,", b"\n1.5,")),
+    ("conv-problem-files", samples.conv_problem_files()[2].replace(b'"N": 1', b'"N": ' + DIGITS)),
+    ("gemm-problem-files", b'm,n,k\n1,"2,3\n'),
+    ("gemm-problem-files", b'"m,n,k\n1,2,3\n'),
+    ("gemm-problem-files", b'[{"m": 1, "n": 2, "k": 3, "split_k": 0}]'),
+    ("gemm-problem-files", b"m,n,k\n1,2," + DIGITS),
+    ("amd-csv", AMD.replace(b",N,", b",N\r,", 1)),
+    ("aiter-csv", AITER.replace(b",N,", b",N\r,", 1)),
+    ("aiter-csv", AITER.replace(b",16,1280", b",1e300,1280").replace(b",32,1280", b",1e300,1280")),
+    ("lightgbm-text", TEXT.replace(b"left_child=", b"left_child=" + DIGITS + b" ")),
+    ("lightgbm-text", TEXT.replace(b"num_cat=0", b"num_cat=" + DIGITS)),
+    ("conv-kernel-names", samples.CONV_NAMES[0].replace("_16x64x64_", "_0x64x64_").encode()),
+    ("conv-kernel-names", samples.CONV_NAMES[0].replace("_16x64x64_", f"_{'9' * 5000}x64x64_").encode()),
+    ("conv-kernel-names", samples.CONV_NAMES[0].replace("_nhwgc_", "_nonsense_").encode()),
+    ("gemm-kernel-names", samples.GEMM_NAME.replace("128x64x32", "0x64x32").encode()),
+    ("solver-names", b"\x1b[31mConvAsm3x3U"),
+    ("conv-problems", samples.PROBLEMS[0].encode().replace(b"_n1_", b"_n" + DIGITS + b"_")),
+    ("gemm-problems", samples.GEMMS[0].encode().replace(b"_m16_", b"_m" + DIGITS + b"_")),
+    ("filter", b"tile_m == " + DIGITS),
+]
+
+
+@pytest.mark.parametrize(("name", "content"), REFUSED, ids=[f"{i}-{name}" for i, (name, _) in enumerate(REFUSED)])
+def test_what_was_found_is_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    """One of ckh's own errors, whose line can be printed."""
+    assert content not in TARGETS[name].samples(), "the case differs from what is good"
+    with pytest.raises(CkhError) as refused:
+        TARGETS[name].open(tmp_path)(content)
+    assert len(printable(refused.value.message)) < 2200
+
+
+@pytest.mark.parametrize("cell", [b"1.5", b"1e3", DIGITS, b"9" * 30, b"nan", b"", b"\xd9\xa3"])
+def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> None:
+    """A cell of a CSV file that is not a whole number, or one that nothing can hold, is named with its line."""
+    path = tmp_path / "amd.csv"
+    path.write_bytes(AMD.replace(b",2,64,128", b"," + cell + b",64,128", 1))
+    assert path.read_bytes() != AMD
+    with pytest.raises(DataError, match=r"1 bad row .*line 2: N is"):
+        READERS["amd-csv"].read(path, ReadOptions(arch="gfx942"))
+
+
+@pytest.mark.parametrize("change", ["text", "nested", "twice"])
+def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path) -> None:
+    """Text that is no UTF-8, values that are lists, a column that is there twice."""
+    import pyarrow as pa
+
+    table = samples.table()
+    at, rows = table.column_names.index("kernel_name"), len(table)
+    if change == "text":
+        table = table.set_column(at, "kernel_name", pa.array([b"\xff\xfe"] * rows).view(pa.string()))
+    elif change == "nested":
+        table = table.set_column(table.column_names.index("op_type"), "op_type", pa.array([[1]] * rows))
+    else:
+        table = table.append_column("N", table.column("N"))
+    document = b'{"schema_version": 1, "sources": [], "runs": []}'
+    with pytest.raises(DataError):
+        TARGETS["parquet"].open(tmp_path)(samples.as_parquet(table.replace_schema_metadata({b"ckh": document})))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel_name": "nonsense"}, "column kernel_name: not a kernel name"),
+        ({"arch": "gfx999"}, "column arch holds 'gfx999'"),
+        ({"latency_ms": float("inf")}, "column latency_ms is infinite in 6 rows"),
+        ({"N": 1.5}, "column N must be int64"),
+    ],
+)
+def test_a_dataset_of_nonsense_is_refused(changes: dict[str, Any], message: str) -> None:
+    """Names that are no kernels', architectures that do not exist, times and sizes that cannot be."""
+    from ckh.data.dataset import make_dataset
+    from ckh.data.tables import to_pandas
+
+    frame = to_pandas(samples.table()).assign(**changes)
+    with pytest.raises(DataError, match=message):
+        make_dataset(frame)
+
+
+def test_a_gzip_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    """A model of 1 MB that holds 1 GB is refused before a tenth of it is in memory."""
+    path = tmp_path / "model_tflops.lgbm.gz"
+    piece = gzip.compress(b"tree\n" + bytes(1 << 24), mtime=0)
+    path.write_bytes(piece * 64)
+    tracemalloc.start()
+    with pytest.raises(ModelError, match="unpacks to more than"):
+        open_forest(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 << 20
+
+
+def test_a_bz2_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    """A find database whose lines repeat without end is refused at a hundred times its size."""
+    path = tmp_path / "gfx90a68.fdb.txt.bz2"
+    path.write_bytes(bz2.compress(b"x" * (1 << 26)))
+    with pytest.raises(DataError, match="unpacks to more than 16 MiB"):
+        list(iter_rows(path, Tally(), skip_bad=True))
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-9], lambda c: c + b"x", lambda c: c[:20] + b"zzzz" + c[24:]])
+def test_a_damaged_gzip_file_is_refused(damage: object) -> None:
+    """Cut off, with something behind, changed inside."""
+    content = gzip.compress(b"hello" * 99, mtime=0)
+    assert unpacked(content * 2, "m") == b"hello" * 198
+    assert callable(damage)
+    with pytest.raises(DataError, match="m is damaged"):
+        unpacked(damage(content), "m")
+
+
+def test_integers_and_csv() -> None:
+    """One parser of integers, of at most 18 digits; CSV with quotes that end."""
+    assert [integer(text) for text in ("7", " -64.0 ", "+1", "9" * 18)] == [7, -64, 1, 10**18 - 1]
+    for text in ("", "1.5", "1e3", "9" * 19, "٣", "0x1", "1_0", "nan"):
+        with pytest.raises(ValueError, match="not an integer"):
+            integer(text)
+    assert list(csv_rows(Path("a.csv"), 'm, n\r\n"1\r\n",2\r\n')) == [(1, ["m", "n"]), (3, ["1", "2"])]
+    with pytest.raises(DataError, match=r"a\.csv:2: not CSV"):
+        list(csv_rows(Path("a.csv"), 'm,n\n1,"2'))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[" * 65 + "]" * 65, "nested more than 64"),
+        ('{"a": ' * 100 + "1" + "}" * 100, "nested more than 64"),
+        ("[9223372036854775808]", "more than 64 bits"),
+        ("-" + "9" * 5000, "more than 64 bits"),
+        ("[1, 2", "not JSON"),
+        (b"\xff", "not text in UTF-8"),
+    ],
+)
+def test_json_that_nobody_writes(text: str | bytes, message: str) -> None:
+    """Depth and integers have bounds, and so has trust."""
+    with pytest.raises(JsonError, match=message):
+        parse_json(text)
+    assert parse_json("[" * 64 + "]" * 64)
+    assert parse_json('{"a": -9223372036854775808}') == {"a": -(2**63)}
+
+
+def test_names() -> None:
+    """What leads elsewhere, ends a string or is not seen is no name."""
+    assert require_name("grouped_conv_fp16_gfx942.v2", "x") == "grouped_conv_fp16_gfx942.v2"
+    for text in ("../x", "..", ".x", "a/b", 'a"b', "a b", "a\nb", "", "é", "-rf", "a" * 129, "a\x1b[31m", None):
+        with pytest.raises(DataError, match="is no name"):
+            require_name(text, "the target")
+
+
+def test_terminal_escapes_of_a_file_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that quotes a file has no control character but its line ends, and is of a bounded length."""
+    path = tmp_path / "p.csv"
+    path.write_bytes(b"m,n,k\n1,2,\x1b]0;owned\x07\xc2\x9b31m" + "\u202e".encode() + b"\n")
+    assert cli.run(["predict", "--op", "gemm_universal", "--problems", str(path), "--dtype", "fp32"]) != ExitCode.OK
+    printed = "".join(capsys.readouterr())
+    assert "\\x1b]0;owned\\x07\\x9b31m" in printed
+    assert printed.replace("\n", "").isprintable()
+    assert len(printable("x" * 10**6)) < 2100
