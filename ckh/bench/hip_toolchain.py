@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
 
 _DEFAULT_ROCM = "/opt/rocm"
+_CLANG = re.compile(r"\bclang version (\d+)")
+_MOVES_BARRIERS = 19  # seen in the instructions of 19.1's kernels, and in their results where they were executed
 _HIPCC, _ROCM, _INCLUDE = "HIPCC", "ROCM_PATH", "CK_TILE_INCLUDE"
 
 
@@ -51,6 +54,17 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
     if not version:
         raise DeviceError(f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}")
     return Compiler(command, version)
+
+
+def compiler_warning(hipcc: Compiler) -> str:
+    """What GPU code of a compiler gets wrong; empty if nothing is known."""
+    found = _CLANG.search(hipcc.version)
+    if found is None or int(found[1]) != _MOVES_BARRIERS:
+        return ""
+    return (
+        "clang 19 moves barriers of LDS in GPU code: bwd_weight kernels with compv3 and compv4, and persistent GEMM "
+        "kernels, race and give wrong results; use ROCm 7's hipcc, or another of clang 20 or newer"
+    )
 
 
 def find_ck_tile(wanted: str | None, hipcc: Compiler, environ: Mapping[str, str] = os.environ) -> Headers:

@@ -32,10 +32,12 @@ def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> Non
     if as_json:
         print_json(report)
         return
-    rows = [[key, _text(value)] for key, value in report.items() if key != "models"]
+    rows = [[key, _text(value)] for key, value in report.items() if key not in {"models", "warnings"}]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         typer.echo(f"{key.ljust(width)}  {value}")
+    for warning in report["warnings"]:
+        typer.echo(f"\nwarning: {warning}")
     models = [[m["path"], m["op"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
     typer.echo("")
     print_table("models", ["path", "op", "variant", "dtype", "arch"], models)
@@ -45,7 +47,7 @@ def gather() -> dict[str, Any]:
     """What this machine offers, as JSON-able values."""
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compiler import find_compiler
-    from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+    from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.gpus import visible_gpus
     from ckh.paths import cache_dir, data_dir
 
@@ -64,6 +66,7 @@ def gather() -> dict[str, Any]:
         "compiler": None if compiler is None else " ".join(compiler.command),
         "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
         "ck_tile": None if headers is None else f"{headers.include} ({headers.interface})",
+        "warnings": [warning] if hipcc is not None and (warning := compiler_warning(hipcc)) else [],
         "ranking": _ranking(),
         "cache": str(cache_dir()),
         "archspecs": str(data_dir("archspecs")),

@@ -9,7 +9,7 @@ import pytest
 from ckh.bench import hip_toolchain
 from ckh.bench.codegen.ck_tile import Interface
 from ckh.bench.compiler import Compiler
-from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
 from ckh.errors import DeviceError
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
@@ -131,3 +131,20 @@ def test_a_wrong_folder_of_headers_is_refused(tmp_path: Path, opt: Path, variabl
     wanted, environ = (None, {"CK_TILE_INCLUDE": str(tmp_path)}) if variable else (str(tmp_path), {})
     with pytest.raises(DeviceError, match="has no CK Tile headers with grouped convolutions"):
         find_ck_tile(wanted, Compiler(("/usr/bin/hipcc",), "1"), environ)
+
+
+@pytest.mark.parametrize(
+    ("version", "warns"),
+    [
+        ("HIP version: 5.2 (Debian headers); Debian clang version 19.1.7 (3~deb12u1)", True),
+        ("HIP version: 7.0.51831; AMD clang version 20.0.0git (roc-7.0.0)", False),
+        ("HIP version: 6.4.43484-9999; Debian clang version 21.1.8 (14)", False),
+        ("g++ (GCC) 19.0", False),
+        ("clang version 190.1", False),
+    ],
+)
+def test_clang_19_is_warned_of(version: str, warns: bool) -> None:
+    """It moves barriers in GPU code; the advice names a compiler that does not."""
+    warning = compiler_warning(Compiler(("hipcc",), version))
+    assert bool(warning) is warns
+    assert not warns or ("clang 19 moves barriers" in warning and "clang 20 or newer" in warning)

@@ -99,6 +99,9 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} is not interwave"
     if kernel.persistent and pipeline not in headers.persistent:
         yield f"{pipeline} of {{which}} has no persistent kernels"
+    elif kernel.persistent and not headers.is_current:
+        # No barrier stands between the tiles in the loop of UniversalGemmKernel; later trees have s_waitcnt_barrier.
+        yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
     if _steps_along_k(kernel, headers) and kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr":
         how = f"interwave {pipeline}" if headers.is_current and is_interwave else pipeline
         yield f"{how} of {{which}} reads wrong tiles of operands in which K is not contiguous"

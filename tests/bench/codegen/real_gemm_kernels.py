@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _NAMES: dict[str, tuple[str, ...]] = {
     "gfx942": (
         "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
-        "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16",
+        "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
         "fp16_crr_compv4_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
         "fp16_ccr_mem_default_interwave_True_True_True_False_128x128x64_2x2x1_32x32x16",
         "fp8_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
@@ -28,7 +28,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "gfx90a": (
         "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16",
         "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
-        "fp32_rcr_mem_cshuffle_intrawave_False_False_False_True_128x128x32_2x2x1_16x16x8",
+        "fp32_rcr_mem_cshuffle_intrawave_False_False_False_False_128x128x32_2x2x1_16x16x8",
         "fp16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x32_4x1x1_4x64x16",
     ),
 }

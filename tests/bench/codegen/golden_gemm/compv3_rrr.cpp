@@ -2,7 +2,7 @@
 
 namespace ckh::kernel {
 
-inline constexpr char label[512] = "ckh-kernel:gemm_universal_bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16";
+inline constexpr char label[512] = "ckh-kernel:gemm_universal_bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16";
 using Element = ck_tile::bf16_t;
 using Accumulator = float;
 using Output = ck_tile::bf16_t;
@@ -23,7 +23,7 @@ inline constexpr ck_tile::index_t vector_c = 0;
 inline constexpr bool pad_m = true;
 inline constexpr bool pad_n = true;
 inline constexpr bool pad_k = true;
-inline constexpr bool persistent = true;
+inline constexpr bool persistent = false;
 inline constexpr bool double_smem_buffer = false;
 inline constexpr Pipeline pipeline = Pipeline::compv3;
 inline constexpr Epilogue epilogue = Epilogue::cshuffle;
