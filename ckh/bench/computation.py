@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench import gemm_reference, reference
 from ckh.bench.library import c_gemm_problem, c_problem
-from ckh.errors import UsageError
+from ckh.errors import DataError, UsageError
+from ckh.kernels.names import parse_kernel_name
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation_of
 from ckh.ops.gemm_universal.problem import output_dtype
 
@@ -18,8 +19,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.ops.base import Problem
+    from ckh.ops.gemm_universal.problem import GemmProblem
 
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a kernel splits the sum over K.
+
+    Attributes:
+        parts: what is added to the result by atomic operations, in whatever order; 1: it is stored, not added.
+        in_fp32: whether the parts are added in float32 and their sum is rounded once, by a second stage; else every
+            part and every sum is rounded to the result's dtype.
+    """
+
+    parts: int = 1
+    in_fp32: bool = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every run of the kernel gives the same bits: one order of additions gives other bits than another."""
+        return self.parts == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,7 @@ class Computation:
         reduction_length: the most products that one element of the result sums.
         result_dtypes: the dtypes that operands can have, each with that of the result.
         c_problem: the structure that kernels take.
+        split: how the kernel of a name splits a problem's sums.
     """
 
     operand_shapes: Callable[[Any], tuple[Shape, Shape, Shape]]
@@ -39,6 +61,7 @@ class Computation:
     reduction_length: Callable[[Any], int]
     result_dtypes: Mapping[str, str]
     c_problem: Callable[[Any], ctypes.Structure]
+    split: Callable[[Any, str], Split]
 
     def result_dtype(self, problem: Problem) -> str:
         """The dtype of a problem's result.
@@ -53,6 +76,20 @@ class Computation:
         return self.result_dtypes[problem.dtype]
 
 
+def _conv_split(_problem: Problem, kernel_name: str) -> Split:
+    """The kernel's own; none of a library that does not tell a name, or one of its own."""
+    try:
+        kernel = parse_kernel_name(kernel_name)
+    except DataError:
+        return Split()
+    return Split(kernel.split_k, bool(kernel.two_stage))
+
+
+def _gemm_split(problem: GemmProblem, _kernel_name: str) -> Split:
+    """The problem's; GEMM kernels have no second stage."""
+    return Split(problem.split_k)
+
+
 _DTYPES = ("fp32", "fp16", "bf16")
 _GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
 
@@ -63,6 +100,7 @@ _COMPUTATIONS = {
         reference.reduction_length,
         {dtype: dtype for dtype in _DTYPES},
         c_problem,
+        _conv_split,
     ),
     GEMM_UNIVERSAL: Computation(
         gemm_reference.operand_shapes,
@@ -70,6 +108,7 @@ _COMPUTATIONS = {
         gemm_reference.reduction_length,
         {dtype: output_dtype(dtype) for dtype in _GEMM_DTYPES},
         c_gemm_problem,
+        _gemm_split,
     ),
 }
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.bench import timing
-from ckh.bench.computation import computation_of
+from ckh.bench.computation import Split, computation_of
 from ckh.bench.hip_runtime import HipError, HipMemoryError
 from ckh.bench.library import KernelLibrary
 from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
@@ -38,13 +38,17 @@ class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of o
 
 
 class _Problem:
-    """The problem that kernels are measured on: its operands are in the memory, its right results here."""
+    """The problem that kernels are measured on: its operands are in the memory, its right results here.
+
+    `first` is what the kernel at work wrote when it ran first, in storage for any kernel.
+    """
 
     def __init__(
         self, problem: Problem, best_ns: float, memory: Memory, clock: PhaseClock, *, fnuz_floats: bool
     ) -> None:
         self.best_ns = best_ns
         computation = computation_of(problem)
+        self._problem, self._split = problem, computation.split
         self.c = ctypes.byref(computation.c_problem(problem))
         result = element_type(computation.result_dtype(problem))
         element = element_type(problem.dtype, fnuz_floats=fnuz_floats)
@@ -54,8 +58,18 @@ class _Problem:
             random = np.random.Generator(np.random.SFC64(zlib.crc32(problem.canonical().encode())))
             a, b = (memory.add_input(element.operand(_uniform(random, shape))) for shape in operands)
             memory.set_output(output, result)
+            self.first = np.empty(output, result.storage)
         with clock.phase(Phase.REFERENCE):
             self.limits = Limits(problem, a, b, fnuz_floats=fnuz_floats)
+
+    def split(self, library: KernelLibrary) -> Split:
+        """How a kernel splits this problem's sums."""
+        return self._split(self._problem, library.name())
+
+    def differing(self, result: Array) -> int:
+        """How many elements have other bits than those of the first run."""
+        bits = np.dtype(f"u{result.itemsize}")
+        return int(np.count_nonzero(result.view(bits) != self.first.view(bits)))
 
 
 def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -98,27 +112,31 @@ class Bench:
         return Reply(job.id, Status.OK)
 
     def measure(self, job: Job) -> Reply:
-        """Run a kernel once, check the result, calibrate and time it."""
+        """Run a kernel, check the result, run it again, calibrate and time it, and check what the last run left.
+
+        A kernel that is hopelessly slow, or slow enough to be its own warm-up, is not run a second time before it is
+        timed, unless it is a GPU's.
+        """
         problem = self._current()
         library = self._library(job.library)
         first_ns = self._run_checked(library, problem)
         samples, loops = self._time_samples(library, problem, first_ns, job.samples)
-        self._check_bounds()
+        self._check_again(library, problem)
         middle = timing.summarize(samples).median_ns
         problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
         return Reply(job.id, Status.OK, "", samples, loops)
 
     def time(self, job: Job) -> Reply:
-        """Take samples of a kernel that was measured before; the first run of each is a warm-up that is not counted."""
+        """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted."""
         problem, library = self._current(), self._library(job.library)
-        self._prepare(library, problem)
+        self._run_checked(library, problem)
         with self._clock.phase(Phase.TIME):
             samples = tuple(
                 self._time(library, problem, job.loops if counted else 1, 1)[0]
                 for _ in range(job.samples)
                 for counted in (False, True)
             )[1::2]
-        self._check_bounds()
+        self._check_again(library, problem)
         return Reply(job.id, Status.OK, "", samples, job.loops)
 
     def _current(self) -> _Problem:
@@ -153,21 +171,44 @@ class Bench:
             self._memory.reset(size)
 
     def _run_checked(self, library: KernelLibrary, problem: _Problem) -> float:
-        """Run a kernel once and check what it wrote; the ns that this took, by the clock on the wall."""
-        first_ns = self._run(library, problem)
+        """Run a kernel once, check and keep what it wrote; the ns that this took, by the clock on the wall."""
+        first_ns, split = self._run(library, problem), problem.split(library)
         with self._clock.phase(Phase.VERIFY):
-            complaint = self._complaint(problem)
+            complaint, result = self._judged(problem, split)
             is_spoilt = bool(complaint) and self._memory.repair_inputs()
         if is_spoilt:
             # This kernel overwrote its inputs, or one before it did: run it again to tell.
             self._run(library, problem)
             with self._clock.phase(Phase.VERIFY):
-                complaint = self._complaint(problem)
+                complaint, result = self._judged(problem, split)
                 if self._memory.repair_inputs():
                     complaint = "the kernel overwrote its inputs" + (f"; {complaint}" if complaint else "")
         if complaint:
             raise KernelFailure(Status.WRONG_RESULT, complaint)
+        with self._clock.phase(Phase.VERIFY):
+            np.copyto(problem.first, result)
         return first_ns
+
+    def _check_again(self, library: KernelLibrary, problem: _Problem) -> None:
+        """Check what the last of several runs of a kernel left, whose first result was right: the same bits.
+
+        A kernel that adds parts in whatever order gives other bits each time, all of which must be right.
+        """
+        with self._clock.phase(Phase.VERIFY):
+            if where := self._memory.overrun():
+                self._memory.repair_inputs()
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
+            result, split = self._memory.result(), problem.split(library)
+            differing = problem.differing(result)
+            complaint = problem.limits.complaint(result, split) if differing else ""
+            if not complaint and (not differing or not split.repeats):
+                return
+            if self._memory.repair_inputs():
+                raise KernelFailure(Status.WRONG_RESULT, f"the kernel overwrote its inputs; {complaint}")
+        if not split.repeats:
+            raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
+        reason = f"{differing} of {result.size} outputs differ between two runs, which is a race"
+        raise KernelFailure(Status.NONDETERMINISTIC, reason + (f"; {complaint}" if complaint else ""))
 
     def _run(self, library: KernelLibrary, problem: _Problem) -> float:
         self._prepare(library, problem)
@@ -193,40 +234,44 @@ class Bench:
             raise HipError(f"{message}; then {error.message}") from error
         raise KernelFailure(Status.LAUNCH_ERROR, message)
 
-    def _complaint(self, problem: _Problem) -> str:
-        """What is wrong with what the kernel wrote, if anything."""
-        if where := self._memory.overrun():
-            return f"the kernel wrote out of bounds: {where}"
-        return problem.limits.complaint(self._memory.result())
-
-    def _check_bounds(self) -> None:
-        with self._clock.phase(Phase.VERIFY):
-            if where := self._memory.overrun():
-                self._memory.repair_inputs()
-                raise KernelFailure(Status.WRONG_RESULT, f"the kernel wrote out of bounds: {where}")
+    def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
+        """What is wrong with what the kernel wrote, if anything, and what it wrote."""
+        where, result = self._memory.overrun(), self._memory.result()
+        return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
 
     def _time_samples(
         self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int
     ) -> tuple[tuple[float, ...], int]:
-        if not self._memory.times_first_runs:
+        is_timed = self._memory.times_first_runs
+        if not is_timed:
+            self._run_again(library, problem)
             with self._clock.phase(Phase.CALIBRATE):
                 first_ns = self._time(library, problem, 1, 1)[0]
         if timing.first_run_suffices(first_ns, problem.best_ns):
             return (first_ns,), 1
         estimate_ns = first_ns
-        with self._clock.phase(Phase.CALIBRATE):
-            if warm_up := timing.warm_up_loops(first_ns):
-                estimate_ns = self._time(library, problem, warm_up, 1)[0]
+        if warm_up := timing.warm_up_loops(first_ns):
+            if is_timed:
+                estimate_ns = self._run_again(library, problem)
+            if warm_up > 1 or not is_timed:
+                with self._clock.phase(Phase.CALIBRATE):
+                    estimate_ns = self._time(library, problem, warm_up, 1)[0]
         loops = timing.loops_for(estimate_ns)
         with self._clock.phase(Phase.TIME):
             count = timing.sample_count(estimate_ns, problem.best_ns, wanted)
             return self._time(library, problem, loops, count), loops
 
+    def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
+        """Run a kernel a second time and compare what it wrote; the ns that this took."""
+        again_ns = self._run(library, problem)
+        self._check_again(library, problem)
+        return again_ns
+
     def _time(self, library: KernelLibrary, problem: _Problem, loops: int, samples: int) -> tuple[float, ...]:
         times = (ctypes.c_double * samples)()
         self._check_code(library, library.time(*self._arguments(problem), loops, samples, times))
-        if wrong := [sample for sample in times if not timing.is_possible(sample)]:
-            raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel says that it took {wrong[0]:g} ns")
+        if reason := timing.complaint(tuple(times)):
+            raise KernelFailure(Status.LAUNCH_ERROR, reason)
         return tuple(times)
 
 

@@ -24,7 +24,7 @@ WORKSPACE_FILL_BYTES = 4 << 20
 class Memory(Protocol):
     """Inputs, output and workspace of kernels. Its methods raise `OSError` or `HipError` when there is not enough."""
 
-    # Whether the clock on the wall says how long a first run of a kernel takes. A GPU loads the kernel before.
+    # Whether the clock on the wall says how long a run of a kernel takes. A GPU loads the kernel before the first.
     times_first_runs: bool
 
     def clear(self) -> None:

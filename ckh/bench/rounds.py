@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.rows import with_times
 from ckh.bench.stop import Stop
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES
@@ -40,7 +41,7 @@ def time_in_rounds(
         replies[job.id].append(reply)
     if any(len(of_one) < rounds for of_one in replies):
         return None
-    return [_joined(of_one) for of_one in replies]
+    return [_joined([with_times(reply) for reply in of_one]) for of_one in replies]
 
 
 def _joined(replies: Sequence[Reply]) -> Reply:

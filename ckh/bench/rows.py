@@ -1,4 +1,4 @@
-"""Journal rows from what a worker answered: the one place that says what a time and an unstable time are."""
+"""Journal rows from what a worker answered: the one place that says what no time and an unstable time are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.timing import UNSTABLE_SPREAD, summarize
+from ckh.bench.timing import UNSTABLE_SPREAD, complaint, summarize
 from ckh.data.journal import ResultRow
 from ckh.data.schema import Status
 
@@ -18,8 +18,15 @@ NS_PER_MS = 1e6
 _MIN_SAMPLES_FOR_SPREAD = 3
 
 
+def with_times(reply: Reply) -> Reply:
+    """The reply; if it is OK but has times that cannot be, a launch error with the reason."""
+    reason = complaint(reply.samples_ns) if reply.status is Status.OK else ""
+    return replace(reply, status=Status.LAUNCH_ERROR, message=reason, samples_ns=()) if reason else reply
+
+
 def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-    """The row of a (problem, kernel) pair, both by name."""
+    """The row of a (problem, kernel) pair, both by name. One that is OK or unstable has positive, finite times."""
+    reply = with_times(reply)
     row = ResultRow(
         run_id=run_id,
         problem=problem,

@@ -27,7 +27,8 @@ _STOP_GRACE_S = 2.0
 _DOUBTFUL = (Status.CRASH, Status.TIMEOUT, Status.LAUNCH_ERROR)
 _SETUP_TRIES = 3  # if workers are killed
 _SETUP_TIMEOUTS = 4  # inputs and reference may take as long as this many kernels
-_QUARANTINE_PROBLEMS = 2  # on so many a kernel may crash or hang
+_QUARANTINED = (Status.CRASH, Status.TIMEOUT, Status.NONDETERMINISTIC)
+_QUARANTINE_PROBLEMS = 2  # on so many a kernel may come to one of these
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +40,28 @@ class SupervisorOptions:
 
 
 class _Quarantine:
-    """Kernels, by library, that crash or hang whatever the problem: they only cost time, or the device."""
+    """Kernels, by library, that are not run any more.
+
+    Those that crash or hang whatever the problem only cost time, or the device. Those that race may be right by chance
+    on the next problem, and must not be believed.
+    """
 
     def __init__(self) -> None:
-        self._problems: dict[str, list[str]] = {}
+        self._problems: dict[str, dict[str, Status]] = {}
 
-    def record(self, library: str, problem: str) -> None:
-        """A kernel crashed or hung in a new worker."""
-        problems = self._problems.setdefault(library, [])
-        if problem not in problems:
-            problems.append(problem)
+    def record(self, library: str, problem: str, status: Status) -> None:
+        """A kernel crashed or hung in a new worker, or raced."""
+        if status in _QUARANTINED:
+            self._problems.setdefault(library, {})[problem] = status
 
-    def message(self, library: str) -> str:
-        """Why a kernel is not run any more; empty if it is."""
-        problems = self._problems.get(library, ())
-        return "quarantined: crashed on " + " and ".join(problems) if len(problems) >= _QUARANTINE_PROBLEMS else ""
+    def answer(self, job: Job) -> Reply | None:
+        """The reply to a job whose kernel is not run any more; None if it is."""
+        problems = self._problems.get(job.library, {})
+        if len(problems) < _QUARANTINE_PROBLEMS:
+            return None
+        races = Status.NONDETERMINISTIC in problems.values()
+        message = f"quarantined: {'nondeterministic' if races else 'crashed'} on {' and '.join(problems)}"
+        return Reply(job.id, Status.NONDETERMINISTIC if races else Status.CRASH, message)
 
 
 @dataclass(slots=True)
@@ -86,7 +94,8 @@ class _Run:
 class Supervisor:
     """Runs jobs on a device whatever they do to the worker. Use it as a context manager.
 
-    A kernel that crashed or hung on two problems is not run any more: its jobs are answered at once, as crashes.
+    A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered at once, as crashes
+    or nondeterministic.
 
     `should_stop` is asked all the time; once it says yes, the jobs in the pipe get two seconds, and no new ones follow.
     """
@@ -150,8 +159,8 @@ class Supervisor:
                 run.waiting.appendleft(job)
                 continue
             run.doubt = None
-            if reply.status in (Status.CRASH, Status.TIMEOUT) and run.problem:
-                self._quarantine.record(job.library, run.problem)
+            if run.problem:
+                self._quarantine.record(job.library, run.problem, reply.status)
             run.learn(job, reply)
             yield job, reply
 
@@ -164,9 +173,8 @@ class Supervisor:
 
     def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
         """Answer the next jobs if they need not, or cannot, be done; have the worker ready for the others."""
-        while run.waiting and (message := self._quarantine.message(run.waiting[0].library)):
-            job = run.waiting.popleft()
-            yield job, Reply(job.id, Status.CRASH, message)
+        while run.waiting and (reply := self._quarantine.answer(run.waiting[0])) is not None:
+            yield run.waiting.popleft(), reply
         if not run.waiting or (self._worker is not None and run.problem in ("", self._set_up)):
             return
         try:
@@ -224,7 +232,7 @@ class Supervisor:
     def _fill(self, run: _Run) -> None:
         waiting, sent = run.waiting, run.sent
         while waiting and len(sent) < _AHEAD and not self._stopping() and self._worker is not None:
-            if self._quarantine.message(waiting[0].library):
+            if self._quarantine.answer(waiting[0]) is not None:
                 return  # it is answered in its turn, when the pipe is empty
             self._worker.send(waiting[0])
             sent.append(waiting.popleft())

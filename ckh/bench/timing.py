@@ -46,6 +46,14 @@ def is_possible(sample_ns: float) -> bool:
     return least <= sample_ns <= most
 
 
+def complaint(samples_ns: Sequence[float]) -> str:
+    """Why these cannot be times that a kernel took; empty if they can."""
+    if not samples_ns:
+        return "there is no time"
+    wrong = next((sample for sample in samples_ns if not is_possible(sample)), None)
+    return "" if wrong is None else f"the kernel says that it took {wrong:g} ns"
+
+
 def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
     """How many samples a kernel gets. `best_ns` 0: no other is known."""
     if best_ns > 0:

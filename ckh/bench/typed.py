@@ -39,6 +39,7 @@ class ElementType:
     Args:
         storage: NumPy's type of the array that holds them.
         least_normal: the least positive number at full precision.
+        rounding: the most that rounding to nearest changes a number, relative to it; cutting off, twice as much.
         rounded: to the nearest number, of two the even one, from floating point; what is too large is infinite.
         truncated: to the nearest number towards zero; None: kernels never do that.
         widened: exactly to float32, of 32-bit integers to float64.
@@ -48,6 +49,7 @@ class ElementType:
 
     storage: np.dtype[Any]
     least_normal: float
+    rounding: float
     rounded: Callable[[Array], Array]
     truncated: Callable[[Array], Array] | None
     widened: Callable[[Array], Array]
@@ -159,17 +161,20 @@ def _to_float64(stored: Array) -> Array:
 
 
 def _float8_type(encoding: Float8) -> ElementType:
-    return ElementType(np.dtype(np.uint8), encoding.least_normal, encoding.encode, None, encoding.decode)
+    rounding = 2.0 ** -(encoding.mantissa_bits + 1)
+    return ElementType(np.dtype(np.uint8), encoding.least_normal, rounding, encoding.encode, None, encoding.decode)
 
 
 _TYPES = {
-    "fp32": ElementType(np.dtype(np.float32), 0.0, _to_float32, None, _to_float32),
-    "fp16": ElementType(np.dtype(np.float16), 2.0**-14, _to_float16, None, _to_float32),
+    "fp32": ElementType(np.dtype(np.float32), 0.0, 2.0**-24, _to_float32, None, _to_float32),
+    "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_float16, None, _to_float32),
     # CK Tile cuts the lower bits off unless it is told otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
-    "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, _to_bf16, _cut_to_bf16, _from_bf16),
+    "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, _cut_to_bf16, _from_bf16),
     "fp8": _float8_type(E4M3),
     "bf8": _float8_type(E5M2),
-    "int8": ElementType(np.dtype(np.int8), 0.0, _to_integers(np.int8), None, _to_float32, scale=127.0),
-    "int32": ElementType(np.dtype(np.int32), 0.0, _to_integers(np.int32), None, _to_float64, unwritten_byte=_FAR_BYTE),
+    "int8": ElementType(np.dtype(np.int8), 0.0, 0.0, _to_integers(np.int8), None, _to_float32, scale=127.0),
+    "int32": ElementType(
+        np.dtype(np.int32), 0.0, 0.0, _to_integers(np.int32), None, _to_float64, unwritten_byte=_FAR_BYTE
+    ),
 }
 _FNUZ_TYPES = {"fp8": _float8_type(E4M3_FNUZ), "bf8": _float8_type(E5M2_FNUZ)}

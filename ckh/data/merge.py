@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data import tables
 from ckh.data.dataset import Dataset
 from ckh.data.numbering import group_numbers
-from ckh.data.schema import MEASURED, Status
+from ckh.data.schema import MEASURED, WRONG
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Merged:
 def merge(readings: Sequence[Reading], *, averages: bool = False) -> Merged:
     """One row for each (problem, architecture, kernel).
 
-    Within a run the last row counts, as in the journal. Across runs: a wrong result counts before anything else,
-    since a kernel that was ever wrong must not become the best; then a measured time before a failure, which may
-    have passed; then a row that was remeasured; then the one with more samples; then the later one.
+    Within a run the last row counts, as in the journal. Across runs: a result that was wrong or nondeterministic counts
+    before anything else, since a kernel that was ever wrong must not become the best; then a measured time before a
+    failure, which may have passed; then a row that was remeasured; then the one with more samples; then the later one.
 
     A machine's speed changes from hour to hour, and not for all kernels alike. With `averages` each input is merged so
     by itself, and where several inputs have a time for a pair, its time is their geometric mean.
@@ -119,7 +119,7 @@ def _best_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:
             frame["samples"].fillna(0).to_numpy(dtype=float),
             (frame["remeasured"] == True).to_numpy(dtype=bool),  # noqa: E712 # null counts as not remeasured
             status.isin([str(one) for one in MEASURED]).to_numpy(dtype=bool),
-            (status == str(Status.WRONG_RESULT)).to_numpy(dtype=bool),
+            status.isin([str(one) for one in WRONG]).to_numpy(dtype=bool),
         )
     )
     is_last = ~pd.Series(pair[order]).duplicated(keep="last").to_numpy()

@@ -26,6 +26,7 @@ class Status(StrEnum):
     CRASH = "crash"
     TIMEOUT = "timeout"
     WRONG_RESULT = "wrong_result"
+    NONDETERMINISTIC = "nondeterministic"  # right once, but runs that must be equal bit for bit are not: a race
     UNSTABLE = "unstable"
 
 
@@ -38,6 +39,8 @@ HOW_MEASURED = (
 
 # Rows that carry a time of a kernel whose result was right.
 MEASURED = (Status.OK, Status.UNSTABLE)
+# Rows of a kernel that must not be believed, whatever another row says of it.
+WRONG = (Status.WRONG_RESULT, Status.NONDETERMINISTIC)
 
 
 @dataclass(frozen=True, slots=True)

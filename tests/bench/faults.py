@@ -75,6 +75,7 @@ int32_t ckh_time(const Problem* p, const float* a, const float* b, float* out, c
 }
 """
 _RIGHT = "convolve(*p, a, b, out);"
+CLAIM = f"for (int i = 0; i < samples; ++i) ns[i] = {CLAIMED_MS} * 1e6; return 0;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Fault:
     """What a kernel does, as C++: the statements of `ckh_run` and `ckh_time`, and what the other functions return."""
 
     run: str = f"{_RIGHT} return 0;"
-    time: str = f"for (int i = 0; i < samples; ++i) ns[i] = {CLAIMED_MS} * 1e6; return 0;"
+    time: str = CLAIM
     unsupported: str = "nullptr"
     workspace: str = "0"
     abi: int = 1
@@ -177,6 +178,29 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
     "other ABI": (Fault(abi=2), Status.LAUNCH_ERROR, "ABI version 2"),
     "does not compile": (Fault("return undeclared_name;"), Status.COMPILE_ERROR, "undeclared_name"),
     "does not load": (Fault("extern int missing(); return missing();"), Status.LAUNCH_ERROR, "undefined symbol"),
+    "wrong when timed": (
+        Fault(time=f"convolve(*p, a, b, out); out[7] += 0.5F; {CLAIM}"),
+        Status.NONDETERMINISTIC,
+        "1 of 512 outputs differ between two runs, which is a race; 1 of 512 outputs wrong, the first at 7",
+    ),
+    "another bit when timed": (
+        Fault(time=f"convolve(*p, a, b, out); reinterpret_cast<uint32_t*>(out)[9] ^= 1; {CLAIM}"),
+        Status.NONDETERMINISTIC,
+        "1 of 512 outputs differ between two runs, which is a race",
+    ),
+    "another bit every second time": (
+        Fault(
+            f"static int runs = 0; {_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ % 2; return 0;",
+            time="for (int i = 0; i < samples; ++i) ns[i] = 1e5; return 0;",
+        ),
+        Status.NONDETERMINISTIC,
+        "1 of 512 outputs differ between two runs, which is a race",
+    ),
+    "write behind when timed": (
+        Fault(time=f"out[size(*p)] = 1; {CLAIM}"),
+        Status.WRONG_RESULT,
+        "4 bytes behind the output",
+    ),
     "garbage on stdout": (
         Fault(f'for (int i = 0; i < 20000; ++i) puts("{{\\"id\\": 0}}"); fflush(stdout); {_RIGHT} return 0;'),
         Status.OK,

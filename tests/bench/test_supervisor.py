@@ -159,6 +159,16 @@ def test_a_kernel_that_fails_on_two_problems_is_not_run_again(fault: Fault, stat
     assert restarts == 3 * 2
 
 
+def test_a_kernel_that_races_on_two_problems_is_not_run_again() -> None:
+    """It might be right by chance on the next one. It is not tried again in a new worker, where it might be right."""
+    problems = [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM]
+    found, restarts = on_problems([GOOD, FAULTS["another bit when timed"][0]], problems)
+    assert [statuses(replies) for replies in found] == [[Status.OK, Status.NONDETERMINISTIC]] * 3
+    assert "outputs differ between two runs" in found[1][1].message
+    expected = f"quarantined: nondeterministic on {PROBLEM.canonical()} and {OTHER_PROBLEM.canonical()}"
+    assert (found[2][1].message, restarts) == (expected, 0)
+
+
 def test_a_problem_of_none_but_quarantined_kernels_is_not_set_up() -> None:
     """There is no worker for it."""
     found, restarts = on_problems([SEGFAULT], [PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM])

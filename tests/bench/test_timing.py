@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ckh.bench.timing import (
     MAX_LOOPS,
     Timing,
+    complaint,
     first_run_suffices,
     loops_for,
     sample_count,
@@ -111,3 +112,19 @@ def test_summary_of_one_sample_and_of_a_clock_that_stands_still() -> None:
 def test_one_outlier_does_not_count_as_spread() -> None:
     """A sample a hundred times too long moves neither median nor spread."""
     assert summarize([10.0, 10.0, 10.0, 10.0, 1000.0]) == Timing(10.0, 10.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("samples_ns", "said"),
+    [
+        ((1.0, 2e9), ""),
+        ((), "there is no time"),
+        ((1.0, float("nan")), "the kernel says that it took nan ns"),
+        ((float("inf"), 1.0), "the kernel says that it took inf ns"),
+        ((1.0, 0.0, 1.0), "the kernel says that it took 0 ns"),
+        ((-1.0,), "the kernel says that it took -1 ns"),
+    ],
+)
+def test_what_is_no_time_is_said(samples_ns: tuple[float, ...], said: str) -> None:
+    """A time is positive and finite, and there must be one."""
+    assert complaint(samples_ns) == said

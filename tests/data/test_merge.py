@@ -41,6 +41,7 @@ def test_the_last_row_of_a_run_counts(dataset: Dataset) -> None:
     ("weaker", "stronger"),
     [
         ({"samples": 30, "remeasured": True}, {"status": "wrong_result"}),
+        ({"samples": 30, "remeasured": True}, {"status": "nondeterministic"}),
         ({"status": "timeout"}, {"samples": 1}),
         ({"status": "crash"}, {"status": "unstable"}),
         ({"samples": 30, "remeasured": False}, {"samples": 5, "remeasured": True}),

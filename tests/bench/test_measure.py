@@ -1,0 +1,117 @@
+"""What a worker says of kernels whose runs are not equal: rounded parts may differ, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.compiler import find_compiler
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
+from ckh.data.schema import Status
+from ckh.ops.gemm_universal.problem import GemmProblem
+from tests.bench.faults import FaultyDevice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# A product of rcr matrices of bf16 or fp32 in four parts, which each run adds in another order, all rounded. The runs
+# from the first on that is named forget a part; those that are timed count like others.
+_KERNEL = """
+#include <stdint.h>
+#include <string.h>
+typedef struct { int64_t m, n, k, split_k; } problem;
+static int runs = 0;
+#if @bits@ == 16
+typedef uint16_t number;
+static float widened(number x) { const uint32_t bits = (uint32_t)x << 16; float y; memcpy(&y, &bits, 4); return y; }
+static number stored(float x) { uint32_t bits; memcpy(&bits, &x, 4); return (number)(bits >> 16); }
+#else
+typedef float number;
+static float widened(number x) { return x; }
+static number stored(float x) { return x; }
+#endif
+int32_t ckh_abi_version(void) { return 1; }
+const char* ckh_unsupported(const problem* p) { return 0; }
+int64_t ckh_workspace_bytes(const problem* p) { return 0; }
+int32_t ckh_run(const problem* p, const number* a, const number* b, number* out, void* workspace) {
+    const int64_t length = p->k / 4;
+    for (int64_t i = 0; i < p->m * p->n; ++i) {
+        number total = 0;
+        for (int64_t part = 0; part < 4; ++part) {
+            const int64_t first = (part + runs * @turn@) % 4 * length;
+            float sum = 0;
+            for (int64_t k = first; k < first + length; ++k)
+                sum += widened(a[i / p->n * p->k + k]) * widened(b[i % p->n * p->k + k]);
+            if (first != 0 || runs < @forgets@) total = stored(widened(total) + widened(stored(sum)));
+        }
+        out[i] = total;
+    }
+    ++runs;
+    return 0;
+}
+int32_t ckh_time(const problem* p, const number* a, const number* b, number* out, void* workspace, int32_t loops,
+                 int32_t samples, double* ns) {
+    for (int32_t i = 0; i < samples; ++i) {
+        ckh_run(p, a, b, out, workspace);
+        ns[i] = 1e6;
+    }
+    return 0;
+}
+"""
+_NEVER = 1_000_000
+
+
+def answers(folder: Path, dtype: str, split_k: int, *, turn: int = 1, forgets: int = _NEVER) -> list[Reply]:
+    """The replies to measuring and to timing a kernel of four parts, in one order each time if turn is 0."""
+    bits = {"bf16": "16", "fp32": "32"}[dtype]
+    text = _KERNEL.replace("@bits@", bits).replace("@turn@", str(turn)).replace("@forgets@", str(forgets))
+    source, library = folder / "kernel.c", folder / "kernel.so"
+    source.write_text(text, encoding="utf-8")
+    command = [*find_compiler().command, "-x", "c", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    problem = GemmProblem(32, 32, 512, split_k=split_k, dtype=dtype, layout="rcr")
+    worker = WorkerProcess(FaultyDevice(), WorkerConfig(0, None))
+    try:
+        replies = []
+        for job in (
+            Job(Op.PROBLEM, 1, problem=problem.canonical()),
+            Job(Op.MEASURE, 2, library=str(library), samples=3),
+            Job(Op.TIME, 3, library=str(library), samples=1, loops=1),
+        ):
+            worker.send(job)
+            replies.append(worker.receive(time.monotonic() + 60))
+        return replies[1:]
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_parts_that_are_added_in_another_order_each_time_are_right(tmp_path: Path, dtype: str) -> None:
+    """Of a problem whose K is split, other bits in every run are all right."""
+    assert [(reply.status, reply.message) for reply in answers(tmp_path, dtype, 4)] == [(Status.OK, "")] * 2
+
+
+def test_another_order_of_what_is_not_split_is_a_race(tmp_path: Path) -> None:
+    """The sums are right within float32's limits each time, but without atomic additions they must be equal."""
+    for reply in answers(tmp_path, "fp32", 1):
+        assert reply.status is Status.NONDETERMINISTIC
+        assert reply.message.endswith(" of 1024 outputs differ between two runs, which is a race")
+
+
+@pytest.mark.parametrize(("dtype", "split_k"), [("bf16", 4), ("fp32", 4), ("fp32", 1)])
+@pytest.mark.parametrize("forgets", [1, 4])
+def test_a_part_that_later_runs_forget_is_found(tmp_path: Path, dtype: str, split_k: int, forgets: int) -> None:
+    """Whether the second run or only the timed ones are wrong, it is no time of a right kernel."""
+    measured, timed = answers(tmp_path, dtype, split_k, turn=int(split_k > 1), forgets=forgets)
+    assert (measured.samples_ns, timed.samples_ns, timed.status) == ((), (), Status.WRONG_RESULT)
+    if split_k > 1:
+        assert measured.status is Status.WRONG_RESULT
+        assert measured.message.startswith("in a later run than the first, ")
+        assert " of 1024 outputs wrong" in measured.message
+    else:
+        assert measured.status is Status.NONDETERMINISTIC
+        assert measured.message.startswith("1024 of 1024 outputs differ between two runs, which is a race; 10")

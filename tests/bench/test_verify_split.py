@@ -1,0 +1,253 @@
+"""Verification of results that are sums of rounded parts: any order of additions is right, a wrong kernel is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ckh.archs import load_arch
+from ckh.bench.computation import Split, computation_of
+from ckh.bench.typed import ElementType, element_type
+from ckh.bench.verify import Limits
+from ckh.kernels.names import kernel_name
+from ckh.kernels.pool import conv_pool
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Array = NDArray[Any]
+
+SIDE = 128
+TILE = 64
+# How results become numbers of a dtype: to nearest, as MI300 adds fp16, or cut off, as CK Tile makes bf16.
+ROUNDINGS = {
+    "fp16": ("fp16", "rounded"),
+    "bf16": ("bf16", "rounded"),
+    "bf16 cut off": ("bf16", "truncated"),
+    "fp32": ("fp32", "rounded"),
+}
+NARROW = [name for name in ROUNDINGS if name != "fp32"]
+# K and the parts that it is split into.
+SPLITS = [(8, 2), (64, 2), (512, 4), (512, 16), (2048, 32), (4096, 128)]
+
+
+class Product:
+    """A matrix product of random operands whose K is split, and what an emulated kernel makes of it."""
+
+    def __init__(self, rounding: str, k: int, parts: int) -> None:
+        dtype, how = ROUNDINGS[rounding]
+        self.problem = GemmProblem(SIDE, SIDE, k, split_k=parts, dtype=dtype, layout="rcr")
+        self.split = Split(parts)
+        self.element: ElementType = element_type(dtype)
+        self.store: Callable[[Array], Array] = getattr(self.element, how)
+        self.random = np.random.default_rng(k + parts)
+        stored = [self.element.operand(self.random.uniform(-1, 1, (SIDE, k)).astype(np.float32)) for _ in "ab"]
+        a, b = (self.element.widened(one) for one in stored)
+        # Each part is summed in float32, by BLAS.
+        self.parts = np.stack([x @ y.T for x, y in zip(np.split(a, parts, 1), np.split(b, parts, 1), strict=True)])
+        self.limits = Limits(self.problem, *stored)
+
+    def added(self, parts: Array) -> Array:
+        """The result of rounded atomic additions of parts, of every element in an order of its own."""
+        numbers = self.element.widened(self.store(parts))
+        order = self.random.random(numbers.shape).argsort(axis=0)
+        total = np.zeros(numbers.shape[1:], np.float32)
+        for one in np.take_along_axis(numbers, order, 0):
+            total = self.element.widened(self.store(total + one))
+        return self.store(total)
+
+    def with_tile(self, change: Callable[[Array], Array]) -> Array:
+        """The result of a kernel that changes the parts in one workgroup's tile."""
+        parts = self.parts.copy()
+        parts[:, :TILE, TILE:] = change(parts[:, :TILE, TILE:])
+        return self.added(parts)
+
+    def complaint(self, result: Array) -> str:
+        """Of a kernel that rounds its parts."""
+        return self.limits.complaint(result, self.split)
+
+
+def first_missing(parts: Array) -> Array:
+    """The first part is forgotten."""
+    return np.concatenate((np.zeros_like(parts[:1]), parts[1:]))
+
+
+def first_twice(parts: Array) -> Array:
+    """The first part is added twice."""
+    return np.concatenate((2 * parts[:1], parts[1:]))
+
+
+@pytest.mark.parametrize(("k", "parts"), SPLITS)
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_rounded_parts_in_any_order_are_right(rounding: str, k: int, parts: int) -> None:
+    """Whatever the order of the atomic additions, of none of 3 x 16,384 elements the sum of rounded parts is wrong."""
+    product = Product(rounding, k, parts)
+    results = [product.added(product.parts) for _ in range(3)]
+    assert [product.complaint(result) for result in results] == [""] * 3
+    if k >= 64 and parts > 2 and rounding != "fp32":
+        assert (results[0] != results[1]).any()
+
+
+@pytest.mark.parametrize("rounding", NARROW)
+def test_parts_that_are_rounded_are_not_those_of_one_rounding(rounding: str) -> None:
+    """K = 512 in 4 parts: over a third of the right results are wrong for a kernel that rounds once."""
+    product = Product(rounding, 512, 4)
+    result = product.added(product.parts)
+    for split in (Split(), Split(4, in_fp32=True)):
+        complaint = product.limits.complaint(result, split)
+        assert int(complaint.split()[0]) > SIDE * SIDE / 3
+        assert product.limits.complaint(product.store(product.parts.sum(axis=0)), split) == ""
+
+
+@pytest.mark.parametrize("rounding", NARROW)
+def test_the_limit_is_not_far_from_what_happens(rounding: str) -> None:
+    """A right element errs by less than half of what is allowed: twice the errors are right, thirty times are not."""
+    product = Product(rounding, 512, 8)
+    exact = product.parts.sum(axis=0)
+    error = product.element.widened(product.added(product.parts)) - exact
+    assert product.complaint(product.store(exact + 2 * error)) == ""
+    assert "outputs wrong" in product.complaint(product.store(exact + 30 * error))
+
+
+@pytest.mark.parametrize("change", [first_missing, first_twice])
+@pytest.mark.parametrize(
+    ("rounding", "k", "parts"),
+    [
+        *(("fp16", k, parts) for k, parts in SPLITS),
+        *((rounding, k, parts) for rounding in ("bf16", "bf16 cut off") for k, parts in SPLITS[:5]),
+    ],
+)
+def test_a_part_missing_or_doubled_in_a_tile_is_found(
+    rounding: str, k: int, parts: int, change: Callable[[Array], Array]
+) -> None:
+    """A workgroup that did not add its part, or added it twice, makes the result wrong."""
+    product = Product(rounding, k, parts)
+    assert "outputs wrong" in product.complaint(product.with_tile(change))
+
+
+@pytest.mark.parametrize(
+    ("rounding", "parts"),
+    [*(("fp16", parts) for parts in (2, 4, 8, 16)), *((name, parts) for name in NARROW[1:] for parts in (2, 4))],
+)
+def test_one_wrong_element_is_found(rounding: str, parts: int) -> None:
+    """Of all elements one lacks a part of usual size, or has its neighbour's value."""
+    product = Product(rounding, 512, parts)
+    right = product.added(product.parts)
+    row, column = (3, 5)
+    usual = int(np.argsort(np.abs(product.parts[:, row, column]))[parts // 2])
+    without = product.parts.copy()
+    without[usual, row, column] = 0
+    lacking, shifted = right.copy(), right.copy()
+    lacking[row, column] = product.added(without)[row, column]
+    shifted[row, column] = right[row, column + 1]
+    for wrong in (lacking, shifted):
+        assert product.complaint(wrong).startswith(
+            f"1 of {SIDE * SIDE} outputs wrong, the first at {row * SIDE + column}: "
+        )
+
+
+@pytest.mark.parametrize("rounding", ["bf16", "bf16 cut off"])
+def test_what_no_single_element_shows_all_together_do(rounding: str) -> None:
+    """One part of 64 missing everywhere, and zeros for 256 parts, are wrong though each element might be right."""
+    product = Product(rounding, 4096, 64)
+    assert "all outputs together are wrong: 0.1" in product.complaint(product.added(product.parts[1:]))
+    longer = Product(rounding, 4096, 256)
+    assert longer.complaint(longer.added(longer.parts)) == ""
+    assert longer.complaint(np.zeros((SIDE, SIDE), longer.element.storage)) != ""
+
+
+def test_limits_of_two_products_by_hand() -> None:
+    """1 + 1 in two parts of fp16 may be off by 6 half units of 1: three below 2, where 1.5 are rounded above it."""
+    problem = GemmProblem(1, 1, 2, split_k=2, dtype="fp16", layout="rcr")
+    ones = np.ones((1, 2), np.float16)
+    limits = Limits(problem, ones, ones)
+    above, below = 2.0**-9, 2.0**-10
+    right = {2 + above: True, 2 + 3 * above: False, 2 - 3 * below: True, 2 - 4 * below: False}
+    for value, is_right in right.items():
+        assert (limits.complaint(np.array([[value]], np.float16), Split(2)) == "") is is_right, value
+        assert limits.complaint(np.array([[value]], np.float16)) != ""
+
+
+def test_parts_without_products_are_zero() -> None:
+    """Products with zeros leave exact zeros, in however many parts."""
+    problem = GemmProblem(1, 2, 64, split_k=4, dtype="fp16", layout="rcr")
+    a, b = np.zeros((1, 64), np.float16), np.ones((2, 64), np.float16)
+    limits = Limits(problem, a, b)
+    assert limits.complaint(np.zeros((1, 2), np.float16), Split(4)) == ""
+    assert limits.complaint(np.array([[0, 1e-4]], np.float16), Split(4)).startswith("1 of 2 outputs wrong")
+
+
+def test_sums_of_integers_are_exact_in_any_number_of_parts() -> None:
+    """int8 has no rounding: one more than the sum is wrong."""
+    problem = GemmProblem(2, 3, 64, split_k=4, dtype="int8", layout="rcr")
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-127, 128, (rows, 64)).astype(np.int8) for rows in (2, 3))
+    limits, right = Limits(problem, a, b), a.astype(np.int32) @ b.astype(np.int32).T
+    assert limits.complaint(right, Split(4)) == ""
+    right[1, 2] += 1
+    assert limits.complaint(right, Split(4)).startswith("1 of 6 outputs wrong, the first at 5")
+
+
+@pytest.mark.parametrize("written", [np.nan, np.inf])
+def test_no_number_is_never_right(written: float) -> None:
+    """NaN and infinity among sums of parts are found."""
+    product = Product("fp16", 512, 16)
+    result = product.added(product.parts)
+    result[7, 9] = written
+    assert product.complaint(result).startswith(f"1 of {SIDE * SIDE} outputs wrong")
+
+
+@pytest.mark.parametrize("rounding", NARROW)
+def test_split_gradients_of_filters_are_right(rounding: str) -> None:
+    """Backward weight adds rounded sums over parts of the pixels; a part that is missing is found."""
+    dtype, how = ROUNDINGS[rounding]
+    problem = ConvProblem(
+        Direction.BWD_WEIGHT, n=4, c=64, k=64, g=2, hi=12, wi=12, y=3, x=3, pad_h=1, pad_w=1, dtype=dtype
+    )
+    element, computation = element_type(dtype), computation_of(problem)
+    random = np.random.default_rng(1)
+    shapes = computation.operand_shapes(problem)[:2]
+    dy, x = (element.operand(random.uniform(-1, 1, shape).astype(np.float32)) for shape in shapes)
+    parts = []
+    for image in range(problem.n):
+        only = np.zeros_like(dy)
+        only[image] = dy[image]
+        parts.append(computation.compute(problem, element.widened(only), element.widened(x)))
+    store = getattr(element, how)
+    limits = Limits(problem, dy, x)
+
+    def added(order: list[int]) -> Array:
+        total = np.zeros_like(parts[0])
+        for number in order:
+            total = element.widened(store(total + element.widened(store(parts[number]))))
+        return np.asarray(store(total))
+
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        assert limits.complaint(added(order), Split(4)) == ""
+    assert "outputs wrong" in limits.complaint(added([0, 1, 2, 3]))
+    assert "outputs wrong" in limits.complaint(added([0, 1, 3]), Split(4))
+    assert "outputs wrong" in limits.complaint(added([0, 1, 2, 2, 3]), Split(4))
+
+
+def test_a_convolution_splits_as_its_kernel_says() -> None:
+    """The split is in the kernel's name, and two stages add in float32; without a name of ours there is none."""
+    problem = ConvProblem(Direction.BWD_WEIGHT, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="fp16")
+    kernel = conv_pool(Direction.BWD_WEIGHT, load_arch("gfx942"), 2, "fp16")[0]
+    split = computation_of(problem).split
+    assert split(problem, kernel_name(kernel)) == Split(1)
+    assert split(problem, kernel_name(replace(kernel, split_k=4))) == Split(4)
+    staged = split(problem, kernel_name(replace(kernel, split_k=4, two_stage=True)))
+    assert (staged, staged.repeats) == (Split(4, in_fp32=True), False)
+    assert (split(problem, ""), split(problem, "my kernel"), Split().repeats) == (Split(), Split(), True)
+
+
+def test_a_matrix_product_splits_as_the_problem_says() -> None:
+    """GEMM kernels take the number of parts when they are launched, and add in the result's type."""
+    problem = GemmProblem(8, 8, 512, split_k=16, dtype="fp16")
+    assert computation_of(problem).split(problem, "") == Split(16)
