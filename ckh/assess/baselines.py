@@ -48,18 +48,23 @@ def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[n
     Near is in the logarithms of the sizes. A kernel that was not measured there scores below all that were, in the
     order of the mean efficiency over all.
     """
+    import pandas as pd
+
     known = times_of(learned_from)
-    efficiency: list[dict[str, float]] = [{} for _ in range(known.count)]
-    for number, name, value in zip(known.problem, learned_from.frame["kernel_name"], known.efficiency(), strict=True):
-        efficiency[number][name] = float(value)
-    mean = mean_efficiency_by_kernel(learned_from)
+    kernel_of_row, kernels = pd.factorize(learned_from.frame["kernel_name"].to_numpy(dtype=object))
+    means = mean_efficiency_by_kernel(learned_from)
+    # Of each kernel measured there, in the order of (problem, kernel).
+    pair = known.problem * len(kernels) + kernel_of_row
+    order = np.argsort(pair)
+    pair, efficiency = pair[order], known.efficiency()[order]
     place_of = dataset.op.place
     places = np.array([place_of(problem) for problem in learned_from.problems()])
     here = np.array([place_of(problem) for problem in dataset.problems()])
-    nearest = [int(np.argmin(((places - place) ** 2).sum(axis=1))) for place in here]
-    return np.array(
-        [
-            efficiency[nearest[number]].get(name, mean.get(name, 0.0) - 2.0)
-            for number, name in zip(dataset.problem_ids, dataset.frame["kernel_name"], strict=True)
-        ]
-    )
+    nearest = np.array([int(np.argmin(((places - place) ** 2).sum(axis=1))) for place in here])
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
+    kernel = pd.Index(kernels).get_indexer(names)
+    wanted = nearest[dataset.problem_ids] * len(kernels) + kernel
+    found = np.minimum(np.searchsorted(pair, wanted), len(pair) - 1)
+    is_known = (pair[found] == wanted) & (kernel >= 0)
+    otherwise = np.array([means.get(name, 0.0) - 2.0 for name in names])
+    return np.where(is_known, efficiency[found], otherwise)

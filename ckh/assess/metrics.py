@@ -7,17 +7,19 @@ best. Which kernels count as best knows noise: all whose times the oracle's own 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
 TOP_KS = (1, 3, 5, 10)
 _BOOTSTRAPS = 2000
+_DRAWN_VALUES = 1 << 21  # drawn at a time
 _CONFIDENCE = 0.95
 _MIN_TOLERANCE = 0.01  # of two times nearer than this, neither is the better
 
@@ -115,17 +117,21 @@ def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
 
 def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
     """The distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
-    draws = np.random.default_rng(seed).integers(0, len(efficiency), (_BOOTSTRAPS, len(efficiency)))
-    resampled = efficiency[draws]
-    percentiles = dict(zip(("p50", "p10", "p5"), (50, 10, 5), strict=True))
+    figures: dict[str, Callable[..., Any]] = {
+        "mean": np.mean,
+        "geomean": _geomean,
+        **{name: partial(np.percentile, q=q) for name, q in (("p50", 50), ("p10", 10), ("p5", 5))},
+    }
+    random = np.random.default_rng(seed)
+    resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in figures}
+    step = max(1, _DRAWN_VALUES // len(efficiency))
+    for start in range(0, _BOOTSTRAPS, step):
+        drawn = efficiency[random.integers(0, len(efficiency), (min(step, _BOOTSTRAPS - start), len(efficiency)))]
+        for name, figure in figures.items():
+            resampled[name].append(figure(drawn, axis=1))
     return Efficiency(
         problems=len(efficiency),
-        mean=_estimate(float(efficiency.mean()), resampled.mean(axis=1)),
-        geomean=_estimate(_geomean(efficiency), np.exp(np.log(np.maximum(resampled, 1e-12)).mean(axis=1))),
-        **{
-            name: _estimate(float(np.percentile(efficiency, q)), np.percentile(resampled, q, axis=1))
-            for name, q in percentiles.items()
-        },
+        **{name: _estimate(float(figure(efficiency)), resampled[name]) for name, figure in figures.items()},
         min=float(efficiency.min()),
     )
 
@@ -149,11 +155,11 @@ def figures(efficiency: Efficiency) -> dict[str, float]:
     return {name: part.value if isinstance(part, Estimate) else float(part) for name, part in parts.items()}
 
 
-def _geomean(values: NDArray[np.float64]) -> float:
-    return float(np.exp(np.log(np.maximum(values, 1e-12)).mean()))
+def _geomean(values: NDArray[np.float64], axis: int | None = None) -> Any:
+    return np.exp(np.log(np.maximum(values, 1e-12)).mean(axis=axis))
 
 
-def _estimate(value: float, resampled: NDArray[np.float64]) -> Estimate:
+def _estimate(value: float, resampled: Sequence[NDArray[np.float64]]) -> Estimate:
     tail = 100 * (1 - _CONFIDENCE) / 2
-    low, high = np.percentile(resampled, [tail, 100 - tail])
+    low, high = np.percentile(np.concatenate(resampled), [tail, 100 - tail])
     return Estimate(value, float(low), float(high))

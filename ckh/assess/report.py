@@ -9,14 +9,13 @@ import numpy as np
 
 from ckh.assess import baselines
 from ckh.assess.measured import times_of
-from ckh.assess.metrics import Efficiency, TopK, choices, summarize, top_k
+from ckh.assess.metrics import Efficiency, Times, TopK, choices, summarize, top_k
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
 
 
@@ -99,15 +98,17 @@ def _problem_slices(dataset: Dataset, efficiency: NDArray[np.float64]) -> Iterat
 
 def _kernel_slices(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[SliceReport]:
     """Efficiency among the kernels of one kind, e.g. pipeline: what is chosen of them over the best of them."""
+    from pandas import factorize
+
     column = dataset.op.kernel_slice
-    kinds = dataset.frame[column].to_numpy(dtype=str)
-    for kind in sorted(set(kinds)):
-        rows = np.flatnonzero((kinds == kind) & np.isfinite(times.latency_ms))
+    has_time = np.isfinite(times.latency_ms)
+    codes, kinds = dataset.frame[column].factorize()
+    for code, kind in sorted(enumerate(kinds), key=lambda one: str(one[1])):
+        rows = np.flatnonzero((codes == code) & has_time)
         if len(rows):
-            part = dataset.select(np.isin(np.arange(len(kinds)), rows))
-            own = times_of(part)
+            own = Times(factorize(times.problem[rows])[0], times.latency_ms[rows], times.spread[rows])
             chosen = choices(scores[rows], own.problem, own.count)
-            yield _slice(column, kind, own.efficiency()[chosen])
+            yield _slice(column, str(kind), own.efficiency()[chosen])
 
 
 def _slice(kind: str, name: str, efficiency: NDArray[np.float64]) -> SliceReport:

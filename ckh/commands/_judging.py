@@ -23,13 +23,13 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
     Raises:
         DataError: there is no such row, or a file is unusable.
     """
-    from ckh.assess.measured import judged
+    from ckh.assess.measured import judged, needed_columns
     from ckh.data.dataset import read_dataset
     from ckh.learn.manifest import problem_id, trained_problems
     from ckh.learn.spec import ANY
 
     spec = model.spec
-    dataset = read_dataset(*paths)
+    dataset = read_dataset(*paths, columns=needed_columns)
     frame = dataset.frame
     mask = ((frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)).to_numpy(dtype=bool)
     if spec.dtype != ANY:

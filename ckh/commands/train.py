@@ -125,7 +125,7 @@ def train(
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
     start = None if warm_start is None else read_start(warm_start)
-    dataset = _select(read_dataset(*paths), op, variant)
+    dataset = _select(read_dataset(*paths, columns=lambda one: one.column_names()), op, variant)
     defaults = dataset.op.train_defaults(len(dataset.valid()))
     params = {"n_estimators": trees, "num_leaves": leaves, "learning_rate": learning_rate, "colsample_bytree": features}
     options = _options(

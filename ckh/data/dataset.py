@@ -51,7 +51,9 @@ class Dataset:
         return len(self.frame)
 
     def select(self, mask: NDArray[Any]) -> Dataset:
-        """The rows of a boolean mask, or of row numbers in their order."""
+        """The rows of a boolean mask, or of row numbers in their order; this dataset itself, if they are all."""
+        if mask.dtype == bool and mask.all():
+            return self
         return replace(self, frame=self.frame.iloc[mask].reset_index(drop=True))
 
     def valid(self) -> Dataset:

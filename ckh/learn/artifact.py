@@ -16,6 +16,7 @@ import numpy as np
 from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.manifest import problem_count
+from ckh.learn.matrix import feature_blocks
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
@@ -273,15 +274,16 @@ class Model:
         columns = {name: dataset.frame[name].to_numpy() for name in op.input_columns}
         if self.spec.legacy_tiles:
             columns = op.legacy_columns(columns)
-        matrix = self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
         self._forest(target)
         # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
         text = _TREE_SIZES.sub("", self._texts[target], count=1)
         try:
-            raw = lightgbm.Booster(model_str=text).predict(matrix)
+            booster = lightgbm.Booster(model_str=text)
+            blocks = feature_blocks(self.spec.engine, columns, self.hardware, self.spec.feature_names)
+            raw = np.concatenate([booster.predict(block) for _, block in blocks])
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
-        return self._linear(np.asarray(raw, dtype=np.float64), target)
+        return self._linear(raw, target)
 
     def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         op = self.spec.op

@@ -5,7 +5,6 @@ The same data, options and versions give the same bytes, whatever the number of 
 
 from __future__ import annotations
 
-import inspect
 import re
 from dataclasses import dataclass, replace
 from statistics import median
@@ -17,6 +16,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.errors import DataError, UsageError
 from ckh.learn.manifest import problem_id
+from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.options import RankObjective, TrainOptions, TreeParams
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.tune import Tuning
 
+_EVAL_AT = (1, 2, 3, 4, 5)
 # The text names the number of threads, which must not make models of equal trees differ.
 _FEWEST_ROWS = 2  # that LightGBM takes
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
@@ -162,14 +163,14 @@ class Prepared:
 
     Attributes:
         dataset: the usable rows.
-        matrix: their features, shape (rows, features).
+        matrix: their features.
         efficiency: of each row, were it chosen, shape (rows,).
         noise: weights by measurement noise, shape (rows,); None without.
         start: the model whose trees are added to.
     """
 
     dataset: Dataset
-    matrix: NDArray[np.float64]
+    matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
     noise: NDArray[np.float64] | None
     start: Start | None
@@ -198,7 +199,7 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     spread = valid.frame["spread"].to_numpy(dtype=np.float64)
     return Prepared(
         dataset=valid,
-        matrix=valid.op.engine.matrix(columns, valid.hardware()),
+        matrix=FeatureMatrix(valid.op.engine, columns, valid.hardware()),
         efficiency=times_of(valid).efficiency(),
         noise=noise_weights(spread) if options.noise_weights else None,
         start=start,
@@ -235,11 +236,11 @@ class Trainer:
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most
         final = self._fit(fit, rows, None, f"{fit.target}, final", trees - before)
         chosen = self._chosen_efficiency(validated.predicted, rows) if folds and ranks else None
-        text = _THREADS.sub("[num_threads: 0]", final.booster_.model_to_string(num_iteration=trees))
+        text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
-        counts = final.feature_importances_ if self._prepared.start is None else split_counts(text, self._engine.names)
+        counts = final.feature_importance() if self._prepared.start is None else split_counts(text, self._engine.names)
         return TrainedTarget(
             text=text,
             trees=trees,
@@ -255,7 +256,7 @@ class Trainer:
         """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
         model = self._fit(fit, split.train, split.stop, fit.target)
         predicted = np.full(len(fit.label), np.nan)
-        predicted[split.score] = model.booster_.predict(self._matrix[split.score])
+        predicted[split.score] = self._matrix.predict(model, split.score)
         return self._chosen_efficiency(predicted, split.score)
 
     def _mine_or_validate(self, fit: Fit) -> tuple[Fit, _Validated, Mined | None]:
@@ -280,8 +281,8 @@ class Trainer:
         folds = []
         for number, split in enumerate(self._prepared.splits(self._options.folds)):
             model = self._fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
-            predicted[split.score] = model.booster_.predict(self._matrix[split.score])
-            folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration_)))
+            predicted[split.score] = self._matrix.predict(model, split.score)
+            folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration)))
         return _Validated(predicted, tuple(folds))
 
     def _compare(self, target: str, chosen: NDArray[np.float64] | None) -> Comparison | None:
@@ -289,7 +290,7 @@ class Trainer:
         start, dataset = self._prepared.start, self._prepared.dataset
         if start is None or chosen is None or target != rank_target(self._options):
             return None
-        scores = np.asarray(start.booster(target).predict(self._matrix, num_threads=self._options.jobs))
+        scores = self._matrix.predict(start.booster(target), num_threads=self._options.jobs)
         before = self._chosen_efficiency(scores, np.arange(len(scores)))
         return compare(before, chosen, _seen(dataset, start.problems) if start.problems else None)
 
@@ -298,7 +299,7 @@ class Trainer:
         rows = np.arange(len(fit.label))
         for number in range(1, self._options.ensemble):
             text = f"{fit.target}, model {number + 1}"
-            yield self._fit(fit, rows, None, text, trees, number).booster_.model_to_string(num_iteration=trees)
+            yield self._fit(fit, rows, None, text, trees, number).model_to_string(num_iteration=trees)
 
     def _joined(self, fit: Fit, texts: list[str]) -> str:
         """The models of an ensemble or a blend as one.
@@ -316,7 +317,7 @@ class Trainer:
         fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE, options.focus)
         trainer = Trainer(self._prepared, options, self._advance)
         fit, rows = self._prepared.weighted(fit), np.arange(len(fit.label))
-        return str(trainer._fit(fit, rows, None, f"{RANK}, regression").booster_.model_to_string())
+        return str(trainer._fit(fit, rows, None, f"{RANK}, regression").model_to_string())
 
     def _fit(
         self,
@@ -341,42 +342,49 @@ class Trainer:
         parameters = {
             **options.params.to_dict(),
             **fit.parameters,
-            "n_estimators": budget if trees is None else trees,
+            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
+            "metric": fit.parameters["objective"],
+            **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
             "random_state": options.seed + number,
             "n_jobs": options.jobs,
             "deterministic": True,
             "force_col_wise": True,
             "verbose": -1,
-            "importance_type": "split",
         }
-        kind = lightgbm.LGBMRanker if fit.is_grouped else lightgbm.LGBMRegressor
-        rows = self._in_groups(rows) if fit.is_grouped else rows
+        del parameters["n_estimators"]
         callbacks: list[Any] = [count_round]
-        more: dict[str, Any] = {"group": self._group_sizes(rows)} if fit.is_grouped else {}
         if stop is not None:
-            stop = self._in_groups(stop) if fit.is_grouped else stop
             callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
-            held = (self._matrix[stop], fit.label[stop])
-            # LightGBM 4.7 warns of eval_set, the versions before lack its successors.
-            names = inspect.signature(kind.fit).parameters
-            more |= {"eval_X": held[0], "eval_y": held[1]} if "eval_X" in names else {"eval_set": [held]}
-            if fit.weight is not None:
-                more["eval_sample_weight"] = [fit.weight[stop]]
-            if fit.is_grouped:
-                more["eval_group"] = [self._group_sizes(stop)]
-        if self._prepared.start is not None:
-            more["init_model"] = self._prepared.start.booster(fit.target)
-        model = kind(**parameters).fit(
-            self._matrix[rows],
-            fit.label[rows],
-            sample_weight=None if fit.weight is None else fit.weight[rows],
-            feature_name=list(self._engine.names),
-            categorical_feature=list(self._engine.categorical),
+        start = self._prepared.start
+        model = lightgbm.train(
+            parameters,
+            self._lightgbm_rows(fit, rows, parameters),
+            budget if trees is None else trees,
+            valid_sets=None if stop is None else [self._lightgbm_rows(fit, stop, parameters)],
+            init_model=None if start is None else start.booster(fit.target),
             callbacks=callbacks,
-            **more,
         )
+        model.free_dataset()
         self._advance(budget - done, text)
         return model
+
+    def _lightgbm_rows(self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any]) -> Any:
+        """Rows as LightGBM's data, which keeps its bins of their features and not the features."""
+        import lightgbm
+
+        rows = self._in_groups(rows) if fit.is_grouped else rows
+        arguments: dict[str, Any] = {
+            "label": fit.label[rows],
+            "weight": None if fit.weight is None else fit.weight[rows],
+            "group": self._group_sizes(rows) if fit.is_grouped else None,
+            "feature_name": list(self._engine.names),
+            "categorical_feature": list(self._engine.categorical),
+            "params": parameters,
+        }
+        if self._prepared.start is None:
+            return self._matrix.lightgbm_data(rows, **arguments)
+        # A model that is continued predicts for arrays only.
+        return lightgbm.Dataset(self._matrix.take(rows), **arguments)
 
     def _in_groups(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows[np.argsort(self._groups[rows], kind="stable")]
