@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import DataError, UsageError
+from ckh.safety import why_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,19 +32,27 @@ def data_dir(name: str) -> Path:
     raise DataError(f"the folder {name} is missing from this installation", f"looked for {candidates[0]}")
 
 
-def cache_dir() -> Path:
-    """The folder for what can be made again: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh.
+def cache_dir(name: str = "") -> Path:
+    """The folder for what can be made again: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh; in it, one by name.
 
-    It is created when missing, readable by its owner alone.
+    It is created when missing, for its owner alone.
 
     Raises:
-        DataError: it cannot be created.
+        DataError: it cannot be created, or others could change what is in it.
     """
     folder = _chosen("CKH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = folder.resolve() / name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        reason = why_unsafe(folder)
     except OSError as error:
         raise DataError(f"cannot create the cache folder {folder}: {error.strerror}", "set CKH_CACHE_DIR") from error
+    if reason:
+        hint = "use chmod go-w, or set CKH_CACHE_DIR to a folder that only you can write to"
+        raise DataError(
+            f"the cache folder {folder} is not used, since others could change what is in it: {reason}", hint
+        )
     return folder
 
 

@@ -1,6 +1,6 @@
 """What is known of a compiled kernel besides its library: its resources, and what its code is identified by.
 
-It is kept beside the library in the cache, so that it is there when the library was compiled by an earlier run.
+It is kept with the library in the cache, so that it is there when the library was compiled by an earlier run.
 """
 
 from __future__ import annotations
@@ -10,16 +10,12 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.data.resources import Resources
-from ckh.errors import DataError
-from ckh.jsonfields import read_json
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_VERSION = 1
 
 # The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
 _REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
@@ -73,25 +69,12 @@ def code_hash(library: Path, label: str) -> str:
 
 
 def binary_text(binary: Binary) -> str:
-    """The content of the file beside a library."""
-    resources = None if binary.resources is None else asdict(binary.resources)
-    return json.dumps({"version": _VERSION, "code_hash": binary.code_hash, "resources": resources}) + "\n"
+    """What is kept with a library."""
+    return json.dumps(asdict(binary))
 
 
-def read_binary(path: Path) -> Binary | None:
-    """What the file beside a library says; None if there is none.
-
-    Raises:
-        DataError: it is damaged.
-    """
-    try:
-        return _binary(read_json(path)) if path.exists() else None
-    except (DataError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path} is damaged: {error}", "delete it with the .so file beside it") from error
-
-
-def _binary(document: dict[str, Any]) -> Binary:
-    if document["version"] != _VERSION:
-        raise ValueError(f"version {document['version']}")
-    resources = document["resources"]
-    return Binary(str(document["code_hash"]), None if resources is None else Resources(**resources))
+def binary_from_text(text: str) -> Binary:
+    """Read back what was kept with a library, whose digest was right."""
+    values = json.loads(text)
+    resources = values["resources"]
+    return Binary(values["code_hash"], None if resources is None else Resources(**resources))

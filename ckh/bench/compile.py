@@ -1,7 +1,7 @@
 """Compiling kernels: the system's compiler, a cache by content, many at a time.
 
-A library is in the cache under the hash of all that it depends on, and gets there by a rename: several processes may
-build the same kernel at once, and none ever sees a part of a file.
+A compiler that was killed, or found no memory or room, says nothing about its kernel: it is run again at the end, with
+no other beside it, and if that is no better, the next time that the kernel is wanted.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
-import subprocess
+import tempfile
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.binary import binary_text, read_binary
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compiling import run_compiler
+from ckh.bench.kernel_cache import CachedLibrary, KernelCache, fault
 from ckh.data.schema import Status
 from ckh.errors import DataError
-from ckh.paths import cache_dir, write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel
 
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
-
-_POLL_S = 0.2
-_ERROR_LINE = re.compile(r"(?:error|Error|undefined reference|cannot find)")
-_MESSAGE_LENGTH = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +64,15 @@ def available_bytes() -> int:
     return int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Sources by their hashes, the folder to compile in, and whether to stop."""
+
+    sources: dict[str, str]
+    workshop: Path
+    should_stop: Callable[[], bool]
+
+
 class KernelBuilder:
     """Builds the kernels of a device, each source once.
 
@@ -81,7 +84,7 @@ class KernelBuilder:
         self._device = device
         self._timeout_s = timeout_s
         self._salt = hashlib.sha256(device.cache_salt()).digest()
-        self._folder = cache_dir() / "kernels"
+        self._cache = KernelCache()
 
     def source_hash(self, kernel: Kernel) -> str:
         """The name of the kernel's library in the cache.
@@ -97,7 +100,7 @@ class KernelBuilder:
         for kernel in kernels:
             with suppress(UnsupportedKernelError):
                 keys.add(self.source_hash(kernel))
-        return sum(not self._library(key).exists() for key in keys)
+        return sum(not self._cache.path(key).exists() for key in keys)
 
     def build(
         self,
@@ -107,8 +110,6 @@ class KernelBuilder:
         should_stop: Callable[[], bool] = lambda: False,
     ) -> dict[Kernel, Built]:
         """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out."""
-        from joblib import Parallel, delayed
-
         built: dict[Kernel, Built] = {}
         hashes: dict[Kernel, str] = {}
         sources: dict[str, str] = {}
@@ -121,91 +122,56 @@ class KernelBuilder:
                 continue
             hashes[kernel] = self._hash(source)
             sources[hashes[kernel]] = source
+        try:
+            with self._cache.workshop() as workshop:
+                made = self._build_all(_Order(sources, workshop, should_stop), jobs, advance)
+        except OSError as error:
+            raise DataError(f"cannot build kernels in {self._cache.folder}: {error.strerror}") from error
+        return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
+
+    def _build_all(self, order: _Order, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
+        from joblib import Parallel, delayed
+
         lock = threading.Lock()
 
-        def one(key: str, source: str) -> Built | None:
-            if should_stop():
-                return None
-            result = self._build(key, source, should_stop)
-            with lock:
-                advance(1, "")
+        def one(key: str) -> Built | None:
+            result = self._build(key, order)
+            if result is not None and result.status is not Status.COMPILE_INTERRUPTED:
+                with lock:
+                    advance(1, "")
             return result
 
-        tasks = (delayed(one)(key, source) for key, source in sources.items())
-        results = Parallel(n_jobs=jobs, backend="threading")(tasks)
-        made = {key: result for key, result in zip(sources, results, strict=True) if result is not None}
-        return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
+        results = Parallel(n_jobs=jobs, backend="threading")(delayed(one)(key) for key in order.sources)
+        made = dict(zip(order.sources, results, strict=True))
+        for key in [key for key, result in made.items() if result and result.status is Status.COMPILE_INTERRUPTED]:
+            made[key] = self._build(key, order) or made[key]
+            advance(1, "")
+        return {key: result for key, result in made.items() if result is not None}
 
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
 
-    def _library(self, key: str) -> Path:
-        return self._folder / key[:2] / f"{key}.so"
-
-    def _build(self, key: str, source: str, should_stop: Callable[[], bool]) -> Built | None:
-        library = self._library(key)
-        beside = library.with_suffix(".json")
-        if library.exists():
-            return Built(Status.OK, str(library), key, binary=read_binary(beside))
-        part = library.with_name(f".{key}.{secrets.token_hex(8)}")
-        source_file, part_library = part.with_name(part.name + ".cpp"), part.with_name(part.name + ".so")
-        try:
-            library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            source_file.write_text(source, encoding="utf-8")
-            command = self._device.compile_command(source_file, part_library)
-            run = _compile(command, self._timeout_s, should_stop)
+    def _build(self, key: str, order: _Order) -> Built | None:
+        """Build a source, unless its library is there; None when stopped."""
+        if order.should_stop():
+            return None
+        if found := self._cache.find(key):
+            return _ok(key, found)
+        with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
+            source = Path(folder) / f"{key}.cpp"
+            library = source.with_suffix(".so")
+            source.write_text(order.sources[key], encoding="utf-8")
+            run = run_compiler(
+                self._device.compile_command(source, library), source, self._timeout_s, order.should_stop
+            )
             if run is None:
                 return None
             if run.status is not Status.OK:
                 return Built(run.status, "", key, run.message)
-            binary = self._device.inspect(run.message, part_library)
-            if binary is not None:
-                write_atomic(beside, binary_text(binary).encode())
-            part_library.replace(library)
-            return Built(Status.OK, str(library), key, binary=binary)
-        except OSError as error:
-            raise DataError(f"cannot build kernels in {library.parent}: {error.strerror}") from error
-        finally:
-            for path in (source_file, part_library):
-                with suppress(OSError):  # an unusable folder was said above; a compiler may have made neither
-                    path.unlink()
+            if why := fault(library):
+                return Built(Status.COMPILE_ERROR, "", key, f"the compiler wrote no library of a kernel: {why}")
+            return _ok(key, self._cache.put(key, library, self._device.inspect(run.message, library)))
 
 
-@dataclass(frozen=True, slots=True)
-class _CompilerRun:
-    """How a compiler ended; the message is the first useful line of an error, or all that it said on success."""
-
-    status: Status
-    message: str
-
-
-def _compile(command: list[str], timeout_s: float, should_stop: Callable[[], bool]) -> _CompilerRun | None:
-    """Run a compiler, in a session of its own so that all its processes can be ended; None when stopped."""
-    deadline = time.monotonic() + timeout_s
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
-    while True:
-        try:
-            _, said = process.communicate(timeout=_POLL_S)
-            break
-        except subprocess.TimeoutExpired:
-            if not should_stop() and time.monotonic() < deadline:
-                continue
-        os.killpg(process.pid, 9)
-        process.communicate()
-        if should_stop():
-            return None
-        return _CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s")
-    messages = said.decode(errors="replace")
-    if process.returncode == 0:
-        return _CompilerRun(Status.OK, messages)
-    return _CompilerRun(Status.COMPILE_ERROR, _first_error(messages, process.returncode))
-
-
-def _first_error(text: str, code: int) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    useful = next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "")
-    # What stands in front is a temporary file's name.
-    useful = re.sub(r"^\S*/\.[0-9a-f]+\.[0-9a-f]+\.cpp:", "", useful)
-    return (useful or f"the compiler ended with code {code}")[:_MESSAGE_LENGTH]
+def _ok(key: str, library: CachedLibrary) -> Built:
+    return Built(Status.OK, str(library.path), key, binary=library.binary)

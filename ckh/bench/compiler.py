@@ -44,10 +44,10 @@ def find_compiler() -> Compiler:
 def version_of(command: tuple[str, ...]) -> str:
     """What a compiler says first about its version, empty if it does not run; hipcc says HIP's and clang's."""
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([*command, "--version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     if done.returncode != 0:
         return ""
-    lines = [line.strip() for line in done.stdout.splitlines()[:2]]
+    lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines()[:2]]
     return "; ".join(lines if lines and lines[0].startswith(_HIP_VERSION) else lines[:1])

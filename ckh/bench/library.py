@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ckh.problems import ConvProblem
 
 ABI_VERSION = 1
+ENTRY_POINTS = ("ckh_abi_version", "ckh_unsupported", "ckh_workspace_bytes", "ckh_run", "ckh_time")
 
 _FIELDS = (
     *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
@@ -52,16 +53,17 @@ class KernelLibrary:
         self._pid = os.getpid()
         self._library = ctypes.CDLL(path)
         self._stay_alone()
-        if (found := self._function("ckh_abi_version", ctypes.c_int32)()) != ABI_VERSION:
+        version, unsupported, workspace_bytes, run, time = ENTRY_POINTS
+        if (found := self._function(version, ctypes.c_int32)()) != ABI_VERSION:
             raise OSError(f"{path} speaks ABI version {found}, not {ABI_VERSION}")
         # What a problem is depends on the operation, which the kernel and its caller agree on.
         pointer = problem = ctypes.c_void_p
         buffers, counts = (pointer,) * 4, (ctypes.c_int32,) * 2
-        self.unsupported = self._function("ckh_unsupported", ctypes.c_char_p, problem)
-        self.workspace_bytes = self._function("ckh_workspace_bytes", ctypes.c_int64, problem)
-        self.run = self._function("ckh_run", ctypes.c_int32, problem, *buffers)
+        self.unsupported = self._function(unsupported, ctypes.c_char_p, problem)
+        self.workspace_bytes = self._function(workspace_bytes, ctypes.c_int64, problem)
+        self.run = self._function(run, ctypes.c_int32, problem, *buffers)
         times = ctypes.POINTER(ctypes.c_double)
-        self.time = self._function("ckh_time", ctypes.c_int32, problem, *buffers, *counts, times)
+        self.time = self._function(time, ctypes.c_int32, problem, *buffers, *counts, times)
 
     def name(self) -> str:
         """The kernel's name; empty if it does not tell."""

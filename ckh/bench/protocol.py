@@ -21,7 +21,10 @@ HIP = "hip"  # the kind of a worker that has a GPU
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
 # The others are not a worker's to find out.
-_NO_WORKERS = (Status.INVALID, Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.TIMEOUT, Status.UNSTABLE)
+_NO_WORKERS = (
+    *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
+    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE),
+)
 _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
 

@@ -21,7 +21,7 @@ from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import NS_PER_MS, result_row
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.data.journal import EndRecord, KernelRecord
-from ckh.data.schema import MEASURED, Status
+from ckh.data.schema import MEASURED, TRIED_AGAIN, Status
 from ckh.errors import CkhError
 from ckh.progress import progress
 
@@ -85,8 +85,9 @@ class Results:
         self._by_problem.setdefault(row.problem, {})[row.kernel] = row
 
     def has(self, problem: str, kernel: str) -> bool:
-        """Whether there is a row of the pair."""
-        return kernel in self._by_problem.get(problem, {})
+        """Whether there is a row of the pair that says something about it."""
+        row = self._by_problem.get(problem, {}).get(kernel)
+        return row is not None and row.status not in TRIED_AGAIN
 
     @property
     def is_any_measured(self) -> bool:

@@ -49,7 +49,7 @@ def gather() -> dict[str, Any]:
     from ckh.bench.compiler import find_compiler
     from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.gpus import visible_gpus
-    from ckh.paths import cache_dir, data_dir
+    from ckh.paths import data_dir
 
     hipcc = _found(lambda: find_hipcc(None))
     headers = None if hipcc is None else _found(lambda: find_ck_tile(None, hipcc))
@@ -68,11 +68,22 @@ def gather() -> dict[str, Any]:
         "ck_tile": None if headers is None else f"{headers.include} ({headers.interface})",
         "warnings": [warning] if hipcc is not None and (warning := compiler_warning(hipcc)) else [],
         "ranking": _ranking(),
-        "cache": str(cache_dir()),
+        "cache": _cache(),
         "archspecs": str(data_dir("archspecs")),
         "models": _models(),
         "executable": sys.argv[0],
     }
+
+
+def _cache() -> str:
+    """Where the cache is, or why there is none."""
+    from ckh.errors import DataError
+    from ckh.paths import cache_dir
+
+    try:
+        return str(cache_dir())
+    except DataError as error:
+        return error.message
 
 
 def _found(find: Callable[[], T]) -> T | None:

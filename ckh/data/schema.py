@@ -21,6 +21,7 @@ class Status(StrEnum):
     INVALID = "invalid"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
+    COMPILE_INTERRUPTED = "compile_interrupted"  # the compiler was killed, or found no memory or room
     UNSUPPORTED = "unsupported"
     LAUNCH_ERROR = "launch_error"
     CRASH = "crash"
@@ -36,6 +37,9 @@ HOW_MEASURED = (
     "from AMD's CSV files hold the one mean that AMD's benchmark reports. tflops and bandwidth_gb_s follow from "
     "latency_ms and the problem. Failures are rows: see status and message."
 )
+
+# Rows that say nothing about their kernel: a run that is resumed tries again.
+TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
 
 # Rows that carry a time of a kernel whose result was right.
 MEASURED = (Status.OK, Status.UNSTABLE)

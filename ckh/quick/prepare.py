@@ -57,7 +57,6 @@ def _prepare(asked: Asked) -> bool:
     if len(found.pool) > MOST_KERNELS:
         return False
     content, facts = _prepared(model, problem, found.refused)
-    facts_path.parent.mkdir(mode=0o700, exist_ok=True)
     facts_path.unlink(missing_ok=True)  # while the two do not go together
     write_atomic(model_path, content)
     write_atomic(facts_path, encode_facts({"stamp": now, **facts}))

@@ -28,7 +28,7 @@ def paths(asked: Asked) -> tuple[Path, Path]:
         [VERSION, asked.kind, os.environ.get("CKH_MODELS", ""), str(Path.cwd()) if asked.kind["model"] else ""]
     )
     name = f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
-    folder = cache_dir() / _FOLDER
+    folder = cache_dir(_FOLDER)
     return folder / f"{name}.json", folder / f"{name}.ckhm"
 
 

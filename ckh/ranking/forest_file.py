@@ -11,11 +11,13 @@ import mmap
 import struct
 import sys
 import zlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.errors import DataError, ModelError
+from ckh.log import warn
 from ckh.paths import cache_dir, write_atomic
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import CATEGORICAL, MAX_TREES, PackedForest, low_bits_of, pack
@@ -61,18 +63,16 @@ def forest_of(content: bytes, name: str) -> PackedForest:
     """As `open_forest`, for the content of a file of this name."""
     key = hashlib.sha256(content).hexdigest()
     try:
-        cached = cache_dir() / "forests" / f"{key}-{VERSION}{sys.byteorder[:1]}.bin"
-    except DataError:  # nowhere to keep it
+        cached = cache_dir("forests") / f"{key}-{VERSION}{sys.byteorder[:1]}.bin"
+    except DataError as error:  # nowhere to keep it
+        warn(error.message)
         return _build(content, name)
     try:
         return read_packed(cached)
     except ModelError:
         forest = _build(content, name)
-    try:
-        cached.parent.mkdir(mode=0o700, exist_ok=True)
+    with suppress(OSError):  # as good as no cache
         write_atomic(cached, encode(forest))
-    except OSError:  # as good as no cache
-        pass
     return forest
 
 

@@ -1,17 +1,15 @@
-"""What is known of a compiled kernel: resources as the compiler tells them, the code's hash, the file beside it."""
+"""What is known of a compiled kernel: resources as the compiler tells them, the code's hash, and both as text."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.binary import Binary, binary_text, code_hash, parse_resources, read_binary
+from ckh.bench.binary import Binary, binary_from_text, binary_text, code_hash, parse_resources
 from ckh.data.resources import Resources
-from ckh.errors import DataError
 from tests.bench.fake_hipcc import REMARKS
 
 if TYPE_CHECKING:
@@ -118,38 +116,6 @@ def test_only_the_label_is_left_out(tmp_path: Path, first: bytes, second: bytes,
 
 
 @pytest.mark.parametrize("binary", [Binary("ab12", RESOURCES), Binary("ab12", None)])
-def test_what_is_kept_is_read_back(tmp_path: Path, binary: Binary) -> None:
-    """With and without resources; where there is no file nothing is known."""
-    path = tmp_path / "library.json"
-    assert read_binary(path) is None
-    path.write_text(binary_text(binary), encoding="utf-8")
-    assert read_binary(path) == binary
-
-
-def edited(**changes: Any) -> bytes:
-    """The file with other values."""
-    return json.dumps(json.loads(binary_text(Binary("ab12", RESOURCES))) | changes).encode()
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"", "Expecting value"),
-        (binary_text(Binary("ab12", RESOURCES)).encode()[:-20], "delimiter|Expecting"),
-        (b"\xff\xfe", "UTF-8"),
-        (b"[]", "list"),
-        (b"{}", "version"),
-        (edited(version=2), "version 2"),
-        (edited(resources={"vgprs": 4}), "missing 7"),
-        (edited(resources=[1]), "mapping"),
-        (edited(resources={"more": 1}), "more"),
-        (json.dumps({"version": 1, "resources": None}).encode(), "code_hash"),
-    ],
-)
-def test_a_damaged_file_is_named(tmp_path: Path, content: bytes, why: str) -> None:
-    """It is never half read; the hint says what to delete."""
-    path = tmp_path / "library.json"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"library\.json is damaged: .*({why})") as caught:
-        read_binary(path)
-    assert "delete it" in caught.value.hint
+def test_what_is_kept_is_read_back(binary: Binary) -> None:
+    """With and without resources."""
+    assert binary_from_text(binary_text(binary)) == binary

@@ -1,0 +1,115 @@
+"""Running a compiler, which may hang, flood us with text, be killed, or end well without having written anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.bench.guard import end_guarded, guarded
+from ckh.data.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_POLL_S = 0.2
+_READ_BYTES = 1 << 16
+_MOST_BYTES = 16 << 20  # of what a compiler says; a CK Tile kernel's remarks are some kilobytes
+_MESSAGE_LENGTH = 300
+_SIGNALLED = tuple(
+    128 + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+)  # of shells
+_ERROR_LINE = re.compile(r"(?:error|Error|undefined reference|cannot find)")
+
+# What drivers say when something outside has ended one of their programs, or there was nothing left to work with: gcc's
+# and clang's words, then those of the system, which they repeat.
+_INTERRUPTION = re.compile(
+    r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated program"
+    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt)"
+    r"|No space left on device|Disk quota exceeded"
+    r"|Cannot allocate memory|out of memory allocating|LLVM ERROR: out of memory"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerRun:
+    """How a compiler ended; the message is the first useful line of an error, or all that it said on success."""
+
+    status: Status
+    message: str
+
+
+def run_compiler(
+    command: list[str], source: Path, timeout_s: float, should_stop: Callable[[], bool]
+) -> CompilerRun | None:
+    """Run a compiler in the folder of its source, where its temporary files go too; None when stopped.
+
+    Its processes end with it, and with us.
+
+    Args:
+        command: what to run.
+        source: its input; the message does not repeat the name.
+        timeout_s: when it is ended.
+        should_stop: asked all the time.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with subprocess.Popen(
+        guarded(command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(source.parent)},
+        start_new_session=True,
+    ) as process:
+        try:
+            said = _listen(process, time.monotonic() + timeout_s, should_stop)
+        finally:
+            end_guarded(process)
+    if said is None and should_stop():
+        return None
+    if said is None:
+        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s")
+    messages = said.decode(errors="replace")
+    return CompilerRun(_status(process.returncode, messages), _message(process.returncode, messages, source))
+
+
+def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:
+    """What a compiler says until it ends, the first megabytes of it; None if it does not end in time."""
+    assert process.stderr is not None
+    descriptor = process.stderr.fileno()
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    said = bytearray()
+    while not should_stop() and time.monotonic() < deadline:
+        if not poll.poll(int(1000 * _POLL_S)):
+            continue
+        data = os.read(descriptor, _READ_BYTES)
+        if not data:
+            process.wait()
+            return bytes(said)
+        said += data[: _MOST_BYTES - len(said)]
+    return None
+
+
+def _status(code: int, messages: str) -> Status:
+    if code == 0:
+        return Status.OK
+    is_interrupted = code < 0 or code in _SIGNALLED or _INTERRUPTION.search(messages)
+    return Status.COMPILE_INTERRUPTED if is_interrupted else Status.COMPILE_ERROR
+
+
+def _message(code: int, messages: str, source: Path) -> str:
+    if code == 0:
+        return messages
+    lines = [line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip()]
+    useful = next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "")
+    ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    return (useful or f"the compiler {ended}")[:_MESSAGE_LENGTH]

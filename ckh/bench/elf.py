@@ -1,0 +1,76 @@
+"""Whether a shared library is whole: looked at as data, since the loader would die of one that is not.
+
+Of the ELF format (System V Application Binary Interface, chapters 4 and 5) only what tells that: the parts that the
+headers promise lie within the file, and the functions that are wanted are among the dynamic symbols.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_MAGIC = b"\x7fELF"
+_CLASS_AND_ORDER = slice(4, 6)  # 64 or 32 bits, and the order of bytes
+_64_BITS = 2
+_TYPE_AND_MACHINE = slice(16, 20)
+_SHARED = b"\x03\x00"
+_HEADER = struct.Struct("<32xQQ6xHHHHH2x")
+_SEGMENT = struct.Struct("<I4xQ16xQ16x")
+_SECTION = struct.Struct("<4xI16xQQI12xQ")
+_SYMBOL = struct.Struct("<IBBH16x")
+_PROGRAM = Path("/proc/self/exe")
+_NO_BITS, _DYNAMIC_SYMBOLS = 8, 11  # types of sections
+
+
+class _Section(NamedTuple):
+    type: int
+    offset: int
+    size: int
+    link: int
+    entry_size: int
+
+
+def fault_of_library(content: bytes, functions: Sequence[str]) -> str:
+    """Why a file is no shared library for this machine with these functions; empty if it is.
+
+    Only little-endian machines of 64 bits are known; Python itself says which machine this is.
+    """
+    if not content.startswith(_MAGIC):
+        return "it is no ELF file" if content else "it is empty"
+    with _PROGRAM.open("rb") as file:
+        program = file.read(_HEADER.size)
+    if (content[_CLASS_AND_ORDER], content[18:20]) != (program[_CLASS_AND_ORDER], program[18:20]):
+        return "it is for another machine"
+    if content[_TYPE_AND_MACHINE][:2] != _SHARED:
+        return "it is no shared library"
+    try:
+        return _fault_of_parts(content, functions)
+    except (struct.error, IndexError, ValueError):  # a number leads out of the file
+        return "it is damaged"
+
+
+def _fault_of_parts(content: bytes, functions: Sequence[str]) -> str:
+    segments_at, sections_at, segment_size, segments, section_size, sections, _ = _HEADER.unpack_from(content)
+    parts = [_SEGMENT.unpack_from(content, segments_at + i * segment_size)[1:] for i in range(segments)]
+    table = [_Section(*_SECTION.unpack_from(content, sections_at + i * section_size)) for i in range(sections)]
+    parts += [(section.offset, section.size) for section in table if section.type != _NO_BITS]
+    if any(offset + size > len(content) for offset, size in parts):
+        return "its end is missing"
+    found = {
+        name for section in table if section.type == _DYNAMIC_SYMBOLS for name in _defined(content, section, table)
+    }
+    missing = [name for name in functions if name.encode() not in found]
+    return f"it has no {missing[0]}" if missing else ""
+
+
+def _defined(content: bytes, symbols: _Section, table: Sequence[_Section]) -> Iterator[bytes]:
+    names = table[symbols.link]
+    text = content[names.offset : names.offset + names.size]
+    for at in range(symbols.offset, symbols.offset + symbols.size, _SYMBOL.size):
+        name, _, _, section = _SYMBOL.unpack_from(content, at)
+        if section:  # 0: it is another library's
+            yield text[name : text.index(b"\0", name)]

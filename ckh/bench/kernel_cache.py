@@ -1,0 +1,165 @@
+"""The cache of compiled kernels: libraries under the hash of all that they depend on, none of them believed unseen.
+
+A file is the library, what is known of it besides (`Binary`), and a digest of both, and gets to its place by a rename:
+several processes may build the same kernel at once, none ever sees a part of a file, and what was damaged later is
+built again. The loader does not mind what stands behind a library.
+
+Compilers work in folders of the process that runs them, which holds a lock. Those of processes that are gone, which had
+no time to remove them, are removed by the next one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+import struct
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.binary import binary_from_text, binary_text
+from ckh.bench.elf import fault_of_library
+from ckh.bench.library import ENTRY_POINTS
+from ckh.errors import DataError
+from ckh.paths import cache_dir
+from ckh.safety import why_unsafe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.bench.binary import Binary
+
+_END = struct.Struct("<I32s8s")  # bytes of text, digest, mark
+_MARK = b"ckh-so-1"
+_MOST_BYTES = 1 << 30  # of a library; a CK Tile kernel's has some megabytes
+_WORKSHOP, _LOCK = "building-", "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedLibrary:
+    """A whole library in the cache, and what was kept of it."""
+
+    path: Path
+    binary: Binary | None
+
+
+class KernelCache:
+    """The libraries in `kernels` below the cache folder.
+
+    Raises:
+        DataError: the folder cannot be used, or others can write to it.
+    """
+
+    def __init__(self) -> None:
+        self.folder = cache_dir("kernels")
+
+    def path(self, key: str) -> Path:
+        """Where the library of a source's hash is, or would be."""
+        return self.folder / key[:2] / f"{key}.so"
+
+    def find(self, key: str) -> CachedLibrary | None:
+        """The library of a source's hash, if it is there as it was written.
+
+        Raises:
+            DataError: others can write to it.
+        """
+        path = self.path(key)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        if reason := why_unsafe(path):
+            raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it")
+        return _opened(path, content)
+
+    def put(self, key: str, library: Path, binary: Binary | None) -> CachedLibrary:
+        """Move a library that has no `fault` here.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        text = b"" if binary is None else binary_text(binary).encode()
+        content = library.read_bytes() + text
+        library.write_bytes(content + _END.pack(len(text), _digest(content, len(text)), _MARK))
+        library.chmod(0o700)  # whatever the umask: what others can write is not loaded
+        path = self.path(key)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        library.replace(path)
+        return CachedLibrary(path, binary)
+
+    @contextmanager
+    def workshop(self) -> Iterator[Path]:
+        """A new folder to compile in, which is there while the context lasts, and not after a kill -9 for long.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        for left in self.folder.glob(f"{_WORKSHOP}*"):
+            _remove_unless_locked(left)
+        folder, lock = _new_workshop(self.folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def fault(library: Path) -> str:
+    """Why what a compiler has written is not the library of a kernel; empty if it is."""
+    try:
+        state = library.lstat()
+        if not stat.S_ISREG(state.st_mode):
+            return "it is no file"
+        if state.st_size > _MOST_BYTES:
+            return f"it has more than {_MOST_BYTES >> 30} GiB"
+        return fault_of_library(library.read_bytes(), ENTRY_POINTS)
+    except FileNotFoundError:
+        return "there is none"
+
+
+def _opened(path: Path, content: bytes) -> CachedLibrary | None:
+    if len(content) < _END.size:
+        return None
+    length, digest, mark = _END.unpack(content[-_END.size :])
+    body = content[: -_END.size]
+    if mark != _MARK or digest != _digest(body, length):
+        return None
+    return CachedLibrary(path, binary_from_text(body[len(body) - length :].decode()) if length else None)
+
+
+def _digest(content: bytes, text_length: int) -> bytes:
+    return hashlib.sha256(content + text_length.to_bytes(4, "little")).digest()
+
+
+def _new_workshop(parent: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_WORKSHOP, dir=parent))
+        lock = _lock(folder)
+        if lock is not None:  # else somebody has taken it for one that was left
+            return folder, lock
+
+
+def _remove_unless_locked(folder: Path) -> None:
+    lock = _lock(folder)
+    if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(folder: Path) -> int | None:
+    """The open lock of a workshop, which lasts as long as its process; None if another has it, or it is gone."""
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if (folder / _LOCK).exists():
+            return lock
+    os.close(lock)
+    return None

@@ -1,0 +1,288 @@
+"""The suite "Evil compilers": whatever a compiler does becomes its kernel's row, and a run goes on.
+
+A kernel's source names what the compiler does with it, so that one run has compilers of all kinds, with right ones
+between them. The long version (`--reliability=long`) does it in ten orders.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import campaign as campaign_module
+from ckh.bench.campaign import Campaign, Given, Limits
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.plan import full_name
+from ckh.data.journal import ResultRow, read_journal
+from ckh.data.schema import Status
+from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
+from tests.bench.test_evil_kernels import processes_with
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+RIGHT = 6  # kernels
+LIMITS = Limits(timeout_s=60.0, jobs=2, compile_timeout_s=4.0)
+MARK = "CKH_TEST_EVIL"
+ORDERS = {"short": 1, "long": 10}
+_COMPILE = '"$@"'  # what a right compiler does
+_ERROR = "echo 'a.cpp:1: error: no such thing' >&2"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a compiler does, as statements of sh that know `$library`; status and a part of the message of its row."""
+
+    script: str
+    status: Status
+    message: str
+
+
+_ERROR_STATUS, _INTERRUPTED, _LATE = Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED, Status.COMPILE_TIMEOUT
+_TIMEOUT = "the compiler took longer than 4 s"
+
+KINDS = {
+    # Hanging.
+    "hangs": Kind("sleep 1000", _LATE, _TIMEOUT),
+    "hangs when it has written": Kind(f"{_COMPILE}; sleep 1000", _LATE, _TIMEOUT),
+    "hangs and ignores signals": Kind("trap '' TERM INT HUP; while :; do sleep 1; done", _LATE, _TIMEOUT),
+    "stops": Kind("kill -STOP $$", _LATE, _TIMEOUT),
+    "closes its pipes and hangs": Kind("exec 2>&-; sleep 1000", _LATE, _TIMEOUT),
+    "prints without end": Kind("while :; do echo flood flood flood flood >&2; done", _LATE, _TIMEOUT),
+    # Processes.
+    "leaves a process that hangs": Kind(f"{_COMPILE}; sleep 1000 &", Status.OK, ""),
+    "leaves a daemon that floods": Kind(
+        f"{_COMPILE}; setsid sh -c 'while :; do echo flood >&2; done' &", Status.OK, ""
+    ),
+    "leaves a daemon and fails": Kind(f"setsid sleep 1000 & {_ERROR}; exit 1", _ERROR_STATUS, "error: no such thing"),
+    # Ending.
+    "fails": Kind(f"{_ERROR}; exit 1", _ERROR_STATUS, "error: no such thing"),
+    "fails without a word": Kind("exit 9", _ERROR_STATUS, "the compiler ended with code 9"),
+    "fails with a flood": Kind("head -c 40000000 /dev/zero | tr '\\0' e >&2; exit 1", _ERROR_STATUS, "eeee"),
+    "fails with garbage": Kind("printf 'error: \\377\\033[31m' >&2; exit 1", _ERROR_STATUS, "error: \ufffd"),
+    "fails when it has written": Kind(f"{_COMPILE}; {_ERROR}; exit 1", _ERROR_STATUS, "error: no such thing"),
+    "crashes": Kind(
+        "echo 'cc1plus: internal compiler error: Segmentation fault' >&2; exit 4", _ERROR_STATUS, "internal"
+    ),
+    "warns at length": Kind(f"head -c 30000000 /dev/zero | tr '\\0' w >&2; {_COMPILE}", Status.OK, ""),
+    "prints at length": Kind(f"head -c 30000000 /dev/zero; {_COMPILE}", Status.OK, ""),
+    # Being killed, and finding nothing to work with.
+    "is killed": Kind("kill -9 $$", _INTERRUPTED, "the compiler was killed by SIGKILL"),
+    "is ended": Kind("kill -15 $$", _INTERRUPTED, "the compiler was killed by SIGTERM"),
+    "is killed when it has written": Kind(f"{_COMPILE}; kill -9 $$", _INTERRUPTED, "killed by SIGKILL"),
+    "is killed below gcc": Kind(
+        "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2; exit 1", _INTERRUPTED, "Killed signal"
+    ),
+    "is killed below clang": Kind(
+        "echo 'clang++: error: unable to execute command: Killed' >&2; exit 254", _INTERRUPTED, "Killed"
+    ),
+    "is killed below a shell": Kind("sh -c 'kill -9 $$'; exit $?", _INTERRUPTED, ""),
+    "has no memory": Kind(
+        "echo 'cc1plus: out of memory allocating 65536 bytes' >&2; exit 1", _INTERRUPTED, "out of memory"
+    ),
+    "has no room": Kind(
+        "echo 'fatal error: error writing to a.s: No space left on device' >&2; exit 1", _INTERRUPTED, "No space left"
+    ),
+    # Claiming success.
+    "writes nothing": Kind("exit 0", _ERROR_STATUS, "no library of a kernel: there is none"),
+    "writes an empty file": Kind(": > $library", _ERROR_STATUS, "no library of a kernel: it is empty"),
+    "writes text": Kind("echo hello > $library", _ERROR_STATUS, "no library of a kernel: it is no ELF file"),
+    "writes a folder": Kind("mkdir $library", _ERROR_STATUS, "no library of a kernel: it is no file"),
+    "writes a link": Kind(
+        f"{_COMPILE}; mv $library $library.x; ln -s $library.x $library", _ERROR_STATUS, "a kernel: it is no file"
+    ),
+    "writes a pipe": Kind("mkfifo $library", _ERROR_STATUS, "no library of a kernel: it is no file"),
+    "writes half of it": Kind(
+        f"{_COMPILE}; head -c 3000 $library > part; mv part $library", _ERROR_STATUS, "no library of a kernel: it is"
+    ),
+    "writes all but the last byte": Kind(
+        f"{_COMPILE}; truncate -s -1 $library", _ERROR_STATUS, "no library of a kernel: it is damaged"
+    ),
+    "writes only a header": Kind(
+        f"{_COMPILE}; truncate -s 64 $library", _ERROR_STATUS, "no library of a kernel: it is"
+    ),
+    "writes terabytes": Kind(
+        "truncate -s 2T $library", _ERROR_STATUS, "no library of a kernel: it has more than 1 GiB"
+    ),
+    "writes for another machine": Kind(
+        rf"{_COMPILE}; printf '\363' | dd of=$library bs=1 seek=18 conv=notrunc 2> /dev/null",
+        _ERROR_STATUS,
+        "no library of a kernel: it is for another machine",
+    ),
+    "writes a program": Kind("cp /bin/sh $library", _ERROR_STATUS, "no library of a kernel: it "),
+    "writes without entry points": Kind(
+        "echo 'int a;' > $library.c; gcc -shared -fPIC -o $library $library.c",
+        _ERROR_STATUS,
+        "no library of a kernel: it has no ckh_abi_version",
+    ),
+    "writes an object file": Kind(
+        'gcc -c -x c++ -o $library "$source"', _ERROR_STATUS, "no library of a kernel: it is no shared library"
+    ),
+    # What is no matter.
+    "leaves other files": Kind(f"{_COMPILE}; touch more; mkdir -p $library.d/e; touch $library.d/e/f", Status.OK, ""),
+    "removes its source": Kind(f'{_COMPILE}; rm "$source"', Status.OK, ""),
+    "writes in two steps": Kind(
+        f"{_COMPILE}; mv $library $library.x; sleep 0.2; mv $library.x $library", Status.OK, ""
+    ),
+}
+
+
+class EvilCompilers(FaultyDevice):
+    """Right kernels, whose compilers are of all kinds as long as they are evil, and right ones."""
+
+    def __init__(self) -> None:
+        super().__init__(*[GOOD] * (len(KINDS) + RIGHT))
+        self.scripts = {full_name(k): kind.script for k, kind in zip(self.kernels, KINDS.values(), strict=False)}
+
+    def compile_command(self, source: Path, library: Path) -> list[str]:
+        """The compiler that the first line of the source, which is the kernel's name, asks for."""
+        right = super().compile_command(source, library)
+        name = source.read_text(encoding="utf-8").partition("\n")[0].removeprefix("// ")
+        if name not in self.scripts:
+            return right
+        known = f"cd {shlex.quote(str(source.parent))}; library={shlex.quote(str(library))}; source={source}; "
+        return ["sh", "-c", known + self.scripts[name], "sh", *right]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of the suite, resumed with right compilers: rows of both by kind, those of right kernels, what is left."""
+
+    first: dict[str, list[ResultRow]]
+    resumed: dict[str, list[ResultRow]]
+    right: list[ResultRow]
+    processes: list[str]
+    files: list[str]
+
+
+@pytest.fixture(scope="module")
+def runs(reliability: str, tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    """The suite."""
+    return list(all_runs(tmp_path_factory.mktemp("evil"), ORDERS[reliability]))
+
+
+def all_runs(folder: Path, orders: int) -> Iterator[Run]:
+    problems, kernels = folder / "problems.txt", folder / "kernels"
+    problems.write_text(PROBLEM.canonical(), encoding="utf-8")
+    for seed in range(orders):
+        device = EvilCompilers()
+        names = list(device.names)
+        random.Random(seed).shuffle(names)
+        kernels.write_text("\n".join(names), encoding="utf-8")
+        out, cache, mark = folder / str(seed), folder / f"cache{seed}", f"{MARK}={os.getpid()}.{seed}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CKH_CACHE_DIR", str(cache))
+            patch.setenv(*mark.split("="))
+            patch.setattr(campaign_module, "open_device", lambda _kind, _options, device=device: device)
+            given = Given(problems=str(problems), kernels=str(kernels), seed=seed)
+            Campaign("host", given, out, resume=False).run(LIMITS)
+            rows = [row for row in read_journal(out).rows if not row.remeasured]
+            device.scripts = {}
+            Campaign("host", Given(), out, resume=True).run(LIMITS)
+            more = [row for row in read_journal(out).rows if not row.remeasured][len(rows) :]
+        of_kind = dict(zip(KINDS, device.names, strict=False))
+        yield Run(
+            {kind: [row for row in rows if row.kernel == name] for kind, name in of_kind.items()},
+            {kind: [row for row in more if row.kernel == name] for kind, name in of_kind.items()},
+            [row for row in rows if row.kernel in device.names[len(KINDS) :]],
+            processes_with(mark),
+            [path.name for path in cache.rglob("*") if path.suffix != ".so" and path.is_file()],
+        )
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_each_kind_is_a_row_of_its_own(name: str, runs: list[Run]) -> None:
+    """It says what happened; a kernel whose compiler was kept from its work is tried again on resume, no other is."""
+    kind = KINDS[name]
+    for run in runs:
+        (row,) = run.first[name]
+        assert (row.status, row.message if kind.message not in row.message else "") == (kind.status, "")
+        assert len(row.message) <= 400
+        assert [row.status for row in run.resumed[name]] == [Status.OK] * (kind.status is _INTERRUPTED)
+
+
+def test_right_kernels_are_measured(runs: list[Run]) -> None:
+    """All of them, whatever ran beside their compilers."""
+    assert [[row.status for row in run.right] for run in runs] == [[Status.OK] * RIGHT] * len(runs)
+
+
+def test_nothing_is_left(runs: list[Run]) -> None:
+    """No process, and no file in the cache but libraries."""
+    assert [(run.processes, run.files) for run in runs] == [([], [])] * len(runs)
+
+
+def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, after the others; its kernel is built as if nothing had been."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    log = tmp_path / "log"
+
+    class Crowded(FaultyDevice):
+        """The compiler of the first kernel is killed the first time."""
+
+        def compile_command(self, source: Path, library: Path) -> list[str]:
+            right = super().compile_command(source, library)
+            is_first = source.read_text(encoding="utf-8").startswith(f"// {self.names[0]}\n")
+            name = "first" if is_first else "other"
+            script = (
+                f"echo {name} >> {log}; if [ {name} = first ] && [ $(grep -c first {log}) = 1 ]; then kill -9 $$; fi"
+            )
+            return ["sh", "-c", f'{script}; "$@"', "sh", *right]
+
+    device, advanced = Crowded(*[GOOD] * 3), []
+    built = KernelBuilder(device).build(device.kernels, 2, lambda count, _text: advanced.append(count))
+    assert [one.status for one in built.values()] == [Status.OK] * 3
+    assert log.read_text(encoding="utf-8").split() in (["first", "other", "other", "first"], ["other", "first"] * 2)
+    assert advanced == [1, 1, 1]
+
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from ckh.bench.compile import KernelBuilder
+from tests.bench.faults import GOOD, FaultyDevice
+
+class Slow(FaultyDevice):
+    def compile_command(self, source, library):
+        return ["sh", "-c", f"setsid sleep 1000 & touch {library}; echo $$ $! > {sys.argv[1]}; wait"]
+
+device = Slow(GOOD)
+KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that they have started; the files of a run that was killed are removed by the next one."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    mark = f"{MARK}={os.getpid()}.{number}.{tmp_path}"
+    note = tmp_path / "note"
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(note)],
+        env={**os.environ, MARK: mark.removeprefix(f"{MARK}=")},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        while not (note.exists() and note.read_text(encoding="utf-8").endswith("\n")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        assert len(processes_with(mark)) >= 4
+        process.send_signal(number)
+    deadline = time.monotonic() + 20
+    while processes_with(mark) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert processes_with(mark) == []
+    device = FaultyDevice(GOOD)
+    KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
+    kernels = tmp_path / "cache/kernels"
+    assert [path.suffix for path in kernels.rglob("*") if path.is_file()] == [".so"]
+    assert len(list(kernels.iterdir())) == 1

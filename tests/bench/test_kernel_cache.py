@@ -1,0 +1,128 @@
+"""The cache of kernels: what comes out is what was put in, or nothing; and nothing of dead processes stays."""
+
+from __future__ import annotations
+
+import random
+import stat
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.binary import Binary
+from ckh.bench.compile import Built, KernelBuilder
+from ckh.bench.kernel_cache import KernelCache
+from ckh.data.resources import Resources
+from ckh.data.schema import Status
+from ckh.errors import DataError
+from tests.bench.faults import GOOD, FaultyDevice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BINARY = Binary("ab12", Resources(96, 16, 40, 16384, 0, 2, 0, 4))
+KEY = "0123456789abcdef"
+DAMAGES = {"short": 300, "long": 1000}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
+    """An empty one."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    return KernelCache()
+
+
+def put(cache: KernelCache, folder: Path, content: bytes, binary: Binary | None) -> Path:
+    (folder / "made").write_bytes(content)
+    return cache.put(KEY, folder / "made", binary).path
+
+
+def build(count: int) -> list[Built]:
+    """Right kernels."""
+    device = FaultyDevice(*[GOOD] * count)
+    return list(KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None).values())
+
+
+@pytest.mark.parametrize("binary", [BINARY, None])
+@pytest.mark.parametrize("content", [b"", b"content" * 1000])
+def test_what_is_put_in_comes_out(cache: KernelCache, tmp_path: Path, content: bytes, binary: Binary | None) -> None:
+    """The library is at the front of its file, and what is known of it is read back."""
+    path = put(cache, tmp_path, content, binary)
+    assert path.read_bytes().startswith(content)
+    found = cache.find(KEY)
+    assert found is not None
+    assert (found.path, found.binary) == (path, binary)
+    assert cache.find(KEY[::-1]) is None
+
+
+def test_whatever_is_damaged_is_not_found(cache: KernelCache, tmp_path: Path, reliability: str) -> None:
+    """Any bytes changed, cut off, put in or put behind."""
+    rng = random.Random(3)
+    path = put(cache, tmp_path, rng.randbytes(5000), BINARY)
+    whole = path.read_bytes()
+    for _ in range(DAMAGES[reliability]):
+        at, kind = rng.randrange(len(whole)), rng.randrange(4)
+        changed = bytes([(whole[at] + rng.randint(1, 255)) % 256])
+        damaged = (
+            whole[:at] + changed + whole[at + 1 :],
+            whole[:at],
+            whole[:at] + rng.randbytes(rng.randint(1, 50)) + whole[at:],
+            whole + rng.randbytes(rng.randint(1, 50)),
+        )[kind]
+        path.write_bytes(damaged)
+        assert cache.find(KEY) is None
+    path.write_bytes(whole)
+    assert cache.find(KEY) is not None
+
+
+def test_a_damaged_library_is_built_again(cache: KernelCache) -> None:
+    """A kernel whose file was cut off is compiled and whole again, and the others are not compiled."""
+    first = build(2)
+    libraries = [cache.folder / one.library for one in first]
+    contents = [library.read_bytes() for library in libraries]
+    times = [library.stat().st_mtime_ns for library in libraries]
+    libraries[0].write_bytes(contents[0][:-100])
+    assert build(2) == first
+    assert [library.read_bytes() for library in libraries] == contents
+    assert [library.stat().st_mtime_ns == time for library, time in zip(libraries, times, strict=True)] == [False, True]
+
+
+def test_a_library_that_others_can_write_is_not_loaded(cache: KernelCache) -> None:
+    """It is an error that says what is wrong, and not a kernel."""
+    (built,) = build(1)
+    assert built.status is Status.OK
+    library = cache.path(built.source_hash)
+    assert stat.S_IMODE(library.stat().st_mode) == 0o700
+    library.chmod(0o666)
+    with pytest.raises(DataError, match="everybody can write to"):
+        cache.find(built.source_hash)
+
+
+def test_a_workshop_is_gone_when_it_is_left(cache: KernelCache) -> None:
+    """With all that is in it, and when an error leaves it."""
+    workshop = cache.workshop()
+    (workshop.__enter__() / "source").write_text("text", encoding="utf-8")
+    assert len(list(cache.folder.iterdir())) == 1
+    assert not workshop.__exit__(RuntimeError, RuntimeError("stopped"), None)
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_workshops_of_the_dead_are_removed_and_of_the_living_are_not(cache: KernelCache) -> None:
+    """A process that is killed leaves its folder, until somebody compiles again."""
+    program = (
+        "import sys\nfrom ckh.bench.kernel_cache import KernelCache\n"
+        "with KernelCache().workshop() as folder:\n"
+        "    (folder / 'part.so').write_text('part')\n    print(folder, flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        folder = cache.folder / process.stdout.readline().strip()
+        with cache.workshop() as own:
+            assert {folder, own} == set(cache.folder.iterdir())
+        assert (folder / "part.so").exists()
+        process.kill()
+    assert folder.exists()
+    with cache.workshop() as own:
+        assert set(cache.folder.iterdir()) == {own}

@@ -1,0 +1,117 @@
+"""Whether only we can change a path: by owner and mode, of it and of all that is above it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError
+from ckh.log import printable
+from ckh.paths import cache_dir
+from ckh.safety import why_unsafe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+STRANGER = 54321  # a user and a group that nobody has
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder in a folder, both ours alone."""
+    inner = tmp_path / "outer/inner"
+    inner.mkdir(parents=True)
+    for path in (inner, inner.parent):
+        path.chmod(0o755)
+    return inner
+
+
+def test_what_is_ours_alone_is_safe(folder: Path) -> None:
+    """Others may read it."""
+    assert why_unsafe(folder) == ""
+    (folder / "file").write_text("text", encoding="utf-8")
+    assert why_unsafe(folder / "file") == ""
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o702, 0o1777])
+def test_what_everybody_can_write_is_not(folder: Path, mode: int) -> None:
+    """Nor with the sticky bit: files can be put there."""
+    folder.chmod(mode)
+    assert why_unsafe(folder) == f"everybody can write to {folder}"
+
+
+def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
+    """What is in a folder that everybody can write to can be replaced, except where /tmp's rule holds."""
+    folder.parent.chmod(0o777)
+    assert why_unsafe(folder) == f"everybody can write to {folder.parent}"
+    folder.parent.chmod(0o1777)
+    assert why_unsafe(folder) == ""
+
+
+def test_a_link_is_judged_by_where_it_leads(folder: Path, tmp_path: Path) -> None:
+    """The link's own place is not what is loaded."""
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    assert why_unsafe(link) == ""
+    folder.chmod(0o777)
+    assert why_unsafe(link) == f"everybody can write to {folder}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("of", [lambda inner: inner, lambda inner: inner.parent])
+def test_what_belongs_to_another_user_is_not_safe(folder: Path, of: Callable[[Path], Path]) -> None:
+    """The folder, and one above it."""
+    os.chown(of(folder), STRANGER, -1)
+    assert why_unsafe(folder) == f"{of(folder)} belongs to another user ({STRANGER})"
+
+
+def test_what_a_group_can_write_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is its owner's own group, without other members: then it is as good as the owner."""
+    folder.chmod(0o775)
+    state = folder.stat()
+    owner = pwd.struct_passwd(("me", "", state.st_uid, state.st_gid, "", "", ""))
+    for group, members, reason in (
+        ("me", [], ""),
+        ("me", ["me"], ""),
+        ("me", ["me", "you"], f"the group {state.st_gid} can write to {folder}"),
+        ("staff", [], f"the group {state.st_gid} can write to {folder}"),
+    ):
+        found = grp.struct_group((group, "", state.st_gid, members))
+        monkeypatch.setattr(pwd, "getpwuid", lambda _uid: owner)
+        monkeypatch.setattr(grp, "getgrgid", lambda _gid, found=found: found)
+        assert why_unsafe(folder) == reason
+
+
+def test_an_unknown_group_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is in it cannot be known."""
+
+    def unknown(_number: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(grp, "getgrgid", unknown)
+    folder.chmod(0o770)
+    assert "can write to" in why_unsafe(folder)
+
+
+@pytest.mark.parametrize("name", ["", "kernels", "answers", "forests"])
+def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cache, with the reason and what to do; a folder in it counts as it does."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
+    found = cache_dir(name)
+    assert found == folder / "cache" / name
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    for place, mode in ((found, 0o777), (folder, 0o777)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        with pytest.raises(DataError, match=f"is not used, since .*: everybody can write to {place}$") as caught:
+            cache_dir(name)
+        assert "chmod go-w" in caught.value.hint
+        assert printable(caught.value.message) == caught.value.message
+        place.chmod(before)
+    assert cache_dir(name) == found
