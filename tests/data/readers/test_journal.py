@@ -70,9 +70,10 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def test_rows_and_failures(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [Status.CRASH, Status.WRONG_RESULT, Status.NONDETERMINISTIC])
+def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
     """A result keeps its numbers and what its run says; a failure is a row without times."""
-    ok, failed = rows_of(write(tmp_path, OK, FAILED))
+    ok, failed = rows_of(write(tmp_path, OK, replace(FAILED, status=status)))
     flops = parse_conv_problem(PROBLEM).flops
     expected: dict[str, Any] = {
         "latency_ms": 0.5,
@@ -84,7 +85,7 @@ def test_rows_and_failures(tmp_path: Path) -> None:
     expected |= {"is_valid": True, "status": "ok", "arch": "host", "device": "A CPU", "hw_num_cus": 4, "run_id": "run1"}
     expected |= {"kernel_name": POOL[0], "tflops": flops / 0.5 / 1e9, "C": 64, "dtype": "fp32", "message": None}
     assert {name: ok[name] for name in expected} == expected
-    assert (failed["status"], failed["message"], failed["is_valid"]) == ("crash", "signal 11", False)
+    assert (failed["status"], failed["message"], failed["is_valid"]) == (status, "signal 11", False)
     assert [failed[name] for name in ("latency_ms", "tflops", "bandwidth_gb_s", "spread")] == [None] * 4
 
 
