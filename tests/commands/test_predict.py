@@ -30,6 +30,7 @@ HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")
 @pytest.fixture(autouse=True)
 def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No model but those of the test: not the user's, not those that ship."""
+    (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
@@ -38,7 +39,7 @@ def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small model where models are looked for."""
-    (tmp_path / "models").mkdir()
+    (tmp_path / "models").mkdir(exist_ok=True)
     return saved(tmp_path / "models" / "mine")
 
 

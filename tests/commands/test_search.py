@@ -47,6 +47,7 @@ def kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No models but those of the test, small spaces, and an empty current folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(kernel_cache))
+    (tmp_path / "models").mkdir()
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setattr("ckh.paths.data_dir", lambda name: tmp_path / "shipped" / name)
@@ -59,7 +60,7 @@ def alone(tmp_path: Path, kernel_cache: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small model of forward convolutions where models are looked for."""
-    (tmp_path / "models").mkdir()
+    (tmp_path / "models").mkdir(exist_ok=True)
     return saved(tmp_path / "models" / "mine")
 
 
