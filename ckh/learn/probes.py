@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAME_LENGTH = 32
+_DIGEST = "sha256"  # of a line's other fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,14 @@ def recall(problem: str, arch: str) -> Probe | None:
     """The last probing of a problem on this machine's device of the architecture.
 
     Raises:
-        DataError: the file cannot be read. A line that a crash cut off is passed over.
+        DataError: the file cannot be read. A line that a crash cut off, or that is damaged, is passed over.
     """
     path = probe_path(problem, arch)
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise DataError(f"cannot read {path}: {error}", "remove it, or use --no-measured") from error
     device = this_device(arch)
     for line in reversed(lines):
@@ -136,7 +137,7 @@ def remember(probe: Probe) -> None:
             size = os.lseek(file, 0, os.SEEK_END)
             # What a crash cut off must not take this line with it.
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
-            os.write(file, (b"\n" if torn else b"") + json.dumps(asdict(probe)).encode() + b"\n")
+            os.write(file, (b"\n" if torn else b"") + _line(probe) + b"\n")
             os.fsync(file)
         finally:
             os.close(file)
@@ -144,9 +145,21 @@ def remember(probe: Probe) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}", "set CKH_DATA_DIR") from error
 
 
-def _parse(line: str) -> Probe | None:
+def _line(probe: Probe) -> bytes:
+    values = asdict(probe)
+    return json.dumps({**values, _DIGEST: _digest_of(values)}).encode()
+
+
+def _digest_of(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _parse(line: bytes) -> Probe | None:
     try:
         values: dict[str, Any] = parse_json(line)
+        # Lines of earlier versions have none.
+        if (digest := values.pop(_DIGEST, None)) is not None and digest != _digest_of(values):
+            return None
         kernels = tuple(Timed(**one) for one in values.pop("kernels"))
         probe = Probe(**values, kernels=kernels)
     except (ValueError, TypeError, KeyError, AttributeError):

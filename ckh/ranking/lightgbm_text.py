@@ -29,6 +29,9 @@ _IDENTITY_OBJECTIVES = (
 )
 
 
+_MOST_OF_WORD = 2**32 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Forest:
     """All trees of a model in flat arrays.
@@ -161,10 +164,18 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
         return start, count, np.zeros(0, np.int64)
     bounds = _numbers(tree["cat_boundaries"], np.int64)
     categorical = (_numbers(tree["decision_type"], np.int64) & 1) == 1
-    which = np.where(categorical, _numbers(tree["threshold"], np.float64), 0).astype(np.int64)
+    words = _numbers(tree["cat_threshold"], np.int64)
+    found = np.where(categorical, _numbers(tree["threshold"], np.float64), 0)
+    if not ((found >= 0) & (found < len(bounds) - 1)).all():  # NaN is neither
+        raise ValueError("a split tests a set of categories that does not exist")
+    if len(bounds) and not (bounds[0] >= 0 and (bounds[1:] >= bounds[:-1]).all() and bounds[-1] <= len(words)):
+        raise ValueError("a set of categories lies outside of all sets")
+    if ((words < 0) | (words > _MOST_OF_WORD)).any():
+        raise ValueError("a set of categories is not of words of 32 bits")
+    which = found.astype(np.int64)
     start = np.where(categorical, bounds[which], 0)
     count = np.where(categorical, bounds[which + 1] - bounds[which], 0)
-    return start, count, _numbers(tree["cat_threshold"], np.int64)
+    return start, count, words
 
 
 def _check_indices(forest: Forest) -> None:

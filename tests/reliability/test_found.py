@@ -23,7 +23,7 @@ from tests.reliability.targets import TARGETS
 
 DEEP, DIGITS = b"[" * 100_000, b"9" * 5000
 AMD, AITER, LOG = samples.amd_csv()[0], samples.aiter_csv()[0], samples.bench_log()[0]
-TEXT = samples.lightgbm_text()[0]
+TEXT, CATEGORIES = samples.lightgbm_text()[:2]
 REFUSED: list[tuple[str, bytes]] = [
     ("spec", DEEP),
     ("spec", samples.specs()[0].replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
@@ -51,6 +51,9 @@ REFUSED: list[tuple[str, bytes]] = [
     ("aiter-csv", AITER.replace(b",16,1280", b",1e300,1280").replace(b",32,1280", b",1e300,1280")),
     ("lightgbm-text", TEXT.replace(b"left_child=", b"left_child=" + DIGITS + b" ")),
     ("lightgbm-text", TEXT.replace(b"num_cat=0", b"num_cat=" + DIGITS)),
+    ("lightgbm-text", CATEGORIES.replace(b"threshold=", b"threshold=nan ")),
+    ("lightgbm-text", CATEGORIES.replace(b"cat_boundaries=0 ", b"cat_boundaries=9223372036854775807 ")),
+    ("lightgbm-text", CATEGORIES.replace(b"cat_threshold=", b"cat_threshold=-")),
     ("conv-kernel-names", samples.CONV_NAMES[0].replace("_16x64x64_", "_0x64x64_").encode()),
     ("conv-kernel-names", samples.CONV_NAMES[0].replace("_16x64x64_", f"_{'9' * 5000}x64x64_").encode()),
     ("conv-kernel-names", samples.CONV_NAMES[0].replace("_nhwgc_", "_nonsense_").encode()),

@@ -1,0 +1,30 @@
+"""What ckh keeps is damaged: the answers stay the same, or it is made again. For kernels see test_kernel_cache."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckh.quick.answer import open_library
+
+SCRIPT = Path(__file__).with_name("damage.py")
+SHORT, LONG = 100, 1000
+
+
+@pytest.mark.parametrize("kind", ["forests", "answers", "probes"])
+def test_answers_survive_damage(kind: str, reliability: str) -> None:
+    """Packed forests, prepared answers and measured times: never another answer, never a crash."""
+    if kind == "answers":
+        try:
+            open_library()
+        except (OSError, AttributeError):
+            pytest.skip("ckh was installed without its C part")
+    count = SHORT if reliability == "short" else LONG
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), kind, "--count", str(count)], capture_output=True, text=True, check=False
+    )
+    assert not done.returncode, done.stdout + done.stderr
+    assert f"{kind}: {count} damages" in done.stdout
