@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _END = struct.Struct("<I32s8s")  # bytes of text, digest, mark
 _MARK = b"ckh-so-1"
 _MOST_BYTES = 1 << 30  # of a library; a CK Tile kernel's has some megabytes
+_FOLDER = "kernels"
 _WORKSHOP, _LOCK = "building-", "lock"
 
 
@@ -49,14 +50,14 @@ class CachedLibrary:
 
 
 class KernelCache:
-    """The libraries in `kernels` below the cache folder.
+    """The libraries in `kernels` below the cache folder, which is made when something is built.
 
     Raises:
-        DataError: the folder cannot be used, or others can write to it.
+        DataError: the cache folder cannot be used, or others can write to it.
     """
 
     def __init__(self) -> None:
-        self.folder = cache_dir("kernels")
+        self.folder = cache_dir() / _FOLDER
 
     def path(self, key: str) -> Path:
         """Where the library of a source's hash is, or would be."""
@@ -97,8 +98,10 @@ class KernelCache:
         """A new folder to compile in, which is there while the context lasts, and not after a kill -9 for long.
 
         Raises:
-            OSError: it cannot be made.
+            DataError: others can write to the cache, or it cannot be made.
+            OSError: there is no room for another folder.
         """
+        cache_dir(_FOLDER)
         for left in self.folder.glob(f"{_WORKSHOP}*"):
             _remove_unless_locked(left)
         folder, lock = _new_workshop(self.folder)

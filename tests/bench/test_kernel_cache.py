@@ -16,6 +16,7 @@ from ckh.bench.kernel_cache import KernelCache
 from ckh.data.resources import Resources
 from ckh.data.schema import Status
 from ckh.errors import DataError
+from ckh.paths import cache_dir
 from tests.bench.faults import GOOD, FaultyDevice
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ DAMAGES = {"short": 300, "long": 1000}
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KernelCache:
     """An empty one."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    assert KernelCache().folder == cache_dir("kernels")
     return KernelCache()
 
 
