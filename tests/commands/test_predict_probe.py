@@ -21,9 +21,8 @@ SMALL = ("--n", "1", "--c", "16", "--hi", "8")
 @pytest.fixture(autouse=True)
 def nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small model, and nothing that was measured before."""
-    (tmp_path / "models").mkdir(exist_ok=True)
-    saved(tmp_path / "models" / "mine")
     (tmp_path / "models").mkdir()
+    saved(tmp_path / "models" / "mine")
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))

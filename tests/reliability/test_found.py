@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import shutil
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ckh.errors import CkhError, DataError, ExitCode, ModelError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import printable
 from ckh.ops.miopen_conv.fdb import Tally, iter_rows
+from ckh.paths import data_dir
 from ckh.ranking.forest_file import open_forest
 from ckh.untrusted import csv_rows, integer, require_name, unpacked
 from tests.reliability import samples
@@ -199,3 +201,48 @@ def test_terminal_escapes_of_a_file_are_not_printed(tmp_path: Path, capsys: pyte
     assert "\\x1b]0;owned\\x07\\x9b31m" in printed
     assert printed.replace("\n", "").isprintable()
     assert len(printable("x" * 10**6)) < 2100
+
+
+@pytest.mark.parametrize("name", ['x", &model); exit(7); ("', "a b", "x\n", "${x}"])
+@pytest.mark.parametrize("to", ["c", "lgbm"])
+def test_a_model_whose_folder_cannot_stand_in_c_is_not_exported(
+    name: str, to: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quote in a folder's name ended a string of example.c: such a name is refused, and nothing is written."""
+    folder = tmp_path / "models" / name
+    folder.parent.mkdir()
+    shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", folder)
+    out = tmp_path / "out"
+    assert cli.run(["export", "--model", str(folder), "--to", to, "--out", str(out)]) == ExitCode.BAD_DATA
+    assert "is no name" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("bench", "-j", "100000", "--out", "run"),
+        ("bench", "--split-k", "0", "--variant", "bwd_weight", "--out", "run"),
+        ("bench", "--split-k", "9" * 5000, "--out", "run"),
+        ("predict", "--split-k", "0", "--m", "1", "--n", "1", "--k", "1"),
+        ("predict", "--arch", ""),
+        ("bench", "--arch", "gfx999", "--out", "run"),
+    ],
+)
+def test_options_of_nonsense_are_wrong_usage(
+    args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2, a line that says so, and no file."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(args) == ExitCode.USAGE
+    assert capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_that_are_looked_for_in_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """CKH_MODELS with a typing error is not passed over in silence."""
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "nowhere"))
+    assert cli.run(["predict"]) == ExitCode.USAGE
+    assert "which is no folder" in capsys.readouterr().err
