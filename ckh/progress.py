@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _PLAIN_INTERVAL_S = 30.0
+_BAR_WIDTH = 16
 
 
 @contextmanager
@@ -38,20 +39,21 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         MofNCompleteColumn,
         Progress,
         TextColumn,
-        TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
     bar = Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=_BAR_WIDTH),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[text]}"),
+        # What is worked on gives way first: kernels have long names.
+        TextColumn("{task.fields[text]}", table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
         console=Console(stderr=True),
+        expand=True,
         transient=True,
     )
     with bar:

@@ -1,0 +1,39 @@
+"""Progress as a terminal shows it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+_CODE = """
+import time
+from ckh.progress import progress
+with progress("measuring", 100000) as advance:
+    for _ in range(4):
+        advance(10000, "grouped_conv_fwd_fp32_nhwgc_2d_compv6_cshuffle_intrawave_128x64x128_8x2x1_16x16x32_dsb")
+        time.sleep(0.3)
+"""
+
+
+def test_bar_count_rate_and_time_left_fit_into_80_columns() -> None:
+    """However long the name of what is worked on is: that gives way, in one line."""
+    master, slave = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    done = subprocess.Popen([sys.executable, "-c", _CODE], stderr=slave, env=environment)
+    os.close(slave)
+    shown = b""
+    try:
+        while part := os.read(master, 4096):
+            shown += part
+    except OSError:  # the other end was closed
+        pass
+    assert done.wait() == 0
+    os.close(master)
+    frames = re.split(r"\r|\n", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()))
+    last = next(frame for frame in reversed(frames) if "40000/100000" in frame)
+    assert len(last) <= 80
+    assert re.search(r"measuring \S*━\S* +40000/100000 +[\d.]+/s +left +0:00:\d\d +grouped_conv_f\S*…", last), last
