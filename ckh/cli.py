@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 import typer
@@ -27,6 +28,8 @@ COMMANDS: dict[str, str] = {
     "doctor": "Show what this machine offers and what ckh found.",
 }
 
+COMPLETION_VARIABLE = "_CKH_COMPLETE"  # Typer's, from the name of the program
+_TYPED = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")  # where Typer's scripts for shells put the command line
 _WRONG_USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # Click's UsageError, wherever Typer has it from
 _EPILOG = "Exit codes: " + "; ".join(f"{code.value} {meaning}" for code, meaning in EXIT_CODE_MEANING.items()) + "."
 
@@ -38,7 +41,6 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
         help="Finds the fastest AMD Composable Kernel Tile kernel for a GEMM or a grouped convolution.",
         epilog=_EPILOG,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -62,6 +64,8 @@ def dispatch(args: Sequence[str]) -> int:
 
     Typer's own one is left out: it ends with 1 when the reader of the output left.
     """
+    if COMPLETION_VARIABLE in os.environ:
+        return _complete()
     command = typer.main.get_command(build_app([arg for arg in args if not arg.startswith("-")][:1]))
     try:
         with command.make_context("ckh", list(args)) as context:
@@ -71,6 +75,16 @@ def dispatch(args: Sequence[str]) -> int:
     except _WRONG_USAGE as error:
         error.show()  # type: ignore[attr-defined]
         return int(ExitCode.USAGE)
+    return int(ExitCode.OK)
+
+
+def _complete() -> int:
+    """Answer what a shell asks to complete a command line."""
+    words = " ".join(os.environ.get(name, "") for name in _TYPED).split()
+    try:
+        build_app([word for word in words if word in COMMANDS][:1])(args=[], prog_name="ckh")
+    except SystemExit as stop:
+        return int(stop.code or 0)
     return int(ExitCode.OK)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import OP_HELP
 from ckh.errors import UsageError
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
@@ -48,16 +49,42 @@ _SIZES: dict[str, tuple[Any, Any]] = {
     "split_k": (int, typer.Option(None, "--split-k", help="GEMM: parts that K is split into.  [1]")),
 }
 _BEFORE: dict[str, tuple[Any, Any]] = {
-    "op": (str, typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv; with --m gemm_universal]")),
+    "op": (
+        str,
+        typer.Option(
+            None,
+            "--op",
+            autocompletion=_completion.operations,
+            help=OP_HELP + "  [grouped_conv; with --m gemm_universal]",
+        ),
+    ),
 }
 _AFTER: dict[str, tuple[Any, Any]] = {
     "variant": (Direction, typer.Option(None, "--variant", help="Direction.  [forward]")),
     "dtype": (
         str,
-        typer.Option(None, "--dtype", help="Element type; the model's own, or the architecture's; miopen_conv: fp32."),
+        typer.Option(
+            None,
+            "--dtype",
+            autocompletion=_completion.dtypes,
+            help="Element type; the model's own, or the architecture's; miopen_conv: fp32.",
+        ),
     ),
-    "arch": (str, typer.Option(None, "--arch", help="Architecture; this machine's GPU, else host.")),
-    "model": (Path, typer.Option(None, "--model", help="Model directory, instead of the first that fits.")),
+    "arch": (
+        str,
+        typer.Option(
+            None,
+            "--arch",
+            autocompletion=_completion.architectures,
+            help="Architecture; this machine's GPU, else host.",
+        ),
+    ),
+    "model": (
+        Path,
+        typer.Option(
+            None, "--model", autocompletion=_completion.models, help="Model directory, instead of the first that fits."
+        ),
+    ),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.errors import ExitCode
@@ -56,9 +57,16 @@ def kernels(
     matrix: Matrix = typer.Option(Matrix.PIPELINES, "--matrix", help="What is combined."),
     variant: str = typer.Option("all", "--variant", help="forward, bwd_data, bwd_weight or all."),
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only 2 or 3 dimensions."),
-    dtype: str | None = typer.Option(None, "--dtype", help="Element type; the device's own by default."),
+    dtype: str | None = typer.Option(
+        None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
+    ),
     device: str | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
-    arch: str | None = typer.Option(None, "--arch", help="hip: compile for this architecture.  [the GPU's]"),
+    arch: str | None = typer.Option(
+        None,
+        "--arch",
+        autocompletion=_completion.architectures,
+        help="hip: compile for this architecture.  [the GPU's]",
+    ),
     hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
     ck_include: str | None = typer.Option(None, "--ck-include", help="hip: folder with CK Tile's headers."),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ExitCode, UsageError
@@ -62,11 +63,17 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [grouped_conv]"),
+    op: str | None = typer.Option(
+        None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [grouped_conv]"
+    ),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; forward unless a resumed run says."),
     device: DeviceKind | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
     problems: str | None = typer.Option(
-        None, "--problems", metavar="SET|FILE", help="Problem set, or .txt, .csv or .json file.  [host-train or train]"
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="Problem set, or .txt, .csv or .json file.  [host-train or train]",
     ),
     kernels: str | None = typer.Option(
         None,
@@ -75,7 +82,10 @@ def bench(
         help="all, sample:N a problem, best:N by a model, best:N+M with M others, a pattern, a file of names.  [all]",
     ),
     model: Path | None = typer.Option(
-        None, "--model", help="What says which kernels are best.  [the one that predict asks]"
+        None,
+        "--model",
+        autocompletion=_completion.models,
+        help="What says which kernels are best.  [the one that predict asks]",
     ),
     rule_set: str | None = typer.Option(
         None, "--rule-set", help="default, tiny, tests, full-tests, profiler or full.  [default]"
@@ -91,7 +101,9 @@ def bench(
         None, "--split-k", metavar="N[,N…]", help="Parts of K to try bwd_weight kernels with.  [1]"
     ),
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only problems of 2 or 3 dimensions."),
-    dtype: str | None = typer.Option(None, "--dtype", help="Element type; the device's own by default."),
+    dtype: str | None = typer.Option(
+        None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
+    ),
     pad_channels: bool | None = typer.Option(
         None, "--pad-channels/--no-pad-channels", help="Round C/G and K/G up to a multiple of 8.", show_default=False
     ),
@@ -111,7 +123,12 @@ def bench(
     compile_timeout: str = typer.Option("5m", "--compile-timeout", metavar="TIME", help="Longest for one compiler."),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
-    arch: str | None = typer.Option(None, "--arch", help="hip: compile for this architecture.  [the GPU's]"),
+    arch: str | None = typer.Option(
+        None,
+        "--arch",
+        autocompletion=_completion.architectures,
+        help="hip: compile for this architecture.  [the GPU's]",
+    ),
     hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
     ck_include: str | None = typer.Option(
         None, "--ck-include", help="hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"

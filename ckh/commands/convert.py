@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.data import conversion
 from ckh.data.conversion import OutputFormat, Summary, WinnerSummary
@@ -61,7 +62,12 @@ def convert(
         ..., metavar="INPUT...", help="Journals, folders of runs, CSV or JSON files, logs."
     ),
     out: Path = typer.Option(..., "--out", "-o", help="File to write."),
-    arch: str | None = typer.Option(None, "--arch", help="What a file of AMD's was measured on, e.g. gfx942."),
+    arch: str | None = typer.Option(
+        None,
+        "--arch",
+        autocompletion=_completion.architectures,
+        help="What a file of AMD's was measured on, e.g. gfx942.",
+    ),
     num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
     from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
     to: OutputFormat = typer.Option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._judging import load_judged, percent
 from ckh.errors import ExitCode, UsageError
@@ -39,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    model: Path = typer.Option(..., "--model", "-m", help="Model directory."),
+    model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
     data: list[Path] = typer.Option(..., "--data", help="Measured dataset to judge on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help="What the baselines learn from."),
     fail_under: list[str] = typer.Option(

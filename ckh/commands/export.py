@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json
 from ckh.errors import UsageError
 from ckh.outputs import check_output, write_folder
@@ -41,7 +42,9 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    model: list[Path] = typer.Option(..., "--model", "-m", help="Model directory; may be repeated."),
+    model: list[Path] = typer.Option(
+        ..., "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated."
+    ),
     to: Target = typer.Option(..., "--to", help="What to write."),
     out: Path = typer.Option(..., "--out", help="Folder to write."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: models as part of the sources."),

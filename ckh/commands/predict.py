@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Chooser, Typed, as_option, says_a_problem
@@ -58,7 +59,11 @@ def register(app: typer.Typer) -> None:
 def predict(
     typed: Typed,
     problems: str | None = typer.Option(
-        None, "--problems", metavar="SET|FILE", help="Many problems: a set, or a .txt, .csv or .json file."
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="Many problems: a set, or a .txt, .csv or .json file.",
     ),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
@@ -83,7 +84,7 @@ def train(
     inputs: list[Path] = typer.Argument(None, metavar="[DATA]...", help="Datasets; the same as --data."),
     data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated."),
     out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
-    op: str | None = typer.Option(None, "--op", help=OP_HELP + "  [the data's]"),
+    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
     rank: Rank | None = typer.Option(None, "--rank", help="What the model that orders is trained for.  [relative]"),

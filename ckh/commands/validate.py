@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.commands import _validate_kernels
+from ckh.commands import _completion, _validate_kernels
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._judging import LEAST_PROBLEMS, for_verdict, load_judged, percent
@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
 
 
 def oracle(
-    model: Path = typer.Option(..., "--model", "-m", help="Model directory."),
+    model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
     min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
     min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
@@ -141,8 +141,12 @@ def oracle(
 
 
 def compare(
-    old: Path = typer.Argument(..., metavar="OLD", help="Model directory that is in use."),
-    new: Path = typer.Argument(..., metavar="NEW", help="Model directory that would replace it."),
+    old: Path = typer.Argument(
+        ..., metavar="OLD", autocompletion=_completion.models, help="Model directory that is in use."
+    ),
+    new: Path = typer.Argument(
+        ..., metavar="NEW", autocompletion=_completion.models, help="Model directory that would replace it."
+    ),
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
     max_mean_loss: float = typer.Option(0.005, "--max-mean-loss", min=0, max=1, help="Of mean efficiency."),
     max_median_loss: float = typer.Option(0.005, "--max-median-loss", min=0, max=1, help="Of median efficiency."),

@@ -1,0 +1,57 @@
+"""What shells offer for the values of options, by what was typed of them. What goes wrong here offers nothing."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from glob import escape, glob
+from typing import TYPE_CHECKING
+
+from ckh.errors import CkhError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def operations(incomplete: str) -> list[str]:
+    """Names of operations."""
+    from ckh.ops import operation_names
+
+    return _starting(operation_names(), incomplete)
+
+
+def architectures(incomplete: str) -> list[str]:
+    """Names of architectures."""
+    with suppress(CkhError):
+        from ckh.archs import arch_names
+
+        return _starting(arch_names(), incomplete)
+    return []
+
+
+def dtypes(incomplete: str) -> list[str]:
+    """Element types."""
+    from ckh.problems import DTYPE_BYTES
+
+    return _starting(DTYPE_BYTES, incomplete)
+
+
+def models(incomplete: str) -> list[str]:
+    """Folders of the models that are found, and other folders."""
+    known: list[str] = []
+    with suppress(CkhError):
+        from ckh.learn.artifact import list_models
+
+        known = _starting((str(ref.path) for ref in list_models()), incomplete)
+    return list(dict.fromkeys([*known, *sorted(glob(escape(incomplete) + "*/"))]))  # noqa: PTH207 - as it was typed
+
+
+def problem_sets(incomplete: str) -> list[str]:
+    """Names of the problem sets of all operations, and files."""
+    from ckh.ops import operation, operation_names
+
+    sets = dict.fromkeys(name for op in operation_names() for name in operation(op).set_names())
+    return [*_starting(sets, incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
