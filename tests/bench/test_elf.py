@@ -72,6 +72,23 @@ def test_no_part_is_whole(library: bytes) -> None:
     assert {faults[length] for length in range(4, 16)} == {"it is for another machine"}
 
 
+@pytest.mark.parametrize(
+    ("table_field", "entry_size_field", "size_field"), [(32, 54, 32), (40, 58, 32)], ids=["segment", "section"]
+)
+def test_a_part_that_ends_behind_the_file_is_missing(
+    library: bytes, table_field: int, entry_size_field: int, size_field: int
+) -> None:
+    """The size of the first part that is not empty, as its table says it, is more than there is."""
+    (table,) = struct.unpack_from("<Q", library, table_field)
+    (entry_size,) = struct.unpack_from("<H", library, entry_size_field)
+    at = next(
+        at for at in range(table, len(library), entry_size) if struct.unpack_from("<Q", library, at + size_field)[0]
+    )
+    size = struct.pack("<Q", len(library) + 1)
+    longer = library[: at + size_field] + size + library[at + size_field + len(size) :]
+    assert fault_of_library(longer, ENTRY_POINTS) == "its end is missing"
+
+
 def test_another_machine_is_said(library: bytes) -> None:
     """By the number of the processor, or of bits."""
     machine = AARCH64 if struct.unpack_from("<H", library, 18)[0] == X86_64 else X86_64
