@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ckh import safety
 from ckh.errors import DataError
 from ckh.log import printable
 from ckh.paths import cache_dir
@@ -69,6 +70,24 @@ def test_what_belongs_to_another_user_is_not_safe(folder: Path, of: Callable[[Pa
     """The folder, and one above it."""
     os.chown(of(folder), STRANGER, -1)
     assert why_unsafe(folder) == f"{of(folder)} belongs to another user ({STRANGER})"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_owner_whom_a_container_does_not_know_is_judged_by_modes(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root of the machine, as a rule; but where all owners are known the same number is a user like any other."""
+    known, unknown = tmp_path / "known", tmp_path / "unknown"
+    unknown.write_text(f"{STRANGER}\n", encoding="utf-8")
+    monkeypatch.setattr(safety, "_KNOWN_OWNERS", known)
+    monkeypatch.setattr(safety, "_UNKNOWN_OWNER", unknown)
+    os.chown(folder.parent, STRANGER, -1)
+    known.write_text("         0       1000          1\n", encoding="utf-8")
+    assert why_unsafe(folder) == ""
+    folder.parent.chmod(0o777)
+    assert why_unsafe(folder) == f"everybody can write to {folder.parent}"
+    known.write_text("         0          0 4294967295\n", encoding="utf-8")
+    assert why_unsafe(folder) == f"{folder.parent} belongs to another user ({STRANGER})"
 
 
 def test_what_a_group_can_write_is_not_safe(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
