@@ -127,17 +127,31 @@ class Bench:
         return Reply(job.id, Status.OK, "", samples, loops)
 
     def time(self, job: Job) -> Reply:
-        """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted."""
+        """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted.
+
+        The host's first warm-up is a run like any other, and what the last one left is checked: nothing comes between
+        warm-up and sample. On a GPU the kernel's inputs may have been overwritten since, so it is checked before too.
+        """
         problem, library = self._current(), self._library(job.library)
-        self._run_checked(library, problem)
+        is_warm = self._memory.times_first_runs
+        if is_warm:
+            self._run(library, problem)
+        else:
+            self._run_checked(library, problem)
         with self._clock.phase(Phase.TIME):
-            samples = tuple(
-                self._time(library, problem, job.loops if counted else 1, 1)[0]
-                for _ in range(job.samples)
-                for counted in (False, True)
-            )[1::2]
-        self._check_again(library, problem)
-        return Reply(job.id, Status.OK, "", samples, job.loops)
+            samples: list[float] = []
+            for number in range(job.samples):
+                if number or not is_warm:
+                    self._time(library, problem, 1, 1)
+                samples += self._time(library, problem, job.loops, 1)
+        if is_warm:
+            with self._clock.phase(Phase.VERIFY):
+                complaint, _ = self._judged(problem, problem.split(library))
+            if complaint:
+                raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
+        else:
+            self._check_again(library, problem)
+        return Reply(job.id, Status.OK, "", tuple(samples), job.loops)
 
     def _current(self) -> _Problem:
         if self._problem is None:
