@@ -272,11 +272,15 @@ def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypat
         env={**os.environ, MARK: mark.removeprefix(f"{MARK}=")},
         stderr=subprocess.DEVNULL,
     ) as process:
-        while not (note.exists() and note.read_text(encoding="utf-8").endswith("\n")):
-            assert process.poll() is None
-            time.sleep(0.01)
-        assert len(processes_with(mark)) >= 4
-        process.send_signal(number)
+        try:
+            while not (note.exists() and note.read_text(encoding="utf-8").endswith("\n")):
+                assert process.poll() is None
+                time.sleep(0.01)
+            assert len(processes_with(mark)) >= 4
+            process.send_signal(number)
+        except BaseException:
+            process.kill()
+            raise
     deadline = time.monotonic() + 20
     while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.01)
