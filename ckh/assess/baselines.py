@@ -33,6 +33,31 @@ def single_kernel_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[np.
     return np.array([mean.get(name, -1.0) for name in dataset.frame["kernel_name"]])
 
 
+def hindsight_efficiency(dataset: Dataset) -> NDArray[np.float64] | None:
+    """Efficiency of the one kernel that would have been best on the whole, shape (problems,).
+
+    One for each kind of problems, those that differ in sizes only: a kernel is for one kind. Only a kernel that was
+    measured on every problem of its kind can be judged so; None if a kind has none, as in sampled data.
+    """
+    import pandas as pd
+
+    times, op = times_of(dataset), dataset.op
+    row_efficiency = times.efficiency()
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
+    kinds = dataset.frame[[name for name in op.identity if name not in op.sizes]].astype(str).agg(" ".join, axis=1)
+    efficiency = np.empty(times.count)
+    for kind in kinds.unique():
+        rows = np.flatnonzero(kinds == kind)
+        kernel_of_row, _ = pd.factorize(names[rows])
+        is_everywhere = np.bincount(kernel_of_row) == len(np.unique(times.problem[rows]))
+        if not is_everywhere.any():
+            return None
+        total = np.bincount(kernel_of_row, weights=row_efficiency[rows])
+        chosen = rows[kernel_of_row == np.argmax(np.where(is_everywhere, total, -1.0))]
+        efficiency[times.problem[chosen]] = row_efficiency[chosen]
+    return efficiency
+
+
 def mean_efficiency_by_kernel(dataset: Dataset) -> dict[str, float]:
     """Mean efficiency of each kernel over the problems that have it."""
     import pandas as pd

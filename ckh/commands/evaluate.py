@@ -89,7 +89,10 @@ def _parse_gate(text: str) -> tuple[str, float]:
 
 
 def _document(result: Evaluation, worst: int) -> dict[str, Any]:
+    from ckh.assess.report import HINDSIGHT
+
     document = asdict(result)
+    document["baselines"].setdefault(HINDSIGHT, None)  # unknown
     document["choices"] = sorted(document["choices"], key=lambda choice: choice["efficiency"])
     if worst:
         document["choices"] = document["choices"][:worst]
@@ -97,9 +100,13 @@ def _document(result: Evaluation, worst: int) -> dict[str, Any]:
 
 
 def _print(result: Evaluation, title: str, worst: int) -> None:
+    from ckh.assess.report import HINDSIGHT
+
     columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
     print_table(f"{title}: {result.rows} rows", columns, rows)
+    if HINDSIGHT not in result.baselines:
+        typer.echo(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
     typer.echo("")
     top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
     print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)

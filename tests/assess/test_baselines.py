@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.assess.baselines import (
+    hindsight_efficiency,
     mean_efficiency_by_kernel,
     nearest_problem_scores,
     random_efficiency,
@@ -80,3 +81,23 @@ def test_what_the_nearest_problem_lacks_comes_last() -> None:
     learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
     data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])
     assert nearest_problem_scores(data, learned).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])
+
+
+def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
+    """The best mean of those that every problem has, not of one that was lucky on few; none is not 100 %."""
+    both = build([(SMALL, A, 2), (SMALL, B, 4), (SMALL, C, 1), (LARGE, A, 6), (LARGE, B, 3)])
+    found = hindsight_efficiency(both)
+    assert found is not None
+    assert found.tolist() == pytest.approx([1 / 4, 1.0])
+    assert hindsight_efficiency(build([(SMALL, A, 2), (LARGE, B, 3)])) is None
+
+
+def test_hindsight_chooses_for_each_kind_of_problems() -> None:
+    """A kernel in two dimensions is none in three: each kind has its own."""
+    deep = replace(SMALL, ndim=3, di=4, z=1, layout="")
+    flat = {A: 2.0, B: 3.0}
+    rows = [(SMALL, kernel, ms) for kernel, ms in flat.items()]
+    rows += [(deep, replace(kernel, ndim_spatial=3, layout="ndhwgc"), 5.0 - ms) for kernel, ms in flat.items()]
+    found = hindsight_efficiency(build(rows))
+    assert found is not None
+    assert found.tolist() == [1.0, 1.0]
