@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.amd_export import AMD_CSV, write_amd_csv
-from ckh.data.dataset import DATASET, write_dataset
+from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input
 from ckh.data.readers.aiter_csv import NAME as AITER_CSV
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.data.dataset import Dataset
     from ckh.data.readers import ReadOptions
 
 
@@ -77,6 +76,8 @@ def convert(
     Raises:
         CkhError: an input is unusable, or the output cannot be written.
     """
+    import pyarrow.compute as pc
+
     readings = [read_input(path, options, format_name) for path in inputs]
     merged = merge(readings, averages=averages)
     dropped: Counter[str] = Counter()
@@ -86,13 +87,19 @@ def convert(
     if to is OutputFormat.CSV:
         warnings += write_amd_csv(merged.dataset, out)
     else:
-        write_dataset(merged.dataset, out)
+        save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     return Summary(
-        **_describe(merged.dataset),
+        rows=len(merged),
+        valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
+        problems=merged.problems,
+        kernels=len(merged.distinct("kernel_name")),
+        archs=merged.distinct("arch"),
+        variants=merged.distinct("variant") if merged.op.has_directions else (),
+        by_status=merged.by_status(),
         dropped=dict(dropped),
         superseded=merged.superseded,
         repeated=merged.repeated,
-        sha256=merged.dataset.content_hash,
+        sha256=merged.content_hash,
         warnings=tuple(warnings),
     )
 
@@ -139,16 +146,3 @@ def convert_winners(
         repeated=sum(table.repeated for table in tables),
         warnings=tuple(warning for table in tables for warning in table.warnings),
     )
-
-
-def _describe(dataset: Dataset) -> dict[str, Any]:
-    counts = dataset.frame["status"].value_counts()
-    return {
-        "rows": len(dataset),
-        "valid": int(dataset.frame["is_valid"].sum()),
-        "problems": len(dataset.first_rows),
-        "kernels": int(dataset.frame["kernel_name"].nunique()),
-        "archs": dataset.archs,
-        "variants": dataset.variants,
-        "by_status": {str(status): int(count) for status, count in counts.items()},
-    }

@@ -12,18 +12,21 @@ from ckh.data.digest import ContentDigest
 from ckh.data.schema import HARDWARE
 from ckh.errors import DataError
 from ckh.ops import operation
-from ckh.outputs import FileKind, write_output
+from ckh.outputs import FileKind, open_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     import numpy as np
     import pandas as pd
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ckh.ops.base import Operation
 
 DATASET = FileKind("dataset of ckh", tables.is_dataset)
+
+BLOCK_ROWS = 1 << 17  # rows that are written at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +201,21 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
     Raises:
         OutputError: the file cannot be written.
     """
-    write_output(Path(path), tables.to_parquet(dataset.frame, dataset.metadata, dataset.content_hash))
+    table = tables.conform(tables.from_pandas(dataset.frame, "the dataset"), "the dataset")
+    blocks = (table.slice(start, BLOCK_ROWS) for start in range(0, len(dataset), BLOCK_ROWS))
+    save_blocks(Path(path), dataset.op, blocks, dataset.metadata, dataset.content_hash)
+
+
+def save_blocks(
+    path: Path, op: Operation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
+) -> None:
+    """Write blocks of rows as one Parquet file, whole or not at all.
+
+    Raises:
+        DataError: the file cannot be written.
+    """
+    with open_output(path) as file:
+        tables.write_parquet(file, op, blocks, metadata, content_sha256)
 
 
 def _files(path: Path) -> list[Path]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import pandas as pd
@@ -14,19 +14,23 @@ if TYPE_CHECKING:
 _INT64_LIMIT = 2**62
 
 
-def group_numbers(frame: pd.DataFrame, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Number of each row's combination of values: 0, 1, … in order of appearance."""
+def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str]) -> NDArray[np.int64]:
+    """Number of each row's combination of values: 0, 1, … in order of appearance.
+
+    Columns are taken from the frame one after the other.
+    """
     import numpy as np
     import pandas as pd
 
-    combined = np.zeros(len(frame), dtype=np.int64)
+    combined = np.zeros(len(frame[columns[0]]), dtype=np.int64)
     count = 1
     for name in columns:
         codes, values = pd.factorize(frame[name], use_na_sentinel=False)
         if count * max(len(values), 1) > _INT64_LIMIT:
             combined, seen = pd.factorize(combined)
             count = len(seen)
-        combined = combined * len(values) + codes
+        combined *= len(values)
+        combined += codes
         count *= max(len(values), 1)
     numbers: NDArray[np.int64] = pd.factorize(combined)[0].astype(np.int64)
     return numbers

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.schema import MEASURED, Status
-from ckh.data.tables import arrow_schema
+from ckh.data.tables import compact_type
 from ckh.ops import GROUPED_CONV, operation
 from ckh.ops.base import Encoding
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel, Operation, Problem
 
 _MS_FLOPS_PER_TFLOPS = 1e9
 _MS_BYTES_PER_GB_S = 1e6
@@ -54,7 +54,7 @@ class Origin:
 
 
 def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
-    """The rows as a table of the dataset schema; TFLOPS and bandwidth follow from the time and the problem."""
+    """The rows as a compact table (`tables.compact`); TFLOPS and bandwidth follow from the time and the problem."""
     import numpy as np
     import pyarrow as pa
 
@@ -66,23 +66,21 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
     columns: dict[str, Any] = {
-        **_taken(op.problem_columns(pairs.problems), pairs.problem_of_row),
-        **_taken({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
-        **_taken(op.kernel_columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
-        "op_type": op.name,
-        "arch": origin.arch,
-        "device": origin.device,
-        "run_id": origin.run_id,
+        **_numbered(op.problem_columns(pairs.problems), pairs.problem_of_row),
+        **_numbered({"kernel_name": list(pairs.kernel_names)}, pairs.kernel_of_row),
+        **_numbered(op.kernel_columns(pairs.kernels, Encoding.on(origin.arch)), pairs.kernel_of_row),
+        **_numbered({name: [value] for name, value in _shared(op, origin).items()}, np.zeros(count, dtype=np.int32)),
         "status": status,
         "latency_ms": time_ms,
         "tflops": flops / time_ms / _MS_FLOPS_PER_TFLOPS,
         "bandwidth_gb_s": moved / time_ms / _MS_BYTES_PER_GB_S,
         "is_valid": np.isin(status, [str(one) for one in MEASURED]) & has_time,
-        **{f"hw_{name}": value for name, value in origin.hardware.items()},
         **results.extra,
     }
-    arrays = [_array(columns.get(column.name), column.type, count) for column in op.columns]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
+    # Columns without values have one memory.
+    empty = pa.nulls(count, pa.int64())
+    arrays = [_array(columns.get(column.name, empty), compact_type(column)) for column in op.columns]
+    return pa.Table.from_arrays(arrays, names=op.column_names())
 
 
 def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
@@ -92,19 +90,35 @@ def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
     return np.where(ok, str(Status.OK), str(otherwise))
 
 
-def _taken(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:
+def _shared(op: Operation, origin: Origin) -> dict[str, str | int | None]:
+    """The columns that are the same in all rows."""
+    hardware = {f"hw_{name}": value for name, value in origin.hardware.items()}
+    return {"op_type": op.name, "arch": origin.arch, "device": origin.device, "run_id": origin.run_id, **hardware}
+
+
+def _numbered(columns: dict[str, list[Any]], rows: NDArray[Any]) -> dict[str, Any]:
+    """Columns of distinct things, whose values stand once; all have the memory of one array of rows' numbers."""
+    import numpy as np
     import pyarrow as pa
 
-    indices = pa.array(rows)
-    return {name: pa.array(values).take(indices) for name, values in columns.items()}
+    indices = pa.array(np.asarray(rows, dtype=np.int32))
+    return {name: (indices, values) for name, values in columns.items()}
 
 
-def _array(values: Any, type_name: str, count: int) -> pa.Array:
-    """An array of the type, from one value for all rows, an array, or a sequence; NaN is null."""
+def _array(values: Any, wanted: pa.DataType) -> pa.Array:
+    """An array of the type, of numbers of values, an array, or a sequence; NaN is null."""
     import pyarrow as pa
 
-    wanted = pa.type_for_alias(type_name)
-    if values is None or isinstance(values, (str, int)):
-        return pa.nulls(count, wanted) if values is None else pa.repeat(pa.scalar(values, wanted), count)
+    if isinstance(values, tuple):
+        indices, distinct = values
+        if None in distinct:
+            return pa.array(distinct, wanted.value_type).take(indices).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(indices, pa.array(distinct, wanted.value_type))
     found = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, from_pandas=True)
-    return found if found.type == wanted else found.cast(wanted)
+    if found.type == wanted:
+        return found
+    if pa.types.is_dictionary(wanted):
+        return found.cast(wanted.value_type).dictionary_encode()
+    if pa.types.is_int64(found.type) and pa.types.is_float64(wanted) and found.null_count == len(found):
+        return found.view(wanted)
+    return found.cast(wanted)

@@ -97,6 +97,8 @@ _HARDWARE = tuple(Column(f"hw_{name}", "int64", "", f"hardware profile: {name}",
 _RESOURCES = tuple(
     Column(one.name, "int64", one.metadata["unit"], one.metadata["meaning"], nullable=True) for one in fields(Resources)
 )
+# What each row has of its own: the rest is of its problem, its kernel, or where it came from.
+MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_RESOURCES) if column.type != "string")
 _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh import __version__
 from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
-from ckh.data.schema import HOW_MEASURED, SCHEMA_VERSION, Column, Status
+from ckh.data.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 from ckh.errors import DataError
 from ckh.log import warn
 from ckh.ops import operation, operation_names
@@ -16,6 +16,7 @@ from ckh.ops import operation, operation_names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import pandas as pd
     import pyarrow as pa
@@ -42,6 +43,61 @@ def arrow_schema(op: Operation) -> pa.Schema:
         )
         for column in op.columns
     )
+
+
+def compact_type(column: Column) -> pa.DataType:
+    """The type of a column while rows are read: what distinct problems, kernels and origins say is numbered.
+
+    So a row is a few numbers, of which columns of one thing share theirs, until it is written.
+    """
+    import pyarrow as pa
+
+    plain = pa.type_for_alias(column.type)
+    return plain if column.name in MEASURED_NUMBERS else pa.dictionary(pa.int32(), plain)
+
+
+def compact(table: pa.Table, where: str) -> pa.Table:
+    """A table with the schema's columns in order and in their compact types.
+
+    Raises:
+        DataError: as of `conform`.
+    """
+    import pyarrow as pa
+
+    op = operation_in(table, where)
+    if [field.type for field in table.schema] == [compact_type(column) for column in op.columns]:
+        return table
+    plain = conform(table, where)
+    arrays = [
+        values.dictionary_encode() if pa.types.is_dictionary(compact_type(column)) else values
+        for column, values in zip(op.columns, plain.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, names=op.column_names())
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """A table whose values are not numbered."""
+    import pyarrow as pa
+
+    kinds = [field.type for field in table.schema]
+    names = zip(table.column_names, kinds, strict=True)
+    return table.cast(
+        pa.schema([(name, kind.value_type if pa.types.is_dictionary(kind) else kind) for name, kind in names])
+    )
+
+
+def of_batch(batch: pa.RecordBatch) -> pa.Table:
+    """A table of one batch."""
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch])
+
+
+def array_of(values: pd.Series, kind: pa.DataType) -> pa.Array:
+    """A column of a frame; NaN becomes null."""
+    import pyarrow as pa
+
+    return pa.array(values, type=kind, from_pandas=True)
 
 
 def conform(table: pa.Table, where: str) -> pa.Table:
@@ -202,13 +258,13 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:
-    """A frame of a table that conforms."""
-    frame: pd.DataFrame = table.to_pandas()
+    """A frame of a table, compact or not."""
+    frame: pd.DataFrame = conform(table, "the rows").to_pandas()
     return frame
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of tables that conform.
+    """All rows of tables, compact.
 
     Raises:
         DataError: they are of several operations.
@@ -216,7 +272,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     import pyarrow as pa
 
     one_operation(operation_in(table, "an input") for table in tables)
-    return pa.concat_tables(tables)
+    return pa.concat_tables([compact(table, "an input") for table in tables])
 
 
 def one_operation(operations: Iterable[Operation]) -> Operation:
@@ -326,8 +382,14 @@ def is_dataset(path: Path) -> bool:
         return False
 
 
-def to_parquet(frame: pd.DataFrame, metadata: dict[str, Any], content_sha256: str) -> bytes:
-    """The bytes of a Parquet file of the frame."""
+def write_parquet(
+    file: BinaryIO, op: Operation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
+) -> None:
+    """Write blocks of rows as one Parquet file.
+
+    Raises:
+        OSError: the disk is full.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -338,11 +400,11 @@ def to_parquet(frame: pd.DataFrame, metadata: dict[str, Any], content_sha256: st
         "content_sha256": content_sha256,
         **{key: metadata[key] for key in METADATA_KEYS},
     }
-    table = conform(from_pandas(frame, "the dataset"), "the dataset")
-    table = table.replace_schema_metadata({_KEY: json.dumps(document, allow_nan=False)})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    return bytes(sink.getvalue())
+    schema = arrow_schema(op).with_metadata({_KEY: json.dumps(document, allow_nan=False)})
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for block in blocks:
+            plain = conform(block, "the dataset")
+            writer.write_table(pa.Table.from_arrays(plain.columns, schema=schema))
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:

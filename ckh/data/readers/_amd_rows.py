@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.numbering import group_numbers, repeated_pairs
+from ckh.data.numbering import group_numbers
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.schema import Status
 from ckh.errors import CkhError, UsageError
@@ -33,6 +33,7 @@ BAD_TIME = "with a time that is zero or negative"
 DUPLICATE = "that repeat a problem and kernel"
 
 _NOT_A_NUMBER = -(2**62)
+_MOST_KERNELS = 1 << 31
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +46,32 @@ class _Kernels:
     of_row: NDArray[np.int64]
 
 
-def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> pa.Table:
-    """Judge every row, noting faults; the table of the good ones."""
+class Seen:
+    """The distinct problems and kernels of a file by number, and so its pairs."""
+
+    def __init__(self) -> None:
+        self._problems: dict[ConvProblem, int] = {}
+        self._kernels: dict[str, int] = {}
+
+    def pairs(self, problems: Sequence[ConvProblem], names: Sequence[str]) -> NDArray[np.int64]:
+        """Numbers of pairs, equal only of one problem and kernel, shape (problems, names)."""
+        import numpy as np
+
+        rows = [self._problems.setdefault(problem, len(self._problems)) for problem in problems]
+        columns = [self._kernels.setdefault(name, len(self._kernels)) for name in names]
+        found = np.array(rows, dtype=np.int64)[:, None] * _MOST_KERNELS + np.array(columns, dtype=np.int64)[None, :]
+        return np.asarray(found, dtype=np.int64)
+
+    def kernel(self, pair: int) -> str:
+        """The kernel's name of a pair."""
+        return list(self._kernels)[pair % _MOST_KERNELS]
+
+
+def judged_rows(
+    cells: Cells, faults: Faults, arch: ArchSpec, run_id: str, seen: Seen
+) -> tuple[pa.Table, NDArray[np.int64]]:
+    """Judge every row by itself, noting faults; the table of the good ones, and their pairs' numbers."""
     import numpy as np
-    import pandas as pd
 
     kernels = _kernels(cells.column("kernel"), faults, tuple(arch.common.pipeline_lds))
     sizes = _sizes(cells, faults)
@@ -63,21 +86,17 @@ def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> pa
 
     problems, problem_of_row = _problems(kernels, sizes, faults)
     good = np.flatnonzero(faults.good)
-    repeated = np.zeros(len(cells), dtype=bool)
-    names = _numbers_of(kernels.names)[kernels.of_row]
-    repeated[good] = repeated_pairs(problem_of_row[good], pd.Series(names[good]))
-    faults.mark(repeated, DUPLICATE, lambda row: f"again {kernels.names[kernels.of_row[row]]} on the same problem")
-
-    good = np.flatnonzero(faults.good)
     right = np.ones(len(good), dtype=bool) if non_zero is None else non_zero[good] != 0
     extra: dict[str, Any] = {"message": _messages(right)}
     if non_zero is not None:
         extra["non_zero"] = non_zero[good]
-    return build_table(
+    table = build_table(
         Pairs(problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good]),
         Results(status_of(right, Status.WRONG_RESULT), latency_ms[good], extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )
+    pairs = seen.pairs(problems, kernels.names)
+    return table, pairs[problem_of_row[good], kernels.of_row[good]] if len(good) else np.zeros(0, dtype=np.int64)
 
 
 def _kernels(column: Column, faults: Faults, pipelines: Sequence[str]) -> _Kernels:

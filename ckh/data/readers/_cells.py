@@ -11,8 +11,9 @@ from ckh.errors import DataError
 from ckh.untrusted import as_text, csv_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import numpy as np
     import pyarrow as pa
@@ -22,6 +23,7 @@ WRONG_CELLS = "with the wrong number of cells"
 _SHOWN = 60
 _NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 _NAMED = 3
+_BLOCK_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +140,10 @@ def read_header(path: Path, content: bytes) -> list[str]:
     return names
 
 
-def read_cells(path: Path, content: bytes, few: Sequence[str], many: Sequence[str]) -> Cells:
-    """Read the columns `few` (few distinct texts) and `many`, whatever others there are.
+def read_cells(
+    path: Path, file: BinaryIO, names: Sequence[str], few: Sequence[str], many: Sequence[str]
+) -> Iterator[Cells]:
+    """Read the columns `few` (few distinct texts) and `many` of a file with a header, some megabytes at a time.
 
     Raises:
         DataError: the file is not CSV.
@@ -155,30 +159,37 @@ def read_cells(path: Path, content: bytes, few: Sequence[str], many: Sequence[st
         wrong.append(BadRow(WRONG_CELLS, row.number, cells))
         return "skip"
 
-    names = read_header(path, content)
     types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
+    line, told = 2, 0  # the header is line 1
     try:
-        table = arrow_csv.read_csv(
-            io.BytesIO(content),
+        reader = arrow_csv.open_csv(
+            file,
             # Threads would lose the line numbers of wrong rows.
-            arrow_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1, block_size=1 << 24),
+            arrow_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1, block_size=_BLOCK_BYTES),
             arrow_csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note_wrong),
             arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
         )
+        for batch in reader:
+            table = pa.Table.from_batches([batch])
+            lines = _lines(line, table.num_rows, [bad.line for bad in wrong])
+            line = int(lines[-1]) + 1 if len(lines) else line
+            empty = _empty_lines(table)
+            keep = np.flatnonzero(~empty)
+            new, told = wrong[told:], len(wrong)
+            yield Cells(table.take(keep) if empty.any() else table, lines[keep], new)
+        if told < len(wrong):
+            yield Cells(reader.schema.empty_table(), np.zeros(0, dtype=np.int64), wrong[told:])
     except pa.ArrowException as error:
         raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
-    lines = _lines(table.num_rows, [bad.line for bad in wrong])
-    empty = _empty_lines(table)
-    keep = np.flatnonzero(~empty)
-    return Cells(table.take(keep) if empty.any() else table, lines[keep], wrong)
 
 
-def _lines(count: int, wrong: list[int]) -> NDArray[np.int64]:
-    """Line numbers of the rows that were kept; the header is line 1."""
+def _lines(first: int, count: int, wrong: list[int]) -> NDArray[np.int64]:
+    """Line numbers of so many rows that were kept, from a line on."""
     import numpy as np
 
-    every = np.arange(2, count + len(wrong) + 2)
-    return np.delete(every, np.array(wrong, dtype=np.int64) - 2)
+    later = np.array([line for line in wrong if line >= first], dtype=np.int64)
+    every = np.arange(first, first + count + len(later))
+    return every[~np.isin(every, later)][:count]
 
 
 def _empty_lines(table: pa.Table) -> NDArray[np.bool_]:
