@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from ckh.data.amd_export import AMD_COLUMNS
 from ckh.kernels.names import amd_short_name
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROWS = (250_000, 1_000_000, 2_000_000)
 _ARCH = "gfx942"
@@ -76,13 +80,13 @@ def peak_mb(*arguments: str | Path) -> float:
     return int(done.stderr.rsplit("\n", 1)[1]) / 1024
 
 
-def measure(folder: Path, rows: int) -> Peaks:
+def measure(folder: Path, rows: int, training: Sequence[str] = _TREES) -> Peaks:
     """The peaks of the three commands on so many rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
     write_amd_csv(table, rows)
     convert = peak_mb("convert", table, "--arch", _ARCH, "--out", data)
     table.unlink()
-    train = peak_mb("train", "--data", data, "--out", model, *_TREES)
+    train = peak_mb("train", "--data", data, "--out", model, *training)
     return Peaks(rows, convert, train, peak_mb("evaluate", "--model", model, "--data", data))
 
 
