@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.schema import MEASURED, Status
+from ckh.data.schema import MEASURED, SHORTEST_MS, Status
 from ckh.data.tables import compact_type
+from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV, operation
 from ckh.ops.base import Encoding
 
@@ -54,7 +55,11 @@ class Origin:
 
 
 def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
-    """The rows as a compact table (`tables.compact`); TFLOPS and bandwidth follow from the time and the problem."""
+    """The rows as a compact table (`tables.compact`); TFLOPS and bandwidth follow from the time and the problem.
+
+    Raises:
+        DataError: a time is shorter than anything can take.
+    """
     import numpy as np
     import pyarrow as pa
 
@@ -63,6 +68,8 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     status = np.asarray(results.status)
     has_time = results.latency_ms > 0
     time_ms = np.where(has_time, results.latency_ms, np.nan)
+    if (time_ms < SHORTEST_MS).any():
+        raise DataError(f"a time of {np.nanmin(time_ms):g} ms is none: nothing takes less than {SHORTEST_MS:g} ms")
     flops = np.array([float(problem.flops) for problem in pairs.problems])[pairs.problem_of_row]
     moved = np.array([float(problem.bytes) for problem in pairs.problems])[pairs.problem_of_row]
     columns: dict[str, Any] = {

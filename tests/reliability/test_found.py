@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from ckh import cli
+from ckh.commands._common import print_table
 from ckh.data.readers import READERS, ReadOptions
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
 from ckh.jsonfields import JsonError, parse_json
-from ckh.log import printable
+from ckh.log import note, print_error, printable, warn
 from ckh.ops.miopen_conv.fdb import Tally, iter_rows
 from ckh.paths import data_dir
 from ckh.ranking.forest_file import open_forest
@@ -31,6 +32,7 @@ REFUSED: list[tuple[str, bytes]] = [
     ("spec", samples.specs()[0].replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
     ("spec", samples.specs()[0].replace(b'"tflops"', b'"../../tflops"')),
     ("manifest", DEEP),
+    ("journal", samples.journal()[0].replace(b'"latency_ms": 0.5', b'"latency_ms": 1e-320')),
     ("candidates", DEEP),
     ("registry", DEEP),
     ("arch", DEEP),
@@ -192,14 +194,17 @@ def test_names() -> None:
             require_name(text, "the target")
 
 
-def test_terminal_escapes_of_a_file_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An error that quotes a file has no control character but its line ends, and is of a bounded length."""
-    path = tmp_path / "p.csv"
-    path.write_bytes(b"m,n,k\n1,2,\x1b]0;owned\x07\xc2\x9b31m" + "\u202e".encode() + b"\n")
-    assert cli.run(["predict", "--op", "gemm_universal", "--problems", str(path), "--dtype", "fp32"]) != ExitCode.OK
-    printed = "".join(capsys.readouterr())
-    assert "\\x1b]0;owned\\x07\\x9b31m" in printed
-    assert printed.replace("\n", "").isprintable()
+def test_terminal_escapes_of_a_file_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors, warnings, notes and tables have no control character but line ends, and errors a bounded length."""
+    evil = "\x1b]0;owned\x07\x9b31m\u202e\r\udcff"
+    print_error(DataError(evil + "\nerror: forged", evil))
+    warn(evil)
+    note(f"one {evil}\ntwo")
+    print_table(evil, ("a", evil), [["b", evil]])
+    stdout, stderr = capsys.readouterr()
+    assert stderr.count("\n") == 5
+    assert "\\x1b]0;owned\\x07\\x9b31m\\u202e\\r\\udcff\\nerror: forged" in stderr
+    assert (stdout + stderr).replace("\n", "").isprintable()
     assert len(printable("x" * 10**6)) < 2100
 
 

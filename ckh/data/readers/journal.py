@@ -12,7 +12,7 @@ from ckh.data.journal import RunRecord, read_journal
 from ckh.data.readers._base import BadRow, Reading, ReadOptions, refuse_bad
 from ckh.data.resources import RESOURCE_NAMES
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.schema import HARDWARE, MEASURED
+from ckh.data.schema import HARDWARE, MEASURED, SHORTEST_MS
 from ckh.data.tables import concat
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
@@ -129,7 +129,9 @@ def _fault(
         return MISMATCH, mismatch
     times = [time for time in (row.latency_ms, row.latency_min_ms) if time is not None]
     is_measured = row.status in MEASURED
-    if (is_measured and row.latency_ms is None) or not all(math.isfinite(time) and time > 0 for time in times):
+    if (is_measured and row.latency_ms is None) or not all(
+        math.isfinite(time) and time >= SHORTEST_MS for time in times
+    ):
         return BAD_TIME, f"latency_ms is {row.latency_ms}, latency_min_ms is {row.latency_min_ms}, {row.status}"
     return None
 
