@@ -64,7 +64,7 @@ class Candidates:
 
     def of(
         self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
-    ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel, ...]]:
+    ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel[ConvKernel], ...]]:
         """Kernels that the architecture can build, and those it cannot, with the reasons.
 
         Raises:

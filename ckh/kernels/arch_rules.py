@@ -2,125 +2,131 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from ckh.kernels.config import Scheduler
-from ckh.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES, ArchRule
+from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
 from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
     wave_group_reason,
 )
-from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
 from ckh.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.archs import ArchSpec
-    from ckh.kernels.config import ConvKernel
+    from ckh.archs import ArchSpec, Triple
+    from ckh.problems import Direction
 
-_MAY_BE_NONE = "streamk"
-
-
-def _is_complete(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    missing = [f.name for f in fields(kernel) if f.name != _MAY_BE_NONE and getattr(kernel, f.name) is None]
-    if missing:
-        yield "the kernel is incomplete, it has no " + ", ".join(missing)
+rule = RuleBook().rule
 
 
-def _dtype(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.dtype not in arch.dtypes:
-        yield f"{arch.name} does not run {kernel.dtype} (it runs {', '.join(arch.dtypes)})"
+@rule
+def _dtype(arch: ArchSpec, dtype: str) -> Iterator[str]:
+    if dtype not in arch.dtypes:
+        yield f"{arch.name} does not run {dtype} (it runs {', '.join(arch.dtypes)})"
 
 
-def _shape(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.ndim_spatial not in CONV_LAYOUTS:
-        yield f"{kernel.ndim_spatial}D convolutions are not supported"
-    elif kernel.layout not in (None, CONV_LAYOUTS[kernel.ndim_spatial]):
-        yield f"{kernel.ndim_spatial}D kernels need layout {CONV_LAYOUTS[kernel.ndim_spatial]}, not {kernel.layout}"
+@rule
+def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
+    if ndim_spatial not in CONV_LAYOUTS:
+        yield f"{ndim_spatial}D convolutions are not supported"
+    elif layout not in (None, CONV_LAYOUTS[ndim_spatial]):
+        yield f"{ndim_spatial}D kernels need layout {CONV_LAYOUTS[ndim_spatial]}, not {layout}"
 
 
-def _direction_pipeline(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.pipeline not in VARIANT_PIPELINES[kernel.variant]:
-        yield f"{kernel.pipeline} is not a pipeline of {kernel.variant} kernels"
-    if kernel.pipeline in REJECTED_PIPELINES[kernel.variant]:
-        yield f"{kernel.variant} rejects the pipeline {kernel.pipeline}"
+@rule
+def _direction_pipeline(pipeline: str, variant: Direction) -> Iterator[str]:
+    if pipeline not in VARIANT_PIPELINES[variant]:
+        yield f"{pipeline} is not a pipeline of {variant} kernels"
+    if pipeline in REJECTED_PIPELINES[variant]:
+        yield f"{variant} rejects the pipeline {pipeline}"
 
 
-def _arch_pipeline(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.pipeline not in arch.pipelines:
-        yield f"{arch.name} does not have the pipeline {kernel.pipeline}"
+@rule
+def _arch_pipeline(arch: ArchSpec, pipeline: str) -> Iterator[str]:
+    if pipeline not in arch.pipelines:
+        yield f"{arch.name} does not have the pipeline {pipeline}"
 
 
-def _scheduler(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.scheduler is Scheduler.INTERWAVE and kernel.pipeline not in INTERWAVE_PIPELINES:
-        yield f"{kernel.pipeline} cannot be interwave, only {' and '.join(sorted(INTERWAVE_PIPELINES))} can"
+@rule
+def _scheduler(scheduler: Scheduler, pipeline: str) -> Iterator[str]:
+    if scheduler is Scheduler.INTERWAVE and pipeline not in INTERWAVE_PIPELINES:
+        yield f"{pipeline} cannot be interwave, only {' and '.join(sorted(INTERWAVE_PIPELINES))} can"
 
 
-def _double_smem_buffer(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.pipeline in DOUBLE_SMEM_PIPELINES and not kernel.double_smem_buffer:
-        yield f"{kernel.pipeline} needs a double smem buffer"
-    if kernel.pipeline in NO_DOUBLE_SMEM_PIPELINES and kernel.double_smem_buffer:
-        yield f"{kernel.pipeline} has a single buffer in LDS and cannot have a double smem buffer"
+@rule
+def _double_smem_buffer(pipeline: str, double_smem_buffer: bool) -> Iterator[str]:
+    if pipeline in DOUBLE_SMEM_PIPELINES and not double_smem_buffer:
+        yield f"{pipeline} needs a double smem buffer"
+    if pipeline in NO_DOUBLE_SMEM_PIPELINES and double_smem_buffer:
+        yield f"{pipeline} has a single buffer in LDS and cannot have a double smem buffer"
 
 
-def _lds(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.pipeline not in arch.common.pipeline_lds or kernel.dtype not in DTYPE_BYTES:
+@rule
+def _lds(
+    arch: ArchSpec, pipeline: str, dtype: str, tile_m: int, tile_n: int, tile_k: int, double_smem_buffer: bool
+) -> Iterator[str]:
+    if pipeline not in arch.common.pipeline_lds or dtype not in DTYPE_BYTES:
         return
-    used = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * DTYPE_BYTES[kernel.dtype])
-    budget = arch.lds_budget(kernel.pipeline, double_smem_buffer=kernel.double_smem_buffer)
+    used = int((tile_m + tile_n) * tile_k * DTYPE_BYTES[dtype])
+    budget = arch.lds_budget(pipeline, double_smem_buffer=double_smem_buffer)
     if used > budget:
-        buffered = " with a double smem buffer" if kernel.double_smem_buffer else ""
-        yield f"the tiles of A and B take {used} bytes of LDS, {kernel.pipeline}{buffered} has {budget} on {arch.name}"
+        buffered = " with a double smem buffer" if double_smem_buffer else ""
+        yield f"the tiles of A and B take {used} bytes of LDS, {pipeline}{buffered} has {budget} on {arch.name}"
 
 
-def _operator_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    limits = arch.common.operators.get(f"{kernel.variant}_{kernel.ndim_spatial}d")
+@rule
+def _operator_tile(arch: ArchSpec, variant: Direction, ndim_spatial: int, tile: Triple) -> Iterator[str]:
+    limits = arch.common.operators.get(f"{variant}_{ndim_spatial}d")
     if limits is None:
         return  # _shape has said so
-    for axis, size, least, step in zip("mnk", tile_of(kernel), limits.minimum, limits.alignment, strict=True):
+    for axis, size, least, step in zip("mnk", tile, limits.minimum, limits.alignment, strict=True):
         if size < least:
-            yield f"tile_{axis} {size} is less than the {least} that {kernel.variant} needs"
+            yield f"tile_{axis} {size} is less than the {least} that {variant} needs"
         elif size % step:
-            yield f"tile_{axis} {size} is not a multiple of the {step} that {kernel.variant} needs"
+            yield f"tile_{axis} {size} is not a multiple of the {step} that {variant} needs"
 
 
-def _epilogue(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    epilogue = str(kernel.epilogue)
+@rule
+def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
+    epilogue = str(epilogue)
     if epilogue not in arch.epilogues:
         yield f"{arch.name} does not have the epilogue {epilogue}"
-    if arch.is_trait_unsupported(kernel.pipeline, epilogue, str(kernel.scheduler)):
-        yield f"{kernel.pipeline}, {epilogue} and {kernel.scheduler} do not work together"
+    if arch.is_trait_unsupported(pipeline, epilogue, str(scheduler)):
+        yield f"{pipeline}, {epilogue} and {scheduler} do not work together"
 
 
-def _waves(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    wave = wave_of(kernel)
+@rule
+def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
     if not arch.supports_wave(wave):
         yield f"{arch.name} does not have the waves {_by(wave)} (it has {', '.join(map(_by, arch.wave_configs))})"
 
 
-def _computing_wave_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if arch.is_gpu and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
+@rule
+def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, wave: Triple) -> Iterator[str]:
+    if arch.is_gpu and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
         yield reason
 
 
-def _warp_tile(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.dtype not in arch.dtypes:
+@rule
+def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
+    if dtype not in arch.dtypes:
         return  # _dtype has said so
-    known = arch.warp_tiles_for(kernel.dtype)
-    warp_tile = warp_tile_of(kernel)
+    known = arch.warp_tiles_for(dtype)
     if not known:
-        yield f"{arch.name} has no matrix instructions for {kernel.dtype}"
+        yield f"{arch.name} has no matrix instructions for {dtype}"
     elif warp_tile not in known:
-        yield f"{arch.name} has no {_by(warp_tile)} warp tile for {kernel.dtype} (it has {', '.join(map(_by, known))})"
+        yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(_by, known))})"
 
 
-def _tile_divisibility(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    for axis, size, waves, width in zip("mnk", tile_of(kernel), wave_of(kernel), warp_tile_of(kernel), strict=True):
+@rule
+def _tile_divisibility(tile: Triple, wave: Triple, warp_tile: Triple) -> Iterator[str]:
+    for axis, size, waves, width in zip("mnk", tile, wave, warp_tile, strict=True):
         step = waves * width
         if min(size, step) < 1:
             yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
@@ -128,35 +134,39 @@ def _tile_divisibility(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
             yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
 
 
-def _vectors(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    for operand, width in zip("abc", vectors_of(kernel), strict=True):
+@rule
+def _vectors(vectors: Triple) -> Iterator[str]:
+    for operand, width in zip("abc", vectors, strict=True):
         if width < 1 or (width > 1 and width % 2):
             yield f"vector_{operand} must be 1 or even, not {width}"
 
 
-def _compv6_loads(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
+@rule
+def _compv6_loads(
+    arch: ArchSpec, pipeline: str, tile_m: int, tile_n: int, tile_k: int, wave: Triple, vectors: Triple
+) -> Iterator[str]:
     """Every thread of a compv6 block must have at least one vector of A and of B to load."""
-    if kernel.pipeline != "compv6" or not arch.is_gpu:
+    if pipeline != "compv6" or not arch.is_gpu:
         return
-    wave_m, wave_n, wave_k = wave_of(kernel)
+    wave_m, wave_n, wave_k = wave
     threads = wave_m * wave_n * wave_k * arch.wavefront_size
-    for operand, size, width in zip("ab", (kernel.tile_m, kernel.tile_n), vectors_of(kernel), strict=False):
-        if size * kernel.tile_k < threads * width:
+    for operand, size, width in zip("ab", (tile_m, tile_n), vectors, strict=False):
+        if size * tile_k < threads * width:
             yield f"compv6 needs a vector of {operand.upper()} for each of {threads} threads"
 
 
-def _block_per_cu(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.block_per_cu is not None and kernel.block_per_cu < 1:
-        yield f"block_per_cu must be 1 or more, not {kernel.block_per_cu}"
+@rule
+def _block_per_cu(block_per_cu: int | None) -> Iterator[str]:
+    if block_per_cu is not None and block_per_cu < 1:
+        yield f"block_per_cu must be 1 or more, not {block_per_cu}"
 
 
-def _by(sizes: tuple[int, int, int]) -> str:
+def _by(sizes: Triple) -> str:
     return "x".join(map(str, sizes))
 
 
 # Rules on what even the shortest name holds.
-NAME_RULES: tuple[ArchRule, ...] = (
-    _is_complete,
+NAME_RULES: tuple[Rule, ...] = (
     _dtype,
     _shape,
     _direction_pipeline,
@@ -169,7 +179,7 @@ NAME_RULES: tuple[ArchRule, ...] = (
 )
 
 # Rules on what only a complete kernel has.
-COMPLETE_RULES: tuple[ArchRule, ...] = (
+COMPLETE_RULES: tuple[Rule, ...] = (
     _epilogue,
     *COMPLETE_OPTION_RULES,
     _waves,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from ckh.archs import ArchSpec
-from ckh.kernels.config import ConvKernel
+from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.variants import (
     FILTER1X1_STRIDE1_PAD0,
     MERGING_DIRECTIONS,
@@ -14,78 +13,100 @@ from ckh.kernels.variants import (
 )
 from ckh.problems import DTYPE_BYTES, Direction
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+
 _FP32_BYTES = DTYPE_BYTES["fp32"]
 _MAX_HALF_SPLIT_K = 128
 
-ArchRule = Callable[[ConvKernel, ArchSpec], Iterator[str]]
+rule = RuleBook().rule
 
 
-def _merged_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.num_groups_to_merge < 1:
-        yield f"num_groups_to_merge must be 1 or more, not {kernel.num_groups_to_merge}"
-    if kernel.num_groups_to_merge > 1:
+@rule
+def _merged_groups(arch: ArchSpec, num_groups_to_merge: int, variant: Direction) -> Iterator[str]:
+    if num_groups_to_merge < 1:
+        yield f"num_groups_to_merge must be 1 or more, not {num_groups_to_merge}"
+    if num_groups_to_merge > 1:
         yield from _needs_option(arch, "merged_groups", "merged groups")
-        if kernel.variant not in MERGING_DIRECTIONS:
-            yield f"{kernel.variant} kernels cannot merge groups"
+        if variant not in MERGING_DIRECTIONS:
+            yield f"{variant} kernels cannot merge groups"
 
 
-def _wave_groups(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.num_wave_groups < 1:
-        yield f"num_wave_groups must be 1 or more, not {kernel.num_wave_groups}"
-    if kernel.num_wave_groups > 1:
+@rule
+def _wave_groups(arch: ArchSpec, num_wave_groups: int) -> Iterator[str]:
+    if num_wave_groups < 1:
+        yield f"num_wave_groups must be 1 or more, not {num_wave_groups}"
+    if num_wave_groups > 1:
         yield from _needs_option(arch, "wave_groups", "more than one wave group")
 
 
-def _two_stage(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if not kernel.two_stage:
+@rule
+def _two_stage(arch: ArchSpec, two_stage: bool, variant: Direction) -> Iterator[str]:
+    if not two_stage:
         return
     yield from _needs_option(arch, "two_stage", "two stages")
-    if kernel.variant is not Direction.BWD_WEIGHT:
-        yield f"only bwd_weight kernels can have two stages, not {kernel.variant}"
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can have two stages, not {variant}"
 
 
-def _streamk(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.streamk is None:
-        if kernel.streamk_persistent:
+@rule
+def _streamk(
+    arch: ArchSpec, streamk: str | None, streamk_persistent: bool, variant: Direction, two_stage: bool
+) -> Iterator[str]:
+    if streamk is None:
+        if streamk_persistent:
             yield "only stream-K kernels can be persistent"
         return
     yield from _needs_option(arch, "streamk", "stream-K")
-    if kernel.streamk not in STREAMK_STRATEGIES:
-        yield f"unknown stream-K strategy {kernel.streamk} (there are {', '.join(STREAMK_STRATEGIES)})"
-    if kernel.variant is not Direction.BWD_WEIGHT:
-        yield f"only bwd_weight kernels can use stream-K, not {kernel.variant}"
-    if kernel.two_stage:
+    if streamk not in STREAMK_STRATEGIES:
+        yield f"unknown stream-K strategy {streamk} (there are {', '.join(STREAMK_STRATEGIES)})"
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can use stream-K, not {variant}"
+    if two_stage:
         yield "stream-K and two stages exclude each other"
 
 
-def _split_k(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if kernel.split_k < 1:
-        yield f"split_k must be 1 or more, not {kernel.split_k}"
-    if kernel.split_k <= 1:
+@rule
+def _split_k(
+    arch: ArchSpec,
+    split_k: int,
+    variant: Direction,
+    streamk: str | None,
+    dtype: str,
+    two_stage: bool,
+    vector_c: int | None,
+) -> Iterator[str]:
+    if split_k < 1:
+        yield f"split_k must be 1 or more, not {split_k}"
+    if split_k <= 1:
         return
     yield from _needs_option(arch, "split_k", "split-K")
-    if kernel.variant is not Direction.BWD_WEIGHT:
-        yield f"only bwd_weight kernels can split K, not {kernel.variant}"
-    if kernel.streamk is not None:
+    if variant is not Direction.BWD_WEIGHT:
+        yield f"only bwd_weight kernels can split K, not {variant}"
+    if streamk is not None:
         yield "split-K and stream-K exclude each other"
-    if DTYPE_BYTES.get(kernel.dtype, 0) < _FP32_BYTES and not kernel.two_stage:
-        if kernel.split_k > _MAX_HALF_SPLIT_K:
-            yield f"{kernel.dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {kernel.split_k}"
-        if kernel.vector_c is not None and kernel.vector_c % 2:
-            yield f"atomic addition of {kernel.dtype} needs an even vector_c, not {kernel.vector_c}"
+    if DTYPE_BYTES.get(dtype, 0) < _FP32_BYTES and not two_stage:
+        if split_k > _MAX_HALF_SPLIT_K:
+            yield f"{dtype} results can be added from {_MAX_HALF_SPLIT_K} parts at most, not {split_k}"
+        if vector_c is not None and vector_c % 2:
+            yield f"atomic addition of {dtype} needs an even vector_c, not {vector_c}"
 
 
-def _explicit_gemm(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
-    if not kernel.explicit_gemm:
+@rule
+def _explicit_gemm(arch: ArchSpec, explicit_gemm: bool | None, specialization: str | None) -> Iterator[str]:
+    if not explicit_gemm:
         return
     yield from _needs_option(arch, "explicit_gemm", "explicit GEMM")
-    if kernel.specialization != FILTER1X1_STRIDE1_PAD0:
-        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {kernel.specialization}"
+    if specialization != FILTER1X1_STRIDE1_PAD0:
+        yield f"explicit GEMM needs the specialization {FILTER1X1_STRIDE1_PAD0}, not {specialization}"
 
 
-def _specialization(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
-    if kernel.specialization not in SPECIALIZATIONS:
-        yield f"unknown specialization {kernel.specialization} (there are {', '.join(SPECIALIZATIONS)})"
+@rule
+def _specialization(specialization: str | None) -> Iterator[str]:
+    if specialization not in SPECIALIZATIONS:
+        yield f"unknown specialization {specialization} (there are {', '.join(SPECIALIZATIONS)})"
 
 
 def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
@@ -94,7 +115,7 @@ def _needs_option(arch: ArchSpec, option: str, words: str) -> Iterator[str]:
 
 
 # Rules on what even the shortest name holds.
-NAME_OPTION_RULES: tuple[ArchRule, ...] = (_merged_groups, _wave_groups, _two_stage, _streamk)
+NAME_OPTION_RULES: tuple[Rule, ...] = (_merged_groups, _wave_groups, _two_stage, _streamk)
 
 # Rules on what only a complete kernel has.
-COMPLETE_OPTION_RULES: tuple[ArchRule, ...] = (_specialization, _explicit_gemm, _split_k)
+COMPLETE_OPTION_RULES: tuple[Rule, ...] = (_specialization, _explicit_gemm, _split_k)

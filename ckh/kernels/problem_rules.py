@@ -5,15 +5,22 @@ C and K are channels per group here, as they are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
 from math import gcd
+from typing import TYPE_CHECKING
 
-from ckh.archs import ArchSpec
-from ckh.kernels.config import ConvKernel
+from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.table import TRIPLES
 from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
-ProblemRule = Callable[[ConvKernel, ArchSpec, ConvProblem], Iterator[str]]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.problems import ConvProblem
+
+BOOK = RuleBook()
+rule = BOOK.rule
 
 # Direction -> (vector width, the channels it runs along).
 _VECTOR_CHANNELS: dict[Direction, tuple[tuple[str, str], ...]] = {
@@ -26,49 +33,65 @@ _MERGED_FORWARD = (("vector_b", "c_per_group"), ("vector_c", "g"))
 _MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
 
 
-def _same_kind(kernel: ConvKernel, _arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
-    if kernel.variant is not problem.variant:
-        yield f"a {kernel.variant} kernel cannot run a {problem.variant} problem"
-    if kernel.dtype != problem.dtype:
-        yield f"a kernel of {kernel.dtype} cannot run a problem of {problem.dtype}"
-    if kernel.ndim_spatial != problem.ndim:
-        yield f"a {kernel.ndim_spatial}D kernel cannot run a {problem.ndim}D problem"
-    if kernel.layout is not None and kernel.layout != problem.layout:
-        yield f"a kernel of layout {kernel.layout} cannot run a problem of layout {problem.layout}"
+@rule
+def _same_kind(
+    problem: ConvProblem, variant: Direction, dtype: str, ndim_spatial: int, layout: str | None
+) -> Iterator[str]:
+    if variant is not problem.variant:
+        yield f"a {variant} kernel cannot run a {problem.variant} problem"
+    if dtype != problem.dtype:
+        yield f"a kernel of {dtype} cannot run a problem of {problem.dtype}"
+    if ndim_spatial != problem.ndim:
+        yield f"a {ndim_spatial}D kernel cannot run a {problem.ndim}D problem"
+    if layout is not None and layout != problem.layout:
+        yield f"a kernel of layout {layout} cannot run a problem of layout {problem.layout}"
 
 
-def _vector_divisibility(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
+@rule
+def _vector_divisibility(
+    arch: ArchSpec, problem: ConvProblem, num_groups_to_merge: int, variant: Direction, vectors: Triple
+) -> Iterator[str]:
     if not arch.vector_divisibility:
         return
-    is_merged_forward = kernel.num_groups_to_merge > 1 and kernel.variant is Direction.FORWARD
-    for vector, channels in _MERGED_FORWARD if is_merged_forward else _VECTOR_CHANNELS[kernel.variant]:
-        width, size = getattr(kernel, vector), getattr(problem, channels)
+    is_merged_forward = num_groups_to_merge > 1 and variant is Direction.FORWARD
+    widths = dict(zip(TRIPLES["vectors"], vectors, strict=True))
+    for vector, channels in _MERGED_FORWARD if is_merged_forward else _VECTOR_CHANNELS[variant]:
+        width, size = widths[vector], getattr(problem, channels)
         if width and size % width:
             yield f"{_MEANING[channels]} = {size} is not a multiple of {vector} = {width}"
 
 
-def _merged_groups(kernel: ConvKernel, _arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
-    merged = kernel.num_groups_to_merge
+@rule
+def _merged_groups(problem: ConvProblem, num_groups_to_merge: int, variant: Direction) -> Iterator[str]:
+    merged = num_groups_to_merge
     if merged <= 1:
         return
     if problem.g % merged:
         yield f"G = {problem.g} is not a multiple of the {merged} groups to merge"
-    if kernel.variant is Direction.FORWARD and problem.c_per_group != 1:
+    if variant is Direction.FORWARD and problem.c_per_group != 1:
         yield f"merging groups in forward needs C/G = 1, not {problem.c_per_group}"
 
 
-def _specialization(kernel: ConvKernel, _arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
-    if kernel.specialization not in _SPECIALIZED:
+@rule
+def _specialization(problem: ConvProblem, specialization: str | None) -> Iterator[str]:
+    if specialization not in _SPECIALIZED:
         return
-    for condition, words in _SPECIALIZED[kernel.specialization]:
+    for condition, words in _SPECIALIZED[specialization]:
         if not condition(problem):
-            yield f"the specialization {kernel.specialization} needs {words}"
+            yield f"the specialization {specialization} needs {words}"
 
 
-def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
-    if kernel.pipeline != "compv6" or problem.variant is not Direction.BWD_WEIGHT:
+@BOOK.quantity
+def compv6_depth(pipeline: str, tile_k: int) -> int:
+    """K of the tile of a compv6 kernel, 0 for others."""
+    return tile_k if pipeline == "compv6" else 0
+
+
+@rule
+def _compv6_loops(arch: ArchSpec, problem: ConvProblem, compv6_depth: int) -> Iterator[str]:
+    if not compv6_depth or problem.variant is not Direction.BWD_WEIGHT:
         return
-    loops = -(-problem.gemm_sizes[2] // kernel.tile_k)
+    loops = -(-problem.gemm_sizes[2] // compv6_depth)
     if loops < arch.compv6_min_loops:
         yield f"compv6 in bwd_weight needs {arch.compv6_min_loops} trips over K, {problem.gemm_sizes[2]} gives {loops}"
 
@@ -99,7 +122,7 @@ _SPECIALIZED: dict[str | None, tuple[tuple[Callable[[ConvProblem], bool], str], 
     FILTER3X3: ((_is_3x3, "a 3x3 filter"), (_has_one_channel, "C/G = 1")),
 }
 
-PROBLEM_RULES: tuple[ProblemRule, ...] = (
+PROBLEM_RULES: tuple[Rule, ...] = (
     _same_kind,
     _vector_divisibility,
     _merged_groups,
@@ -121,10 +144,3 @@ def rule_key(problem: ConvProblem) -> Hashable:
     depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
     return (*kind, *channels, _has_one_channel(problem), *specialized, depth)
-
-
-def kernel_key(kernel: ConvKernel) -> Hashable:
-    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
-    kind = (kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout, kernel.specialization)
-    widths = (kernel.vector_a, kernel.vector_b, kernel.vector_c, kernel.num_groups_to_merge)
-    return (*kind, *widths, kernel.tile_k if kernel.pipeline == "compv6" else 0)

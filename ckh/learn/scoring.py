@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
-_POOLS = 32  # prepared pools that are kept
+_POOLS = 64  # prepared pools that are kept: MIOpen has one for each of 47 kinds of problems
 _Value = TypeVar("_Value")
 
 

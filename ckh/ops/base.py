@@ -10,20 +10,20 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from ckh.archs import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.data.dataset import Dataset
     from ckh.data.schema import Column
     from ckh.features.engine import FeatureEngine
+    from ckh.kernels.judging import ProblemRules
     from ckh.learn.options import TrainOptions
 
 Kernel = Any  # a frozen dataclass of the operation's; problems are equal and hash by all of their fields too
@@ -103,50 +103,17 @@ class Candidates:
         return tuple(self.pool[index] for index in self.chosen.tolist())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
-    """The kernels of a pool by all that the rules of problems read of them: those of one kind are refused together.
-
-    Attributes:
-        first: of each kind the first kernel, in the pool's order.
-        count: how many kernels each has.
-        kind_of: the kind of each kernel, shape (kernels,).
-    """
-
-    first: tuple[Kernel, ...]
-    count: tuple[int, ...]
-    kind_of: NDArray[np.intp]
-
-
-def kinds(pool: Sequence[Kernel], key: Callable[[Kernel], Hashable]) -> Kinds:
-    """The kinds of a pool, by a key for each kernel."""
-    numbers: dict[Hashable, int] = {}
-    kind_of = np.array([numbers.setdefault(key(kernel), len(numbers)) for kernel in pool], np.intp)
-    _, first, count = np.unique(kind_of, return_index=True, return_counts=True)
-    return Kinds(tuple(pool[index] for index in first.tolist()), tuple(count.tolist()), kind_of)
-
-
-def choose(
-    pool: tuple[Kernel, ...],
-    alike: Kinds,
-    reasons: Callable[[Kernel], Sequence[str]],
-    refused: Mapping[str, int],
-) -> Candidates:
-    """The candidates of a pool. Of the kernels of a kind, one is asked about.
+def choose(problem: Problem, pool: tuple[Kernel, ...], rules: ProblemRules, refused: Mapping[str, int]) -> Candidates:
+    """The candidates of a pool.
 
     Args:
+        problem: what is to be computed.
         pool: kernels that the architecture builds.
-        alike: their kinds.
-        reasons: every rule of the problem that a kernel breaks.
+        rules: the rules of problems over them.
         refused: why the architecture refuses others, and how many.
     """
-    counts = Counter(refused)
-    applies = np.ones(len(alike.first), bool)
-    for kind, kernel in enumerate(alike.first):
-        if broken := reasons(kernel):
-            applies[kind] = False
-            counts[broken[0]] += alike.count[kind]
-    return Candidates(pool, np.flatnonzero(applies[alike.kind_of]), dict(counts.most_common()))
+    chosen, reasons = rules.judge(problem)
+    return Candidates(pool, chosen, dict((Counter(refused) + reasons).most_common()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

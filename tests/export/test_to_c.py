@@ -20,7 +20,7 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules
 from ckh.problems import ConvProblem, Direction
 from tests.learn.conftest import amd_model, saved
 
@@ -147,7 +147,7 @@ def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("ckh.ops.gemm_universal.pool.gemm_pool", pool)
     monkeypatch.setattr(gemm_operation, "gemm_pool", pool)
     # What other tests remember of the whole pool is not this one's, nor may they meet what this one remembers.
-    monkeypatch.setattr(gemm_operation, "_alike", cache(gemm_operation._alike.__wrapped__))
+    monkeypatch.setattr(gemm_operation, "pool_rules", cache(pool_rules.__wrapped__))
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)

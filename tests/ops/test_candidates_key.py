@@ -13,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.judging import ProblemRules
 from ckh.kernels.pool import conv_pool
-from ckh.kernels.problem_rules import kernel_key as conv_key
-from ckh.kernels.validity import problem_reasons as conv_reasons
+from ckh.kernels.table import KernelTable
+from ckh.kernels.validity import CONV_RULES
 from ckh.ops import operation
-from ckh.ops.base import choose, kinds
+from ckh.ops.base import choose
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.problem_rules import kernel_key as gemm_key
-from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.paths import data_dir
 from ckh.problems import ConvProblem, Direction
@@ -113,8 +115,9 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
     problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
     pool = gemm_pool(spec, spec.default_dtype, "rcr")
     some = pool if arch == "host" else pool[::7]
-    one = choose(some, kinds(some, lambda k: gemm_key(k, spec)), lambda k: gemm_reasons(k, spec, problem), {"no": 2})
-    each = one_by_one(some, lambda k: gemm_reasons(k, spec, problem), {"no": 2})
+    rules = ProblemRules(GEMM_RULES.problem, KernelTable.of(GemmKernel, some), spec)
+    one = choose(problem, some, rules, {"no": 2})
+    each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {"no": 2})
     assert (one.chosen.tolist(), list(one.refused.items())) == each
     assert operation("gemm_universal").candidates(problem, spec, NOWHERE).pool is pool
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
@@ -126,8 +129,9 @@ def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) ->
     """The same, on the architecture that refuses the most."""
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
-    one = choose(pool, kinds(pool, conv_key), lambda k: conv_reasons(k, spec, problem), {})
-    each = one_by_one(pool, lambda k: conv_reasons(k, spec, problem), {})
+    rules = ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, pool), spec)
+    one = choose(problem, pool, rules, {})
+    each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), {})
     assert (one.chosen.tolist(), list(one.refused.items())) == each
     assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
         0

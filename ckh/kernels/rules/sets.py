@@ -13,16 +13,19 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.kernels.pool import RefusedKernel, conv_pool, refused_pool
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
 from ckh.kernels.rules.full import full_candidates
-from ckh.kernels.validity import arch_reasons
+from ckh.kernels.table import KernelTable
+from ckh.kernels.validity import CONV_RULES
 from ckh.problems import CONV_LAYOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import RefusedKernel
     from ckh.problems import Direction
 
 DEFAULT_RULE_SET = "default"
@@ -87,7 +90,7 @@ def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch:
 
 def refused_of_rule_set(
     name: str, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
-) -> tuple[RefusedKernel, ...]:
+) -> tuple[RefusedKernel[ConvKernel], ...]:
     """The kernels that `rule_set` leaves out because the architecture cannot build them, with the reasons.
 
     Those of a set that is drawn from the full one are those of the full one: what it was never drawn from.
@@ -103,11 +106,11 @@ def refused_of_rule_set(
 @cache
 def _judged(
     variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
-) -> tuple[Kernels, tuple[RefusedKernel, ...]]:
+) -> tuple[Kernels, tuple[RefusedKernel[ConvKernel], ...]]:
     """What the architecture can build of the full set, and what it cannot."""
-    judged = [(kernel, arch_reasons(kernel, arch)) for kernel in full_candidates(variant, ndim_spatial, dtype, arch)]
-    built = tuple(kernel for kernel, reasons in judged if not reasons)
-    return built, tuple(RefusedKernel(kernel, reasons) for kernel, reasons in judged if reasons)
+    table = KernelTable.of(ConvKernel, full_candidates(variant, ndim_spatial, dtype, arch))
+    built = CONV_RULES.judge(table, arch).passed.tolist()
+    return tuple(table[number] for number in built), tuple(CONV_RULES.refused(table, arch))
 
 
 def _find(name: str, ndim_spatial: int) -> RuleSet:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
-from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds
+from ckh.ops.base import Candidates, Operation, amd_options, choose
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -22,7 +21,7 @@ from ckh.ops.gemm_universal.columns import (
 from ckh.ops.gemm_universal.families import SLICES
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.pool import gemm_pool, refused_pool
+from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules, refused_counts
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_IDENTITY,
@@ -31,8 +30,7 @@ from ckh.ops.gemm_universal.problem import (
     GemmProblem,
     parse_gemm_problem,
 )
-from ckh.ops.gemm_universal.problem_rules import kernel_key, rule_key
-from ckh.ops.gemm_universal.validity import problem_reasons
+from ckh.ops.gemm_universal.problem_rules import rule_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,25 +92,9 @@ def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
 
 def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates:
     group = (arch, problem.dtype, problem.layout)
-    return choose(
-        gemm_pool(*group),
-        _alike(*group),
-        lambda kernel: problem_reasons(kernel, arch, problem),
-        _reasons_of_refused(*group),
-    )
-
-
-@cache
-def _alike(arch: ArchSpec, dtype: str, layout: str) -> Kinds:
-    return kinds(gemm_pool(arch, dtype, layout), lambda kernel: kernel_key(kernel, arch))
-
-
-@cache
-def _reasons_of_refused(arch: ArchSpec, dtype: str, layout: str) -> Counter[str]:
-    """Only where the space is small: a GPU's has far more combinations that cannot be built than kernels."""
-    if arch.is_gpu:
-        return Counter()
-    return Counter(kernel.reasons[0] for kernel in refused_pool(arch, dtype, layout))
+    # A GPU's space has far more combinations that cannot be built than kernels: they are not counted.
+    refused = Counter[str]() if arch.is_gpu else refused_counts(*group)
+    return choose(problem, gemm_pool(*group), pool_rules(*group), refused)
 
 
 def _place(problem: GemmProblem) -> list[float]:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ckh.kernels.judging import ProblemRules
+from ckh.kernels.table import KernelTable
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.spaces import GemmSpace, space_of
-from ckh.ops.gemm_universal.validity import judge
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.ops.gemm_universal.kernel import GemmKernel
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedKernel:
-    """A kernel that an architecture does not build, and every rule it breaks."""
-
-    kernel: GemmKernel
-    reasons: tuple[str, ...]
+    from ckh.kernels.judging import RefusedKernel
 
 
 @cache
@@ -33,18 +28,29 @@ def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> 
     return tuple(buildable(space_of(arch), arch, dtype, layout))
 
 
-def buildable(space: GemmSpace, arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> Iterator[GemmKernel]:
-    """The kernels of any space that break no rule of the architecture, one by one."""
+def buildable(
+    space: GemmSpace, arch: ArchSpec, dtype: str | None = None, layout: str = "rcr"
+) -> KernelTable[GemmKernel]:
+    """The kernels of any space that break no rule of the architecture."""
     dtype = dtype or arch.default_dtype
-    for kernel in space.narrowed(arch, dtype).kernels(dtype, layout):
-        if not judge(kernel, arch):
-            yield kernel
+    table = space.narrowed(arch, dtype).table(dtype, layout)
+    return table.take(GEMM_RULES.judge(table, arch).passed)
 
 
 def refused_pool(
     arch: ArchSpec, dtype: str | None = None, layout: str = "rcr", space: GemmSpace | None = None
-) -> Iterator[RefusedKernel]:
+) -> Iterator[RefusedKernel[GemmKernel]]:
     """The rest of the space with the reasons, one by one: on a GPU there are half a million."""
-    for kernel in (space or space_of(arch)).kernels(dtype or arch.default_dtype, layout):
-        if reasons := judge(kernel, arch):
-            yield RefusedKernel(kernel, reasons)
+    return GEMM_RULES.refused((space or space_of(arch)).table(dtype or arch.default_dtype, layout), arch)
+
+
+@cache
+def refused_counts(arch: ArchSpec, dtype: str, layout: str) -> Counter[str]:
+    """How many kernels of the space the architecture refuses, by the first rule that each breaks."""
+    return GEMM_RULES.judge(space_of(arch).table(dtype, layout), arch).counts()
+
+
+@cache
+def pool_rules(arch: ArchSpec, dtype: str, layout: str) -> ProblemRules:
+    """The rules of problems over a pool."""
+    return ProblemRules(GEMM_RULES.problem, KernelTable.of(GemmKernel, gemm_pool(arch, dtype, layout)), arch)

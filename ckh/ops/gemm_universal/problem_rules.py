@@ -7,63 +7,103 @@ padding. A kernel for the host has no code for the rest of an axis that it does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
 from math import gcd
+from typing import TYPE_CHECKING
 
-from ckh.archs import ArchSpec
-from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.problem import GemmProblem, contiguous_axes, output_dtype
-from ckh.ops.gemm_universal.vectors import effective_widths
+from ckh.kernels.judging import Rule, RuleBook
+from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
+from ckh.ops.gemm_universal.vectors import Loads, effective_widths
 
-ProblemRule = Callable[[GemmKernel, ArchSpec, GemmProblem], Iterator[str]]
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+BOOK = RuleBook()
+rule = BOOK.rule
 
 ALWAYS_PADDED_PIPELINES = frozenset({"mem"})
 _HALF = frozenset({"fp16", "bf16"})
 
 
-def _same_kind(kernel: GemmKernel, _arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
-    if kernel.dtype != problem.dtype:
-        yield f"a kernel of {kernel.dtype} cannot run a problem of {problem.dtype}"
-    if kernel.layout != problem.layout:
-        yield f"a kernel of layout {kernel.layout} cannot run a problem of layout {problem.layout}"
+@rule
+def _same_kind(problem: GemmProblem, dtype: str, layout: str | None) -> Iterator[str]:
+    if dtype != problem.dtype:
+        yield f"a kernel of {dtype} cannot run a problem of {problem.dtype}"
+    if layout != problem.layout:
+        yield f"a kernel of layout {layout} cannot run a problem of layout {problem.layout}"
 
 
-def _padding(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
-    if arch.is_gpu and kernel.pipeline in ALWAYS_PADDED_PIPELINES:
+@BOOK.quantity
+def is_always_padded(arch: ArchSpec, pipeline: str) -> bool:
+    """Whether a kernel runs every size on a GPU, whatever its name says of padding."""
+    return arch.is_gpu and pipeline in ALWAYS_PADDED_PIPELINES
+
+
+@rule
+def _padding(
+    arch: ArchSpec,
+    problem: GemmProblem,
+    is_always_padded: bool,
+    tile: Triple,
+    pads: tuple[bool | None, bool | None, bool | None],
+) -> Iterator[str]:
+    if is_always_padded:
         return
     axes = contiguous_axes(problem.layout) if arch.is_gpu else tuple("mnk")
-    for axis, tile, padded in zip("mnk", kernel.tile, kernel.pads, strict=True):
-        step = tile * problem.split_k if axis == "k" else tile
+    for axis, size, padded in zip("mnk", tile, pads, strict=True):
+        step = size * problem.split_k if axis == "k" else size
         if padded is False and axis in axes and problem.size(axis) % step:
-            parts = f" x split_k {problem.split_k}" if step != tile else ""
-            yield f"{axis.upper()} = {problem.size(axis)} is not a multiple of tile_{axis} {tile}{parts}, nor padded"
+            parts = f" x split_k {problem.split_k}" if step != size else ""
+            yield f"{axis.upper()} = {problem.size(axis)} is not a multiple of tile_{axis} {size}{parts}, nor padded"
 
 
-def _whole_vectors(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
-    if not arch.vector_divisibility or not kernel.is_complete:
+@BOOK.quantity
+def widths(
+    arch: ArchSpec,
+    is_complete: bool,
+    dtype: str,
+    layout: str,
+    tile: Triple,
+    wave: Triple,
+    warp_tile: Triple,
+    epilogue: str,
+    vectors: Triple,
+) -> Triple | None:
+    """The vector widths of a complete kernel on a GPU, where they matter."""
+    if not arch.is_gpu or not is_complete:
+        return None
+    return effective_widths(Loads(dtype, layout, tile, wave, warp_tile, epilogue, vectors), arch)
+
+
+@rule
+def _whole_vectors(arch: ArchSpec, problem: GemmProblem, widths: Triple | None) -> Iterator[str]:
+    if widths is None or not arch.vector_divisibility:
         return
-    widths, axes = effective_widths(kernel, arch), contiguous_axes(problem.layout)
-    for operand, width, axis in zip("abc", widths, axes, strict=True):
+    for operand, width, axis in zip("abc", widths, contiguous_axes(problem.layout), strict=True):
         if problem.size(axis) % width:
             yield f"{axis.upper()} = {problem.size(axis)} is not a multiple of vector_{operand} = {width}"
 
 
-def _split_k(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
+@rule
+def _split_k(
+    arch: ArchSpec, problem: GemmProblem, is_complete: bool, dtype: str, warp_tile_k: int, widths: Triple
+) -> Iterator[str]:
     if problem.split_k == 1:
         return
     if not arch.is_gpu:
         yield f"{arch.name} does not split K"
-    elif kernel.is_complete:
+    elif is_complete:
         # All parts but the last are equal, in whole warp tiles.
-        depth = kernel.warp_tile[2]
-        part = -(-problem.k // (problem.split_k * depth)) * depth
+        part = -(-problem.k // (problem.split_k * warp_tile_k)) * warp_tile_k
         if part * (problem.split_k - 1) >= problem.k:
             yield f"K = {problem.k} in {problem.split_k} parts of {part} leaves nothing for the last"
-        if output_dtype(kernel.dtype) in _HALF and effective_widths(kernel, arch)[2] % 2:
-            yield f"split_k {problem.split_k} needs an even vector_c for {output_dtype(kernel.dtype)} results"
+        if output_dtype(dtype) in _HALF and widths[2] % 2:
+            yield f"split_k {problem.split_k} needs an even vector_c for {output_dtype(dtype)} results"
 
 
-PROBLEM_RULES: tuple[ProblemRule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
+PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
 
 # Every tile and vector width of pools divides this.
 _MOST_DIVISOR = 768
@@ -74,12 +114,3 @@ def rule_key(problem: GemmProblem) -> Hashable:
     m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
     return problem.dtype, problem.layout, problem.split_k, m, n, k
-
-
-def kernel_key(kernel: GemmKernel, arch: ArchSpec) -> Hashable:
-    """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
-    kind = (kernel.dtype, kernel.layout, kernel.tile, kernel.pads, kernel.pipeline in ALWAYS_PADDED_PIPELINES)
-    if not arch.is_gpu:
-        return kind
-    widths = effective_widths(kernel, arch) if kernel.is_complete else None
-    return (*kind, widths, kernel.warp_tile[2])

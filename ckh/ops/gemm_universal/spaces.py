@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES
+from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.kernels.table import Axis
 
 Pads = tuple[bool, bool, bool]
 
@@ -60,32 +62,25 @@ class GemmSpace:
             epilogues=tuple(name for name in self.epilogues if name in arch.epilogues),
         )
 
+    def table(self, dtype: str, layout: str) -> KernelTable[GemmKernel]:
+        """The candidates, of which there can be hundreds of thousands."""
+        sizes = tuple(f"wave_{axis}" for axis in "mnk") + tuple(f"warp_tile_{axis}" for axis in "mnk")
+        axes: list[Axis] = [
+            (("tile_m", "tile_n", "tile_k"), list(self.tiles)),
+            (sizes, [(*block.wave, *block.warp_tile) for block in self.blocks]),
+            *((name, [(value,) for value in values]) for name, values in self._options()),
+            (("pad_m", "pad_n", "pad_k"), list(self.pads)),
+            (("persistent",), [(value,) for value in self.persistent]),
+        ]
+        native = dict.fromkeys(("vector_a", "vector_b", "vector_c"), NATIVE_WIDTH)
+        return KernelTable.product(GemmKernel, axes, dtype=dtype, layout=layout, **native)
+
     def kernels(self, dtype: str, layout: str) -> Iterator[GemmKernel]:
-        """The candidates, one by one: there can be hundreds of thousands."""
-        for tile, block, pipeline, scheduler, epilogue, pads, persistent in product(*self._axes()):
-            yield GemmKernel(
-                dtype=dtype,
-                layout=layout,
-                tile_m=tile[0],
-                tile_n=tile[1],
-                tile_k=tile[2],
-                pipeline=pipeline,
-                scheduler=scheduler,
-                wave_m=block.wave[0],
-                wave_n=block.wave[1],
-                wave_k=block.wave[2],
-                warp_tile_m=block.warp_tile[0],
-                warp_tile_n=block.warp_tile[1],
-                warp_tile_k=block.warp_tile[2],
-                epilogue=epilogue,
-                pad_m=pads[0],
-                pad_n=pads[1],
-                pad_k=pads[2],
-                persistent=persistent,
-                vector_a=NATIVE_WIDTH,
-                vector_b=NATIVE_WIDTH,
-                vector_c=NATIVE_WIDTH,
-            )
+        """The candidates, one by one."""
+        return iter(self.table(dtype, layout))
+
+    def _options(self) -> tuple[tuple[tuple[str], Sequence[Any]], ...]:
+        return (("pipeline",), self.pipelines), (("scheduler",), self.schedulers), (("epilogue",), self.epilogues)
 
     def _axes(self) -> tuple[Sequence[Any], ...]:
         return (self.tiles, self.blocks, self.pipelines, self.schedulers, self.epilogues, self.pads, self.persistent)

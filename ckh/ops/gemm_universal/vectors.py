@@ -5,7 +5,7 @@ Source: how CK Tile's GEMM policies choose widths when none is fixed, as AMD's `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
@@ -21,17 +21,30 @@ _LOAD_BYTES = (16, 8, 4, 2)
 _NARROW = 8
 
 
-def native_widths(kernel: GemmKernel, arch: ArchSpec) -> Triple:
+class Loads(NamedTuple):
+    """What the vector widths of a complete kernel depend on."""
+
+    dtype: str
+    layout: str
+    tile: Triple
+    wave: Triple
+    warp_tile: Triple
+    epilogue: str
+    vectors: Triple
+
+
+def native_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
     """Widths in elements of loads of A and B and of stores of C that the tile gives, for a complete kernel."""
     a_axis, b_axis, _ = contiguous_axes(kernel.layout)
+    m, n, k = kernel.tile
     return (
-        _load_width(kernel, arch, kernel.tile_m, kernel.tile_m if a_axis == "m" else kernel.tile_k),
-        _load_width(kernel, arch, kernel.tile_n, kernel.tile_n if b_axis == "n" else kernel.tile_k),
+        _load_width(kernel, arch, m, m if a_axis == "m" else k),
+        _load_width(kernel, arch, n, n if b_axis == "n" else k),
         _store_width(kernel),
     )
 
 
-def effective_widths(kernel: GemmKernel, arch: ArchSpec) -> Triple:
+def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
     """The widths that the kernel uses: its own, and the native one where it has none."""
     a, b, c = (
         native if own == NATIVE_WIDTH else own
@@ -40,10 +53,10 @@ def effective_widths(kernel: GemmKernel, arch: ArchSpec) -> Triple:
     return a, b, c
 
 
-def _load_width(kernel: GemmKernel, arch: ArchSpec, rows: int, extent: int) -> int:
+def _load_width(kernel: GemmKernel | Loads, arch: ArchSpec, rows: int, extent: int) -> int:
     """The widest load that divides both the tile's contiguous extent and what one thread has to load."""
     wave_m, wave_n, wave_k = kernel.wave
-    per_thread = rows * kernel.tile_k // (wave_m * wave_n * wave_k * arch.wavefront_size)
+    per_thread = rows * kernel.tile[2] // (wave_m * wave_n * wave_k * arch.wavefront_size)
     element = DTYPE_BYTES[kernel.dtype]
     for size in _LOAD_BYTES:
         width = int(size / element)
@@ -52,7 +65,7 @@ def _load_width(kernel: GemmKernel, arch: ArchSpec, rows: int, extent: int) -> i
     return 1
 
 
-def _store_width(kernel: GemmKernel) -> int:
+def _store_width(kernel: GemmKernel | Loads) -> int:
     """Every layout here has a row-major C, which only the cshuffle epilogue writes in vectors."""
     if kernel.epilogue != "cshuffle":
         return 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +11,9 @@ from ckh.features.columns import kernel_columns as kernel_features
 from ckh.features.columns import legacy_columns, problem_columns
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.kernels.problem_rules import kernel_key, rule_key
-from ckh.kernels.validity import problem_reasons
-from ckh.ops.base import Candidates, Kinds, Operation, amd_options, choose, kinds
+from ckh.kernels.pool import conv_pool, pool_rules, refused_counts
+from ckh.kernels.problem_rules import rule_key
+from ckh.ops.base import Candidates, Operation, amd_options, choose
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 
@@ -87,22 +84,7 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
 
 def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates:
     group = (problem.variant, arch, problem.ndim, problem.dtype)
-    return choose(
-        conv_pool(*group),
-        _alike(*group),
-        lambda kernel: problem_reasons(kernel, arch, problem),
-        _reasons_of_refused(*group),
-    )
-
-
-@cache
-def _alike(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> Kinds:
-    return kinds(conv_pool(variant, arch, ndim, dtype), kernel_key)
-
-
-@cache
-def _reasons_of_refused(variant: Direction, arch: ArchSpec, ndim: int, dtype: str) -> Counter[str]:
-    return Counter(kernel.reasons[0] for kernel in refused_pool(variant, arch, ndim, dtype))
+    return choose(problem, conv_pool(*group), pool_rules(*group), refused_counts(*group))
 
 
 def _place(problem: ConvProblem) -> list[float]:

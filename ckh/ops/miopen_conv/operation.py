@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,15 @@ import numpy as np
 from ckh.data.schema import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, Column, dataset_columns
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
-from ckh.ops.miopen_conv.candidates import CANDIDATES_NAME, candidates, candidates_key, make_table, read_candidates
+from ckh.ops.miopen_conv.candidates import (
+    CANDIDATES_NAME,
+    CandidateTable,
+    candidates,
+    candidates_key,
+    group_name,
+    make_table,
+    read_candidates,
+)
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
@@ -60,10 +68,18 @@ def _mismatch(solver: Solver, problem: MiopenProblem) -> str:
 
 
 def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candidates:
-    found = candidates(problem, read_candidates(model))
-    # There are few solvers: those that apply are the pool.
-    pool = _pool(found.solvers)
-    return Candidates(pool, np.arange(len(pool)), found.refused)
+    path = model / CANDIDATES_NAME
+    table = _table(model, path.stat().st_mtime_ns if path.is_file() else 0)
+    found = candidates(problem, table)
+    pool = _pool(tuple(one.solver for one in table.groups.get(group_name(problem), ())))
+    place = {solver.name: index for index, solver in enumerate(pool)}
+    chosen = np.array([place[solver] for solver in found.solvers], np.intp)
+    return Candidates(pool, chosen, found.refused)
+
+
+@lru_cache(maxsize=8)
+def _table(model: Path, _changed: int) -> CandidateTable:
+    return read_candidates(model)
 
 
 @cache

@@ -1,0 +1,250 @@
+"""Rules over the columns of kernels: which kernels are refused, and why.
+
+A rule is a function that yields a sentence for everything that breaks it. Its parameters say by their names what it
+reads: `arch`, `problem`, fields of kernels, triples of them (`tile` is tile_m, tile_n and tile_k), and quantities that
+are derived from these. So one declaration judges a single kernel, for a problem whose sizes may be symbols that an
+export writes down, and a whole table of kernels, where it is called once for each combination of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+
+from ckh.kernels.table import TRIPLES, distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.table import KernelTable
+
+    Codes = NDArray[np.intp]
+
+K = TypeVar("K")
+
+_CONTEXT = ("arch", "problem")  # what is the same for all kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule, or a quantity of a kernel that rules read.
+
+    Attributes:
+        function: yields the sentences; of a quantity, gives its value.
+        context: which of `arch` and `problem` it takes, first of all.
+        reads: what it reads of a kernel, in the order of its further parameters.
+        derived: the quantities by name.
+    """
+
+    function: Callable[..., Any]
+    context: tuple[str, ...]
+    reads: tuple[str, ...]
+    derived: Mapping[str, Rule]
+
+    def __call__(self, kernel: Any, arch: ArchSpec, problem: Any = None) -> Any:
+        """The sentences for a kernel, one by one; of a quantity, its value."""
+        return self.function(*self._context(arch, problem), *(self._value(kernel, name, arch) for name in self.reads))
+
+    def of(self, values: Sequence[Any], arch: ArchSpec, problem: Any = None) -> Any:
+        """The same for values of what it reads."""
+        return self.function(*self._context(arch, problem), *values)
+
+    def _context(self, arch: ArchSpec, problem: Any) -> Iterator[Any]:
+        return (arch if name == "arch" else problem for name in self.context)
+
+    def _value(self, kernel: Any, name: str, arch: ArchSpec) -> Any:
+        if name in self.derived:
+            return self.derived[name](kernel, arch)
+        if name in TRIPLES:
+            return tuple([getattr(kernel, part) for part in TRIPLES[name]])
+        return getattr(kernel, name)
+
+
+class RuleBook:
+    """The rules of an operation's kernels, in the order of their sentences. Its methods are decorators."""
+
+    def __init__(self) -> None:
+        self._derived: dict[str, Rule] = {}
+
+    def rule(self, function: Callable[..., Iterator[str]]) -> Rule:
+        """Declare a rule."""
+        return self._made(function)
+
+    def quantity(self, function: Callable[..., Any]) -> Rule:
+        """Declare a quantity, by the function's name, that rules can read."""
+        made = self._made(function)
+        self._derived[function.__name__] = made
+        return made
+
+    def _made(self, function: Callable[..., Any]) -> Rule:
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        return Rule(
+            function,
+            tuple(name for name in names if name in _CONTEXT),
+            tuple(name for name in names if name not in _CONTEXT),
+            self._derived,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedKernel(Generic[K]):
+    """A kernel that an architecture does not build, and every rule it breaks."""
+
+    kernel: K
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rules(Generic[K]):
+    """All rules of an operation's kernels.
+
+    Attributes:
+        named: of the architecture, on what even the shortest name of a kernel holds.
+        complete: of the architecture, on what only a complete kernel has.
+        problem: of a problem.
+        missing: names of the fields that a kernel leaves out.
+    """
+
+    named: tuple[Rule, ...]
+    complete: tuple[Rule, ...]
+    problem: tuple[Rule, ...]
+    missing: Callable[[K], tuple[str, ...]]
+
+    def of_arch(self, kernel: K, arch: ArchSpec) -> tuple[str, ...]:
+        """Every rule of the architecture that a kernel breaks, in words."""
+        missing = self.missing(kernel)
+        first = ("the kernel is incomplete, it has no " + ", ".join(missing),) if missing else ()
+        rules = self.named if missing else self.named + self.complete
+        return first + tuple(reason for rule in rules for reason in rule(kernel, arch))
+
+    def of_problem(self, kernel: K, arch: ArchSpec, problem: Any) -> list[str]:
+        """Every rule of the problem that a kernel breaks, in words; those of the architecture are left out."""
+        return [reason for rule in self.problem for reason in rule(kernel, arch, problem)]
+
+    def check(self, kernel: K, arch: ArchSpec, problem: Any = None) -> list[str]:
+        """Every rule that a kernel breaks on an architecture and, if one is given, for a problem; empty if none."""
+        return [*self.of_arch(kernel, arch), *(() if problem is None else self.of_problem(kernel, arch, problem))]
+
+    def judge(self, table: KernelTable[K], arch: ArchSpec) -> Verdicts:
+        """Which kernels of a table the architecture builds, and why not the others."""
+        return judge_table(self.named + self.complete, table, arch)
+
+    def refused(self, table: KernelTable[K], arch: ArchSpec) -> Iterator[RefusedKernel[K]]:
+        """The kernels of a table that the architecture does not build, one by one."""
+        for number in np.flatnonzero(self.judge(table, arch).number >= 0).tolist():
+            yield RefusedKernel(table[number], self.of_arch(table[number], arch))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """Of each kernel the first sentence that refuses it.
+
+    Attributes:
+        number: of the sentence, -1 where nothing refuses the kernel; shape (kernels,).
+        sentences: the sentences.
+    """
+
+    number: Codes
+    sentences: tuple[str, ...]
+
+    @property
+    def passed(self) -> NDArray[np.intp]:
+        """Numbers of the kernels that nothing refuses, ascending."""
+        return np.flatnonzero(self.number < 0)
+
+    def counts(self) -> Counter[str]:
+        """How many kernels each sentence refuses; the sentence of the first refused kernel comes first."""
+        found, first, count = np.unique(self.number, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        numbers, sizes = found[order].tolist(), count[order].tolist()
+        return Counter({self.sentences[n]: size for n, size in zip(numbers, sizes, strict=True) if n >= 0})
+
+
+def judge_table(rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec, problem: Any = None) -> Verdicts:
+    """Judge complete kernels by rules, each kernel by those that come before the first that refuses it."""
+    number = np.full(len(table), -1, np.intp)
+    sentences: dict[str, int] = {}
+    left = np.arange(len(table))
+    for rule in rules:
+        values, kind_of = combinations(rule, table, arch, left)
+        first = [next(rule.of(one, arch, problem), None) for one in values]
+        if not any(first):
+            continue
+        numbers = np.array([-1 if one is None else sentences.setdefault(one, len(sentences)) for one in first], np.intp)
+        of_left = numbers[kind_of]
+        number[left] = of_left
+        left = left[of_left < 0]
+    return Verdicts(number, tuple(sentences))
+
+
+def combinations(
+    rule: Rule, table: KernelTable[Any], arch: ArchSpec, chosen: Codes | None = None
+) -> tuple[list[tuple[Any, ...]], Codes]:
+    """The distinct values of what a rule reads in some kernels, all by default, and which of them each kernel has."""
+    columns = [_coded(rule, name, table, arch) for name in rule.reads]
+    combined, code = distinct([(codes, len(values)) for values, codes in columns], len(table), chosen)
+    rows = zip(*([values[i] for i in part] for (values, _), part in zip(columns, combined, strict=True)), strict=True)
+    return list(rows) if columns else [()], code
+
+
+def _coded(rule: Rule, name: str, table: KernelTable[Any], arch: ArchSpec) -> tuple[tuple[Any, ...], Codes | None]:
+    """The values of a column, and which of them each kernel has; None where there is one."""
+    if name not in rule.derived:
+        return table.coded(name)
+    key = name, id(arch)
+    if key not in table.quantities:
+        values, kind_of = combinations(rule.derived[name], table, arch)
+        numbers: dict[Any, int] = {}
+        made = [numbers.setdefault(rule.derived[name].of(one, arch), len(numbers)) for one in values]
+        # The architecture is kept with what was derived for it, so that its identity is not used again.
+        table.quantities[key] = arch, tuple(numbers), np.array(made, np.intp)[kind_of] if len(numbers) > 1 else None
+    _, known, codes = table.quantities[key]
+    return known, codes
+
+
+class ProblemRules:
+    """Rules of problems over kernels that an architecture builds, prepared for many problems.
+
+    Kernels in which the rules read the same are of one kind: they are refused together.
+
+    Args:
+        rules: the rules.
+        table: the kernels.
+        arch: the architecture.
+    """
+
+    def __init__(self, rules: Sequence[Rule], table: KernelTable[Any], arch: ArchSpec) -> None:
+        self._arch = arch
+        found = [combinations(rule, table, arch) for rule in rules]
+        parts, kind = distinct([(code, len(values)) for values, code in found], len(table))
+        _, first, self._kind_of, count = np.unique(kind, return_index=True, return_inverse=True, return_counts=True)
+        # In the order of each kind's first kernel.
+        order = np.argsort(first)
+        place = np.empty(len(order), np.intp)
+        place[order] = np.arange(len(order))
+        self._kind_of = place[self._kind_of.reshape(-1)]
+        self._count = count[order].tolist()
+        self._rules = [
+            (rule, values, [part[kind] for kind in order.tolist()])
+            for rule, (values, _), part in zip(rules, found, parts, strict=True)
+        ]
+
+    def judge(self, problem: Any) -> tuple[NDArray[np.intp], Counter[str]]:
+        """Numbers of the kernels that apply to a problem, ascending, and how many others each sentence refuses."""
+        reasons: list[str | None] = [None] * len(self._count)
+        for rule, values, value_of in self._rules:
+            first = [next(rule.of(one, self._arch, problem), None) for one in values]
+            if any(first):
+                reasons = [known or first[value] for known, value in zip(reasons, value_of, strict=True)]
+        counts: Counter[str] = Counter()
+        for reason, count in zip(reasons, self._count, strict=True):
+            if reason:
+                counts[reason] += count
+        applies = np.array([not reason for reason in reasons], np.bool_)
+        return np.flatnonzero(applies[self._kind_of]), counts

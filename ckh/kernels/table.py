@@ -1,0 +1,181 @@
+"""Tables of kernels: their fields as columns, each a list of distinct values and which of them every kernel has.
+
+A kernel becomes an object when it is looked at, so that a million of them cost no more than their columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Codes = NDArray[np.intp]
+
+K = TypeVar("K")
+Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]  # names of fields, and the rows of values that they have together
+
+# Fields that go together, by the name of the whole.
+TRIPLES: dict[str, tuple[str, str, str]] = {
+    **{name: (f"{name}_m", f"{name}_n", f"{name}_k") for name in ("tile", "wave", "warp_tile")},
+    "vectors": ("vector_a", "vector_b", "vector_c"),
+    "pads": ("pad_m", "pad_n", "pad_k"),
+}
+_DENSE = 4  # distinct combinations are found by marking them where there can be this many for each kernel
+
+
+class KernelTable(Sequence[K], Generic[K]):
+    """Kernels of one class, all of them complete.
+
+    Args:
+        make: the class; takes its fields by name.
+        columns: of every field the distinct values, and which each kernel has; None where all have the one.
+        length: how many kernels there are.
+
+    Attributes:
+        quantities: what rules derived from the columns, kept for the next time.
+    """
+
+    def __init__(
+        self, make: Callable[..., K], columns: Mapping[str, tuple[tuple[Any, ...], Codes | None]], length: int
+    ) -> None:
+        self._make = make
+        self._columns = dict(columns)
+        self._length = length
+        self._objects: dict[int, K] = {}
+        self.quantities: dict[Any, Any] = {}
+
+    @classmethod
+    def product(cls, make: Callable[..., K], axes: Sequence[Axis], **same: Any) -> KernelTable[K]:
+        """All combinations of the rows of axes, in the order of `itertools.product`.
+
+        Args:
+            make: the class of the kernels.
+            axes: the axes.
+            same: fields that are the same in all kernels.
+        """
+        length = int(np.prod([len(rows) for _, rows in axes]))
+        same = _defaults(make) | same
+        columns: dict[str, tuple[tuple[Any, ...], Codes | None]] = {
+            name: ((value,), None) for name, value in same.items()
+        }
+        after = length
+        for names, rows in axes:
+            after //= max(len(rows), 1)
+            row_of = np.arange(length) // max(after, 1) % max(len(rows), 1)
+            for name, values in zip(names, zip(*rows, strict=True) if rows else ((),) * len(names), strict=True):
+                columns[name] = _coded_values(values, row_of)
+        return cls(make, columns, length)
+
+    @classmethod
+    def of(cls, make: type[K], kernels: Sequence[K]) -> KernelTable[K]:
+        """A table of kernels that are there."""
+        rows = np.arange(len(kernels))
+        names = [field.name for field in fields(make)]  # type: ignore[arg-type] # every kernel is a dataclass
+        columns = {name: _coded_values(tuple(getattr(kernel, name) for kernel in kernels), rows) for name in names}
+        table = cls(make, columns, len(kernels))
+        table._objects = dict(enumerate(kernels))
+        return table
+
+    def take(self, chosen: Codes) -> KernelTable[K]:
+        """Some of the kernels, by their numbers."""
+        columns = {
+            name: (values, None if codes is None else codes[chosen]) for name, (values, codes) in self._columns.items()
+        }
+        return KernelTable(self._make, columns, len(chosen))
+
+    def coded(self, name: str) -> tuple[tuple[Any, ...], Codes | None]:
+        """The distinct values of a field or triple, and which each kernel has; None where all have the one."""
+        if name == "is_complete":
+            return (True,), None
+        if name not in self._columns and name in TRIPLES:
+            parts = [self._columns[part] for part in TRIPLES[name]]
+            combined, code = distinct([(codes, len(values)) for values, codes in parts], self._length)
+            lists = ([values[i] for i in part] for (values, _), part in zip(parts, combined, strict=True))
+            self._columns[name] = tuple(zip(*lists, strict=True)), code
+        return self._columns[name]
+
+    def column(self, name: str) -> NDArray[Any]:
+        """The values of a field, shape (kernels,)."""
+        values, codes = self.coded(name)
+        if codes is None:
+            return np.broadcast_to(np.array(values[0] if values else 0), self._length)
+        return np.array(values)[codes]
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, number: int) -> K: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> KernelTable[K]: ...
+
+    def __getitem__(self, number: int | slice) -> K | KernelTable[K]:
+        if isinstance(number, slice):
+            return self.take(np.arange(self._length)[number])
+        index = range(self._length)[number]
+        if index not in self._objects:
+            fields = {name: column for name, column in self._columns.items() if name not in TRIPLES}
+            self._objects[index] = self._make(
+                **{name: values[0 if codes is None else codes[index]] for name, (values, codes) in fields.items()}
+            )
+        return self._objects[index]
+
+    def __iter__(self) -> Iterator[K]:
+        return (self[number] for number in range(self._length))
+
+
+def distinct(
+    columns: Sequence[tuple[Codes | None, int]], length: int, chosen: Codes | None = None
+) -> tuple[list[list[int]], Codes]:
+    """The distinct rows of coded columns.
+
+    Args:
+        columns: codes, and how many there can be.
+        length: of the columns.
+        chosen: numbers of the rows that count; all by default.
+
+    Returns:
+        For each column its code in each distinct row, and for each row which of these it is.
+    """
+    count = length if chosen is None else len(chosen)
+    key = np.zeros(count, np.intp)
+    sizes = []
+    for codes, size in columns:
+        if codes is not None:
+            key = key * size + (codes if chosen is None else codes[chosen])
+        sizes.append(1 if codes is None else size)
+    possible = int(np.prod(sizes, dtype=object)) if sizes else 1
+    if possible <= _DENSE * count:
+        is_there = np.zeros(possible, np.bool_)
+        is_there[key] = True
+        found = np.flatnonzero(is_there)
+        position = np.empty(possible, np.intp)
+        position[found] = np.arange(len(found))
+        code = position[key]
+    else:
+        found, code = np.unique(key, return_inverse=True)
+        code = code.reshape(-1)
+    parts = []
+    for size in reversed(sizes):
+        parts.append((found % size).tolist())
+        found = found // size
+    return parts[::-1], code
+
+
+def _defaults(make: Any) -> dict[str, Any]:
+    return {field.name: field.default for field in fields(make) if field.default is not MISSING}
+
+
+def _coded_values(values: Sequence[Any], row_of: Codes) -> tuple[tuple[Any, ...], Codes | None]:
+    numbers: dict[Any, int] = {}
+    codes = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
+    distinct_values = tuple(value for _, value in numbers)
+    return distinct_values, np.array(codes, np.intp)[row_of] if len(numbers) > 1 else None

@@ -1,0 +1,274 @@
+"""Rules over columns, against the rules as they were written for one kernel at a time (`by_kernel`)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import fields, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import arch_names, load_arch
+from ckh.kernels.config import ConvKernel, Scheduler
+from ckh.kernels.judging import ProblemRules, RuleBook, judge_table
+from ckh.kernels.names import amd_short_name, parse_kernel_name
+from ckh.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.kernels.table import KernelTable
+from ckh.kernels.tiles import CONV_TILES
+from ckh.kernels.validity import CONV_RULES
+from ckh.ops import operation
+from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
+from ckh.ops.gemm_universal.spaces import AMD_SEARCH, space_of
+from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.problems import ConvProblem, Direction
+from tests.kernels.by_kernel import conv_arch, conv_problem, gemm_arch, gemm_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+
+NOWHERE = Path("nowhere")
+# Values that break rules, for every field of a kernel.
+WRONG: dict[str, tuple[Any, ...]] = {
+    "dtype": ("fp16", "fp32", "int8", "fp64"),
+    "layout": ("nhwgc", "ngchw", "rcr", "ccc", None),
+    "ndim_spatial": (1, 2, 3),
+    "variant": tuple(Direction),
+    "pipeline": ("basic_v1", "mem", "compv4", "compv5", "compv6", "comp_async", "wavelet", "basic_v2", "preshufflev2"),
+    "scheduler": tuple(Scheduler),
+    "epilogue": ("default", "cshuffle", "tdm", None),
+    "specialization": ("filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3", "filter9x9"),
+    "streamk": (None, "tree", "atomic"),
+    "suffix": ("", "_odd"),
+    **dict.fromkeys(("tile_m", "tile_n", "tile_k"), (8, 24, 32, 96, 512)),
+    **dict.fromkeys(("wave_m", "wave_n", "wave_k"), (0, 1, 2, 8, None)),
+    **dict.fromkeys(("warp_tile_m", "warp_tile_n", "warp_tile_k"), (0, 4, 8, 32, 64)),
+    **dict.fromkeys(("vector_a", "vector_b", "vector_c"), (0, 1, 2, 3, 8, 16, None)),
+    **dict.fromkeys(("pad_m", "pad_n", "pad_k", "persistent", "explicit_gemm"), (True, False, None)),
+    **dict.fromkeys(("double_smem_buffer", "split_image", "two_stage", "streamk_persistent"), (True, False)),
+    **dict.fromkeys(("num_groups_to_merge", "num_wave_groups", "split_k", "block_per_cu"), (0, 1, 2, 129)),
+}
+
+
+def by_arch(kernel: ConvKernel | GemmKernel, arch: ArchSpec) -> tuple[str, ...]:
+    """Every rule of an architecture that a kernel breaks, asked as they were."""
+    old: Any = conv_arch if isinstance(kernel, ConvKernel) else gemm_arch
+    rules = old.NAME_RULES + old.COMPLETE_RULES if kernel.is_complete else old.NAME_RULES
+    return tuple(reason for rule in rules for reason in rule(kernel, arch))
+
+
+def by_problem(kernel: Any, arch: ArchSpec, problem: Any) -> list[str]:
+    """The same of a problem."""
+    old: Any = conv_problem if isinstance(kernel, ConvKernel) else gemm_problem
+    return [reason for rule in old.PROBLEM_RULES for reason in rule(kernel, arch, problem)]
+
+
+def outcome(ask: Any, *args: Any) -> Any:
+    """What a function gives; None of a kernel that cannot be judged, as its waves or warp tile have a size of 0."""
+    try:
+        return ask(*args)
+    except (ZeroDivisionError, ValueError, TypeError):
+        return None
+
+
+def convolution(draw: random.Random, arch: ArchSpec) -> ConvProblem:
+    """Any direction, with and without groups, of channels that fit all vectors or few; 1x1, 3x3 and others."""
+    groups, taps, ndim = draw.choice((1, 1, 2, 8, 16)), draw.choice((1, 3, 5)), draw.choice((2, 3))
+    channels = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 100)
+    depth: dict[str, Any] = {"di": 4, "z": taps, "pad_d": taps // 2} if ndim == 3 else {}
+    return ConvProblem(
+        draw.choice(tuple(Direction)),
+        draw.choice((1, 2, 16)),
+        groups * draw.choice(channels),
+        groups * draw.choice(channels),
+        groups,
+        *(draw.randint(5, 20), draw.randint(5, 20), taps, taps),
+        stride_h=draw.choice((1, 2)),
+        pad_h=draw.choice((0, taps // 2)),
+        ndim=ndim,
+        dtype=draw.choice(arch.dtypes[:3]),
+        **depth,
+    )
+
+
+def product(draw: random.Random, arch: ArchSpec) -> GemmProblem:
+    """Sizes of many and of few divisors, every layout, with and without parts of K."""
+    size = (4, 6, 8, 16, 64, 96, 100, 192, 384, 500, 768, 1000, 1536, 4096)
+    sizes = (draw.choice(size), draw.choice(size), draw.choice(size))
+    return GemmProblem(*sizes, draw.choice(arch.dtypes[:3]), draw.choice(GEMM_LAYOUTS), draw.choice((1, 1, 2, 4)))
+
+
+def damaged(draw: random.Random, kernel: Any) -> Any:
+    """A kernel with up to four wrong fields."""
+    names = [field.name for field in fields(kernel) if field.name in WRONG]
+    return replace(kernel, **{name: draw.choice(WRONG[name]) for name in draw.sample(names, draw.randint(1, 4))})
+
+
+@cache
+def conv_kernels(variant: Direction, ndim: int, dtype: str) -> KernelTable[ConvKernel]:
+    """The ten tiles and thirty variants."""
+    return table_of(variant, ndim, dtype, tile_axis(CONV_TILES), variant_axis())
+
+
+@pytest.mark.parametrize("name", arch_names())
+def test_whole_pools_of_convolutions_are_judged_as_kernel_by_kernel(name: str) -> None:
+    """Of all 300 kernels of every direction, dimension and dtype: who is refused, with which words, and the counts."""
+    arch = load_arch(name)
+    for variant in Direction:
+        for ndim, dtype in ((2, "fp16"), (3, "bf16"), (2, "fp32")):
+            table = conv_kernels(variant, ndim, dtype)
+            expected = [by_arch(kernel, arch) for kernel in table]
+            verdicts = CONV_RULES.judge(table, arch)
+            words = [verdicts.sentences[n] if n >= 0 else None for n in verdicts.number]
+            assert words == [reasons[0] if reasons else None for reasons in expected]
+            assert list(verdicts.counts().items()) == list(Counter(one[0] for one in expected if one).items())
+            refused = [(one.kernel, one.reasons) for one in CONV_RULES.refused(table, arch)]
+            assert refused == [(kernel, one) for kernel, one in zip(table, expected, strict=True) if one]
+
+
+@pytest.mark.parametrize("name", arch_names())
+def test_spaces_of_gemms_are_judged_as_kernel_by_kernel(name: str) -> None:
+    """Of a few thousand random kernels of the architecture's space and of AMD's: who is refused, with which words."""
+    arch, draw = load_arch(name), random.Random(5)
+    for space, dtype, layout in ((space_of(arch), arch.dtypes[0], "rcr"), (AMD_SEARCH, arch.dtypes[-1], "crr")):
+        whole = space.narrowed(arch, dtype).table(dtype, layout)
+        table = whole.take(sorted(draw.sample(range(len(whole)), min(1500, len(whole)))))  # type: ignore[arg-type]
+        expected = [by_arch(kernel, arch) for kernel in table]
+        verdicts = GEMM_RULES.judge(table, arch)
+        words = [verdicts.sentences[n] if n >= 0 else None for n in verdicts.number]
+        assert words == [reasons[0] if reasons else None for reasons in expected]
+        assert verdicts.counts() == Counter(one[0] for one in expected if one)
+
+
+def test_the_hosts_whole_pool_of_gemms_is_judged_as_kernel_by_kernel() -> None:
+    """All 1,584 combinations in every layout, and in a dtype that the host does not run."""
+    host = load_arch("host")
+    for layout, dtype in ((GEMM_LAYOUTS[0], "fp32"), (GEMM_LAYOUTS[3], "fp32"), ("rcr", "bf16")):
+        table = space_of(host).table(dtype, layout)
+        expected = [by_arch(kernel, host) for kernel in table]
+        verdicts = GEMM_RULES.judge(table, host)
+        assert list(verdicts.counts().items()) == list(Counter(one[0] for one in expected if one).items())
+        assert [table[n] for n in verdicts.passed.tolist()] == [
+            kernel for kernel, one in zip(table, expected, strict=True) if not one
+        ]
+
+
+@pytest.mark.parametrize("name", ["host", "gfx908", "gfx942", "gfx950", "gfx1201"])
+@pytest.mark.parametrize("op", ["conv", "gemm"])
+def test_damaged_kernels_break_the_same_rules_in_the_same_words(op: str, name: str) -> None:
+    """Kernels with wrong fields, complete and not, on an architecture and for a problem: every sentence, in order."""
+    arch, draw = load_arch(name), random.Random(7)
+    rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
+    pool: tuple[Any, ...] = conv_pool(Direction.FORWARD, load_arch("gfx942"))
+    if op == "gemm":
+        pool = gemm_pool(load_arch("host"))
+    kernels = [damaged(draw, draw.choice(pool)) for _ in range(800)]
+    if op == "conv":
+        kernels += [parse_kernel_name(amd_short_name(kernel)) for kernel in pool[::7]]
+    for kernel in kernels:
+        problem = convolution(draw, arch) if op == "conv" else product(draw, arch)
+        assert rules.of_arch(kernel, arch) == by_arch(kernel, arch)
+        assert outcome(rules.of_problem, kernel, arch, problem) == outcome(by_problem, kernel, arch, problem)
+    complete = [kernel for kernel in kernels if kernel.is_complete]
+    table: Any = KernelTable.of(type(complete[0]), complete)
+    verdicts = rules.judge(table, arch)
+    words = [verdicts.sentences[n] if n >= 0 else None for n in verdicts.number]
+    assert words == [next(iter(by_arch(kernel, arch)), None) for kernel in complete]
+
+
+@pytest.mark.parametrize("name", ["host", "gfx90a", "gfx942", "gfx950"])
+@pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
+def test_candidates_of_random_problems_are_those_of_asking_kernel_by_kernel(op: str, name: str) -> None:
+    """Pool, chosen kernels and refusals with texts, counts and order, of 40 problems."""
+    arch, draw = load_arch(name), random.Random(11)
+    for _ in range(40 if op == "grouped_conv" or name == "host" else 4):
+        problem: Any = convolution(draw, arch) if op == "grouped_conv" else product(draw, arch)
+        found = operation(op).candidates(problem, arch, NOWHERE)
+        counts: Counter[str] = Counter()
+        if op == "grouped_conv":
+            table = conv_kernels(problem.variant, problem.ndim, problem.dtype)
+            counts.update(reasons[0] for kernel in table if (reasons := by_arch(kernel, arch)))
+        elif name == "host":
+            table = space_of(arch).table(problem.dtype, problem.layout)  # type: ignore[assignment]
+            counts.update(reasons[0] for kernel in table if (reasons := by_arch(kernel, arch)))
+        broken = [next(iter(by_problem(kernel, arch, problem)), None) for kernel in found.pool]
+        counts.update(reason for reason in broken if reason)
+        assert found.chosen.tolist() == [index for index, reason in enumerate(broken) if not reason]
+        assert list(found.refused.items()) == counts.most_common()
+
+
+def rules_of_parity() -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+    """Two rules on tiles, one of them by a quantity; each notes what it was called with."""
+    book = RuleBook()
+    calls: list[tuple[Any, ...]] = []
+
+    @book.quantity
+    def half(tile_m: int) -> int:
+        calls.append(("half", tile_m))
+        return tile_m // 2
+
+    @book.rule
+    def odd(half: int) -> Iterator[str]:
+        calls.append(("odd", half))
+        if half % 2:
+            yield f"half of it is {half}"
+
+    @book.rule
+    def deep(tile_k: int, tile_n: int) -> Iterator[str]:
+        calls.append(("deep", tile_k, tile_n))
+        if tile_k > tile_n:
+            yield "too deep"
+            yield "never asked for"
+
+    return calls, (odd, deep)
+
+
+def test_a_rule_is_called_once_for_what_it_reads() -> None:
+    """Of a product of axes each distinct combination is looked at once, and only of kernels that are left."""
+    calls, rules = rules_of_parity()
+    axes = [(("tile_m",), [(2,), (4,), (3,), (2,)]), (("tile_n",), [(1,), (9,)]), (("tile_k",), [(5,), (5,)])]
+    table = KernelTable.product(GemmKernel, axes, dtype="fp32", layout="rcr", pipeline="mem", scheduler="x")
+    assert len(table) == 16
+    verdicts = judge_table(rules, table, load_arch("host"))
+    # Only tile_m 4 has an even half; of these kernels one in two has tile_n 1.
+    assert Counter(calls) == dict.fromkeys(
+        [("half", 2), ("half", 4), ("half", 3), ("odd", 1), ("odd", 2), ("deep", 5, 1), ("deep", 5, 9)], 1
+    )
+    assert verdicts.counts() == {"half of it is 1": 12, "too deep": 2}
+    assert [(table[n].tile_m, table[n].tile_n) for n in verdicts.passed.tolist()] == [(4, 9), (4, 9)]
+
+
+def test_a_table_is_the_product_of_its_axes() -> None:
+    """In the order of nested loops; kernels, columns and parts of it are those of the objects."""
+    table = conv_kernels(Direction.FORWARD, 2, "fp16")
+    objects = list(table)
+    assert objects[31] == table[31] == table[-269]
+    assert [kernel.tile_m for kernel in objects] == table.column("tile_m").tolist()
+    assert {kernel.layout for kernel in objects} == set(table.column("layout").tolist()) == {"nhwgc"}
+    part = table[5:100:7]
+    assert list(part) == objects[5:100:7]
+    assert part.coded("tile")[0][part.coded("tile")[1][2]] == (16, 64, 64)  # type: ignore[index]
+    again = KernelTable.of(ConvKernel, objects)
+    assert list(again) == objects
+    assert again.column("pipeline").tolist() == table.column("pipeline").tolist()
+    with pytest.raises(IndexError):
+        table[300]
+
+
+def test_an_empty_table_has_no_kernels_and_no_verdicts() -> None:
+    """An axis without values leaves nothing to judge."""
+    table = table_of(Direction.FORWARD, 2, "fp16", tile_axis(()), variant_axis())
+    assert len(table) == 0
+    assert list(islice(table, 1)) == []
+    verdicts = CONV_RULES.judge(table, load_arch("gfx942"))
+    assert verdicts.passed.tolist() == []
+    assert verdicts.counts() == {}
+    chosen, refused = ProblemRules(CONV_RULES.problem, table, load_arch("gfx942")).judge(None)
+    assert (chosen.tolist(), refused) == ([], {})

@@ -1,0 +1,38 @@
+"""`miopen_conv` as the rest of ckh sees it: pools of solvers that problems share."""
+
+from __future__ import annotations
+
+from random import Random
+
+from ckh.archs import load_arch
+from ckh.ops import operation
+from ckh.ops.miopen_conv.candidates import candidates, group_name, read_candidates
+from ckh.ops.miopen_conv.problem import MiopenProblem
+from ckh.paths import data_dir
+from ckh.problems import Direction
+
+MODEL = data_dir("models") / "miopen_conv_gfx90a"
+
+
+def problem(draw: Random) -> MiopenProblem:
+    """One of many layers, dense and grouped."""
+    taps, groups, size = draw.choice((1, 3, 5)), draw.choice((1, 1, 2)), draw.randint(7, 60)
+    channels = (groups * 4 * draw.randint(1, 64), groups * 4 * draw.randint(1, 64), groups)
+    return MiopenProblem(
+        draw.choice(tuple(Direction)), 8, *channels, size, size, taps, taps, dtype=draw.choice(("fp32", "fp16"))
+    )
+
+
+def test_problems_of_a_group_choose_from_one_pool() -> None:
+    """The pool is the group's whole list, one object; the chosen are those that the table names, in its order."""
+    op, arch, table, draw = operation("miopen_conv"), load_arch("gfx90a"), read_candidates(MODEL), Random(3)
+    pools: dict[str, tuple[object, ...]] = {}
+    sizes = set()
+    for _ in range(200):
+        one = problem(draw)
+        found, expected = op.candidates(one, arch, MODEL), candidates(one, table)
+        assert tuple(solver.name for solver in found.kernels) == expected.solvers
+        assert found.refused == expected.refused
+        assert pools.setdefault(group_name(one), found.pool) is found.pool
+        sizes.add((group_name(one), len(found.chosen)))
+    assert len(sizes) > len(pools) > 4
