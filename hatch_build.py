@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import shutil
@@ -15,17 +14,10 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# Besides ranking: features, models that it is handed ready to use, and their programs.
-_RANK, _EXPORT = Path("ckh", "ranking", "csrc"), Path("ckh", "export", "c")
-_SOURCES = (
-    _RANK / "ckh_features.c",
-    _EXPORT / "ckh_core.c",
-    _EXPORT / "ckh_fill.c",
-    Path("ckh", "quick", "csrc", "ckh_interpret.c"),
-)
+_SOURCES = Path("ckh", "ranking", "csrc")
 _LIBRARY = Path("ckh", "ranking", "_ckh_rank.so")
 # Features must be Python's bit for bit: no fused multiply-add.
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off")
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-DCKH_SIZES_ONLY")
 
 
 class CBuildHook(BuildHookInterface):  # type: ignore[misc] # hatchling may be unknown to the type checker
@@ -53,29 +45,16 @@ def _compile(root: Path, library: Path) -> Path | None:
         print("no C compiler: ranking will run in NumPy", file=sys.stderr)  # noqa: T201
         return None
     part = library.with_name(f".{library.name}.{os.getpid()}")
-    declarations = _declarations(root)
-    with tempfile.TemporaryDirectory() as headers:
-        Path(headers, "ckh.h").write_text(declarations.plain_header(), encoding="utf-8")
-        sources = [*map(str, declarations.EVALUATOR_SOURCES), *(str(root / source) for source in _SOURCES)]
-        included = [f"-I{folder}" for folder in (headers, root / _RANK, root / _EXPORT)]
-        command = [*compiler, *_FLAGS, *included, "-o", str(part), *sources, "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # ckh.c is for exports: it has the kinds of problems, which Python has no need of in C.
+    sources = [str(path) for path in sorted((root / _SOURCES).glob("*.c")) if path.name != "ckh.c"]
+    command = [*compiler, *_FLAGS, "-o", str(part), *sources, "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         part.unlink(missing_ok=True)
         print(f"{shlex.join(command)} failed, ranking will run in NumPy:\n{done.stderr}", file=sys.stderr)  # noqa: T201
         return None
     part.replace(library)
     return library
-
-
-def _declarations(root: Path) -> Any:
-    """`ckh.export.declarations`: what the evaluator's sources are, and the header that an export generates."""
-    spec = importlib.util.spec_from_file_location("declarations", root / "ckh" / "export" / "declarations.py")
-    assert spec is not None
-    assert spec.loader is not None
-    declarations = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(declarations)
-    return declarations
 
 
 def _compiler() -> list[str] | None:

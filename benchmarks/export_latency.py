@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.export.declarations import EVALUATOR
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, kind_of
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.spec import TFLOPS
 from ckh.outputs import write_folder
 from ckh.paths import data_dir
-from ckh.ranking import partial_c
+from ckh.ranking import library
 from ckh.ranking.evaluator import Ranker, best_first
+from ckh.ranking.layout import CSRC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,12 +152,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "c")
         write_folder(folder, c_files(models, embed=False)[0].items())
-        evaluator = sorted(EVALUATOR.glob("*.c"))
-        partial_c.LIBRARY = _compile(Path(name), evaluator, options.cc, "python.so")
+        python = [path for path in sorted(CSRC.glob("*.c")) if path.name != "ckh.c"]
+        library.LIBRARY = _compile(Path(name), python, options.cc, "python.so")
         sources = [path for path in sorted(folder.glob("*.c")) if path.name != "example.c"]
-        library = _compile(Path(name), sources, options.cc, "export.so")
+        exported = _compile(Path(name), sources, options.cc, "export.so")
         for model in models:
-            measure(model, library, folder, options)
+            measure(model, exported, folder, options)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/rank_latency.py [--rounds 15] [--trees 2000] [--leaves 127]
 
 Ways: the usual one (a dict per candidate, a DataFrame, features, `Booster.predict`, sorting), the same from NumPy
-columns, and partial evaluation in NumPy and in C. All must give the same order. Times are medians; only ratios are
+columns, NumPy alone, and partial evaluation in C. All must give the same order. Times are medians; only ratios are
 comparable between machines.
 """
 
@@ -37,7 +37,7 @@ from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.paths import cache_dir, data_dir
-from ckh.ranking import partial_c, partial_numpy
+from ckh.ranking import library
 from ckh.ranking.evaluator import Ranker, best_first
 from ckh.ranking.forest_file import forest_of
 
@@ -50,7 +50,7 @@ Columns = dict[str, Any]
 _CONV_CANDIDATES, _GEMM_CANDIDATES, _PROBLEMS = 1500, 4608, 8
 _ROWS = 8000
 _MANY = 10_000
-_WAYS = ("usual way", "NumPy features, LightGBM", "partial evaluation, NumPy", "partial evaluation, C")
+_WAYS = ("usual way", "NumPy features, LightGBM", "NumPy alone", "partial evaluation, C")
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def measure(case: Case, rounds: int) -> None:
         lambda problem: _partially(ranker, "numpy", problem),
         lambda problem: _partially(ranker, "c", problem),
     ]
-    if not partial_c.is_available():
+    if not library.is_available():
         ways.pop()
     times: list[list[float]] = [[] for _ in ways]
     differing = 0
@@ -205,7 +205,7 @@ def measure(case: Case, rounds: int) -> None:
             orders.append(way(problem))
             taken.append((time.perf_counter() - begin) * 1e3)
         differing += not all(np.array_equal(orders[0], order) for order in orders)
-    shape = " x ".join(map(str, ranker.shape))
+    shape = " x ".join(map(str, ranker.shape or ("no", "C")))
     print(f"\n{case.name}: {count} candidates = {shape} (tiles x variants), {len(forest.nodes)} splits")
     print(f"  open {(opened - start) * 1e3:.1f} ms, prepare the pool {(prepared - opened) * 1e3:.1f} ms (once)")
     usual = statistics.median(times[0])
@@ -221,11 +221,11 @@ def measure_many(case: Case) -> None:
     ranker = Ranker([forest], case.engine, case.names, case.hardware, case.kernels, case.problems[0])
     chosen = np.random.default_rng(0).integers(0, len(case.problems), _MANY)
     problems = {name: np.concatenate([case.problems[i][name] for i in chosen]) for name in case.problems[0]}
-    for backend, scoring in (("c", partial_c.scores), ("numpy", partial_numpy.scores)):
-        if backend == "c" and not partial_c.is_available():
+    for backend in ("c", "numpy"):
+        if backend == "c" and not library.is_available():
             continue
         os.environ["CKH_RANK_BACKEND"] = backend
-        count = _MANY if backend == "c" else 100
+        count = _MANY if backend == "c" else 20
         part = {name: column[:count] for name, column in problems.items()}
         start = time.process_time()
         scores = ranker.scores(part)
@@ -233,7 +233,7 @@ def measure_many(case: Case) -> None:
         best_first(scores)
         done = time.process_time()
         rate = f"{count / (scored - start):.0f} problems/s, {count / (done - start):.0f}/s with all candidates sorted"
-        print(f"  {case.name}, {scoring.__module__}: {count} problems in one call: {rate}")
+        print(f"  {case.name}, {backend}: {count} problems in one call: {rate}")
 
 
 def main() -> None:
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--library", type=Path, help="a C part other than the installed one")
     options = parser.parse_args()
     if options.library:
-        partial_c.LIBRARY = options.library
+        library.LIBRARY = options.library
     shipped = _shipped_cases()
     for case in (_conv_case(options), _gemm_case(options), *shipped):
         measure(case, options.rounds)

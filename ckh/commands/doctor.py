@@ -99,7 +99,7 @@ def _ranking() -> str:
     """Which implementation ranks, and why not C."""
     from ckh.errors import UsageError
     from ckh.ranking.evaluator import backend_name
-    from ckh.ranking.partial_c import why_not
+    from ckh.ranking.library import why_not
 
     try:
         name = backend_name()

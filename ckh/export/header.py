@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, conv_kind, gemm_kind
 from ckh.problems import CONV_LAYOUTS, ConvProblem
@@ -15,30 +15,29 @@ if TYPE_CHECKING:
 _LINE = 120
 
 
-def header(template: str) -> str:
-    """The public header."""
+def names_header() -> str:
+    """The header ckh_names.h: codes of directions, types and layouts, and the sizes of problems with their defaults."""
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
     conv, gemm = conv_kind(), gemm_kind()
-    enums = [
+    conv_defaults, gemm_defaults = _defaults(ConvProblem), _defaults(GemmProblem)
+    chosen = {
+        "CKH_CONV_DTYPE": field_value(conv, "dtype", conv_defaults["dtype"]),
+        "CKH_CONV_NDIM": str(min(CONV_LAYOUTS)),
+        "CKH_GEMM_DTYPE": field_value(gemm, "dtype", gemm_defaults["dtype"]),
+        "CKH_GEMM_LAYOUT": field_value(gemm, "layout", gemm_defaults["layout"]),
+    }
+    parts = [
+        "/* Names of what problems are, and their sizes in order, with defaults: from the tables of ckh. */",
         _enum("CKH_", DIRECTIONS, "CKH_DIRECTIONS"),
         _enum("CKH_", DTYPES, "CKH_DTYPES"),
         _enum("CKH_LAYOUT_", conv.layouts, "CKH_LAYOUTS"),
         _enum("CKH_GEMM_", gemm.layouts[1:], "CKH_GEMM_LAYOUTS"),
+        _wrapped("enum { " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + " };"),
+        _sizes(conv, conv_defaults),
+        _sizes(gemm, gemm_defaults),
     ]
-    text = template.replace("@ENUMS@", "\n".join(enums))
-    for kind in (conv, gemm):
-        text = text.replace(f"@{kind.name.upper()}_FIELDS@", _fields(kind))
-    return text
-
-
-def sizes_functions() -> str:
-    """Functions that put a problem's sizes in order, and that set a problem to its defaults."""
-    from ckh.ops.gemm_universal.problem import GemmProblem
-
-    classes: dict[str, type] = {CONV: ConvProblem}
-    return "\n".join(
-        _sizes_function(kind) + _defaults_function(kind, classes.get(kind.name, GemmProblem))
-        for kind in (conv_kind(), gemm_kind())
-    )
+    return "\n".join(parts) + "\n"
 
 
 def field_value(kind: ProblemKind, name: str, value: object) -> str:
@@ -64,29 +63,18 @@ def _constant(prefix: str, name: str) -> str:
 
 def _enum(prefix: str, names: Iterable[str], count: str) -> str:
     members = ", ".join([*(_constant(prefix, name) for name in names), count])
-    return textwrap.fill(f"enum {{ {members} }};", _LINE, subsequent_indent="  ")
+    return _wrapped(f"enum {{ {members} }};")
 
 
-def _fields(kind: ProblemKind) -> str:
-    names = list(kind.sizes.values())
-    lines = [names[start : start + 8] for start in range(0, len(names), 8)]
-    return "\n".join(f"  int64_t {', '.join(line)};" for line in lines)
+def _wrapped(text: str, end: str = "") -> str:
+    lines = textwrap.wrap(text, _LINE - len(end), subsequent_indent="  ", break_long_words=False)
+    return f"{end}\n".join(lines)
 
 
-def _sizes_function(kind: ProblemKind) -> str:
-    lines = [f"  size[{index}] = problem->{name};" for index, name in enumerate(kind.sizes.values())]
-    head = f"void ckh_{kind.name}_sizes(const ckh_{kind.name}_problem *problem, int64_t *size) {{"
-    return "\n".join([head, *lines, "}\n\n"])
+def _defaults(problem: type) -> dict[str, Any]:
+    return {one.name: one.default for one in fields(problem) if one.default is not MISSING}
 
 
-def _defaults_function(kind: ProblemKind, problem: type) -> str:
-    defaults = {one.name: one.default for one in fields(problem) if one.default is not MISSING}
-    values = {name: defaults.get(name, 0) for name in kind.sizes.values()}
-    if kind.name == CONV:
-        values = {"direction": "CKH_FORWARD", "layout": "CKH_LAYOUT_DEFAULT", "ndim": min(CONV_LAYOUTS)} | values
-    else:
-        values = {"layout": field_value(kind, "layout", defaults["layout"])} | values
-    values["dtype"] = field_value(kind, "dtype", defaults["dtype"])
-    lines = [f"  problem->{name} = {value};" for name, value in values.items()]
-    head = f"void ckh_{kind.name}_defaults(ckh_{kind.name}_problem *problem) {{"
-    return "\n".join([head, "  if (!problem) return;", *lines, "}\n"])
+def _sizes(kind: ProblemKind, defaults: dict[str, Any]) -> str:
+    sizes = " ".join(f"X({name},\u00a0{defaults.get(name, 0)})" for name in kind.sizes.values())
+    return _wrapped(f"#define CKH_{kind.name.upper()}_SIZES(X) {sizes}", " \\").replace("\u00a0", " ")

@@ -1,25 +1,28 @@
-"""Programs: what C runs for the problems of a group, and the data that goes with it."""
+"""Groups as model files have them: pools, and the checks and rules of their problems as calculations with sizes."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ckh.export.groups import CONV, DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
-from ckh.export.pools import make_pool
-from ckh.export.sources import Functions, check_function, decide_function, features_function, flops_function
+from ckh.learn.spec import ANY, TFLOPS
+from ckh.ranking.layout import numbers, record
+from ckh.ranking.model_file import FileFacts, FileGroup, model_file, prepare_pool
+from ckh.ranking.program import APPLIES, REFUSED, Checks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.integers import Expression, Text, Tree
-    from ckh.export.pools import GroupPool
     from ckh.learn.artifact import Model
+    from ckh.ops.base import Kernel
     from ckh.ranking.packed import PackedForest
 
-APPLIES, REFUSED = -1, -2
+_ARITHMETIC = {"size": "OF_SIZE", "number": "OF_NUMBER"}  # others are called as in the layout
+_RELATIONS = {"==": "EQUAL", "<": "SMALLER", ">": "GREATER"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,80 +43,54 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Body:
-    """What ranks the candidates of a group.
+class ModelContent:
+    """A model's file.
 
     Attributes:
-        program: the number of its program.
-        rules: which of its candidates apply.
-        made: its pool.
+        content: its bytes.
+        kernels: its kernels by their complete names, in the order of their numbers.
+        rules: which candidates apply, for each group.
+        trees: how many each forest has, by target.
     """
 
-    program: int
-    rules: Rules
-    made: GroupPool
+    content: bytes
+    kernels: dict[str, Kernel]
+    rules: tuple[Rules, ...]
+    trees: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupProgram:
-    """A group that is exported; without candidates it has no body."""
+def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[Group]) -> ModelContent:
+    """The file of a model with some groups of problems.
 
-    group: Group
-    body: Body | None
-
-
-@dataclass(slots=True, eq=False)
-class Programs:
-    """The programs of all models of an export."""
-
-    _functions: Functions = field(default_factory=Functions)
-    _entries: list[str] = field(default_factory=list)
-
-    def add(self, model: Model, forests: Sequence[PackedForest], kind: ProblemKind, group: Group) -> GroupProgram:
-        """Make the program of a group.
-
-        Raises:
-            ModelError: a feature or rule cannot be exported.
-        """
-        if not group.candidates:
-            return GroupProgram(group, None)
-        made, rules = parts_of(model, forests, kind, group)
-        shapes = self._functions.number_of("shapes", _shapes(made))
-        counts = (len(kind.sizes), made.constants, made.rows, len(made.graph.leaves), len(made.classes))
-        parts = (
-            *(str(count) for count in (*counts, len(rules.conditions))),
-            *(f"{name}_{shapes}" for name in ("leaf_classes", "leaf_by_tile", "classes")),
-            check_function(self._functions, kind.check(group.example)),
-            decide_function(self._functions, rules.conditions),
-            flops_function(self._functions, kind.flops(group.example)),
-            features_function(self._functions, made),
-        )
-        entry = f"{{{', '.join(parts)}, 0}}"
-        if entry not in self._entries:
-            self._entries.append(entry)
-        return GroupProgram(group, Body(self._entries.index(entry), rules, made))
-
-    def text(self) -> str:
-        """All functions, and the table of programs."""
-        entries = ",\n".join(f"  {entry}" for entry in self._entries)
-        table = f"const ckh_program ckh_programs[] = {{\n{entries}\n}};"
-        return "\n".join(
-            [*self._functions.texts, table, f"const int32_t ckh_program_count = {len(self._entries)};", ""]
-        )
-
-    def key(self) -> int:
-        """A number that tells these programs from others."""
-        return int.from_bytes(hashlib.sha256(self.text().encode()).digest()[:8], "little")
-
-
-def parts_of(model: Model, forests: Sequence[PackedForest], kind: ProblemKind, group: Group) -> tuple[GroupPool, Rules]:
-    """The pool and the rules of a group that has candidates.
+    Args:
+        model: the model.
+        name: what it is called.
+        kind: the kind of its problems.
+        groups: the groups.
 
     Raises:
-        ModelError: a feature or rule cannot be exported.
+        ModelError: the model is damaged, or a feature or rule cannot be computed in C.
     """
-    made = make_pool(model, forests, [one.kernel for one in group.candidates], group.example)
-    return made, make_rules([kind.rule(group.example, one.reason) for one in group.candidates])
+    spec = model.spec
+    targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
+    forests = [model.packed_forest(target) for target in targets]
+    kernels = {spec.op.kernel_name(one.kernel): one.kernel for group in groups for one in group.candidates}
+    number_of = {kernel: number for number, kernel in enumerate(kernels)}
+    rules = tuple(make_rules([kind.rule(group.example, one.reason) for one in group.candidates]) for group in groups)
+    written = [
+        _file_group(model, forests, kind, group, of_group, number_of)
+        for group, of_group in zip(groups, rules, strict=True)
+    ]
+    facts = FileFacts(
+        texts=[name, spec.purpose, *kernels],
+        kind=int(kind.name != CONV),
+        direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
+        dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
+        tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,
+    )
+    content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
+    trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}
+    return ModelContent(content, kernels, rules, trees)
 
 
 def make_rules(trees: Sequence[Tree]) -> Rules:
@@ -136,13 +113,75 @@ def make_rules(trees: Sequence[Tree]) -> Rules:
     return Rules(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
-def _shapes(made: GroupPool) -> str:
-    leaves = [leaf.values.shape for leaf in made.graph.leaves]
-    by_tile = [made.pool.tiles > 1 and tiles > 1 for _, tiles in leaves]
-    arrays = (
-        ("int32_t leaf_classes_@", [classes for classes, _ in leaves]),
-        ("uint8_t leaf_by_tile_@", list(map(int, by_tile))),
-        ("int32_t classes_@", list(made.classes)),
+def make_checks(kind: ProblemKind, group: Group, rules: Rules) -> Checks:
+    """What is calculated of the sizes of a group's problems."""
+    found = _Calculations()
+    for condition in rules.conditions:
+        found.compare(condition)
+    check = make_rules([kind.check(group.example)])
+    first = len(rules.conditions)
+    for condition in check.conditions:
+        found.compare(condition)
+    steps = [record("STEP", condition=first + condition, yes=yes, no=no) for condition, yes, no in check.steps]
+    flops = found.number_of(kind.flops(group.example))
+    return Checks(found.integers, found.rows, found.comparisons, steps, first, check.begins[0], flops)
+
+
+def _file_group(
+    model: Model,
+    forests: Sequence[PackedForest],
+    kind: ProblemKind,
+    group: Group,
+    rules: Rules,
+    number_of: dict[str, int],
+) -> FileGroup:
+    if not group.candidates:
+        return FileGroup(group.key, (), (), (), 0, None, Checks())
+    spec = model.spec
+    kernels = tuple(one.kernel for one in group.candidates)
+    prepared = prepare_pool(
+        spec.engine,
+        spec.feature_names,
+        model.hardware,
+        spec.op.kernel_features(kernels, spec.encoding),
+        spec.op.problem_features([group.example]),
+        forests,
+        list(kind.sizes),
     )
-    # C has no arrays of no elements.
-    return "".join(f"static const {name}[] = {{{', '.join(map(str, values or [0]))}}};\n" for name, values in arrays)
+    steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
+    names = [number_of[spec.op.kernel_name(kernel)] for kernel in kernels]
+    checks = make_checks(kind, group, rules)
+    return FileGroup(group.key, names, rules.begins, steps, len(rules.reasons), prepared, checks)
+
+
+def _code(value: str | None, table: tuple[str, ...]) -> int:
+    return -1 if value is None else table.index(value)
+
+
+class _Calculations:
+    """Calculations with sizes, each once."""
+
+    def __init__(self) -> None:
+        self.integers: dict[int, int] = {}
+        self.rows: list[tuple[int, ...]] = []
+        self.comparisons: list[tuple[int, ...]] = []
+        self._known: dict[Expression, int] = {}
+
+    def number_of(self, expression: Expression) -> int:
+        """The number of a calculation."""
+        if expression not in self._known:
+            operation = numbers("ARITHMETIC")[_ARITHMETIC.get(expression.op, expression.op.upper())]
+            a, b = (*expression.operands, 0)[:2]
+            if expression.op == "number":
+                a = self.integers.setdefault(int(a), len(self.integers))
+            elif expression.op != "size":
+                a, b = self.number_of(a), self.number_of(b)
+            self.rows.append(record("CALCULATION", operation=operation, a=a, b=b))
+            self._known[expression] = len(self.rows) - 1
+        return self._known[expression]
+
+    def compare(self, condition: Expression) -> None:
+        """Add a comparison of two calculations."""
+        a, b = map(self.number_of, condition.operands)
+        relation = numbers("RELATIONS")[_RELATIONS[condition.op]]
+        self.comparisons.append(record("COMPARISON", relation=relation, a=a, b=b))

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.export.declarations import EVALUATOR, EVALUATOR_SOURCES, FOLDER, template
 from ckh.export.folder import model_names
 from ckh.export.groups import CONV, GEMM, groups_of, kind_of
-from ckh.export.header import field_value, header, sizes_functions
-from ckh.export.model_file import model_file
-from ckh.export.programs import Programs
-from ckh.learn.spec import TFLOPS
+from ckh.export.header import field_value, names_header
+from ckh.export.programs import model_content
+from ckh.ranking.layout import CSRC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.export.groups import ProblemKind
-    from ckh.export.programs import GroupProgram
+    from ckh.export.groups import Group, ProblemKind
+    from ckh.export.programs import ModelContent
     from ckh.learn.artifact import Model
-    from ckh.ranking.packed import PackedForest
 
-_STATIC = (
-    *(FOLDER / name for name in ("ckh.c", "ckh_core.c", "ckh_fill.c", "ckh_internal.h")),
-    *EVALUATOR_SOURCES,
-    *(EVALUATOR / name for name in ("ckh_rank.h", "ckh_ranker.h", "ckh_numbers.h")),
-)
+_TEMPLATES = Path(__file__).with_name("c")
 _LINE, _WORDS = 120, 6
 _EXAMPLES: dict[str, dict[str, Any]] = {
     CONV: {"n": 16, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3, "pad_h": 1, "pad_w": 1},
@@ -42,8 +36,8 @@ class _Exported:
     name: str
     model: Model
     kind: ProblemKind
-    forests: dict[str, PackedForest]
-    groups: tuple[GroupProgram, ...]
+    groups: tuple[Group, ...]
+    file: ModelContent
 
 
 def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], dict[str, Any]]:
@@ -57,57 +51,41 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         UsageError: two models have one name, or an operation cannot be exported.
         ModelError: a model is damaged, or a feature or rule cannot be exported.
     """
-    programs = Programs()
-    exported = [_prepare(*one, programs) for one in zip(model_names(models), models, strict=True)]
-    contents = {one.name: _content(one, programs.key()) for one in exported}
+    exported = [_prepare(*one) for one in zip(model_names(models), models, strict=True)]
+    contents = {one.name: one.file.content for one in exported}
     report = {
         "ckh": __version__,
         "to": "c",
         "embedded": embed,
-        "models": [_facts(one, len(contents[one.name])) for one in exported],
+        "models": [_facts(one) for one in exported],
     }
-    texts = {path.name: path.read_text(encoding="utf-8") for path in _STATIC}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(CSRC.glob("*.[ch]"))}
     texts |= {
-        "ckh.h": header(template("ckh.h")),
-        "ckh_programs.c": _programs_text(programs),
+        "ckh_names.h": names_header(),
         "ckh_embedded.c": _embedded_text(contents if embed else {}),
         "example.c": _example(exported[0], embed=embed),
         "README.md": _readme(exported, embed=embed),
     }
     sources = " ".join(name for name in texts if name.endswith(".c") and name != "example.c")
-    texts["CMakeLists.txt"] = template("CMakeLists.txt").replace("@SOURCES@", sources)
+    texts["CMakeLists.txt"] = _template("CMakeLists.txt").replace("@SOURCES@", sources)
     files = {name: text.encode() for name, text in texts.items()}
     if not embed:
         files |= {_path(name): content for name, content in contents.items()}
     return files, report
 
 
-def _prepare(name: str, model: Model, programs: Programs) -> _Exported:
-    kind = kind_of(model.spec.op_type)
-    targets = [model.spec.rank_by, *({TFLOPS} & set(model.spec.targets) - {model.spec.rank_by})]
-    forests = {target: model.packed_forest(target) for target in targets}
-    groups = tuple(programs.add(model, list(forests.values()), kind, group) for group in groups_of(model))
-    return _Exported(name, model, kind, forests, groups)
+def _prepare(name: str, model: Model) -> _Exported:
+    kind, groups = kind_of(model.spec.op_type), tuple(groups_of(model))
+    return _Exported(name, model, kind, groups, model_content(model, name, kind, groups))
 
 
-def _content(one: _Exported, key: int) -> bytes:
-    return model_file(one.name, one.model.spec, one.forests, one.groups, one.kind.name, key)
+def _template(name: str) -> str:
+    """A file that something is to be put into."""
+    return (_TEMPLATES / f"{name}.in").read_text(encoding="utf-8")
 
 
 def _path(name: str) -> str:
     return f"models/{name}.ckhm"
-
-
-def _programs_text(programs: Programs) -> str:
-    head = (
-        "/* Features, checks of sizes and conditions of rules: generated from the declarations that ckh evaluates. */\n"
-        '#include "ckh_internal.h"\n#include "ckh_numbers.h"\n'
-    )
-    return "\n".join([head, sizes_functions(), programs.text(), _key_text(programs)])
-
-
-def _key_text(programs: Programs) -> str:
-    return f"const uint64_t ckh_program_key = UINT64_C({programs.key()});\n"
 
 
 def _embedded_text(contents: dict[str, bytes]) -> str:
@@ -123,17 +101,17 @@ def _embedded_text(contents: dict[str, bytes]) -> str:
 
 
 def _example(one: _Exported, *, embed: bool) -> str:
-    kind, example = one.kind, one.groups[0].group.example
+    kind, example = one.kind, one.groups[0].example
     settings = {"dtype": field_value(kind, "dtype", example.dtype), **_EXAMPLES[kind.name]}
     if kind.name == CONV:
         settings["direction"] = field_value(kind, "variant", str(example.variant))  # type: ignore[attr-defined]
     assigned = [f"p.{name} = {value};" for name, value in settings.items()]
     opened = f'ckh_open_embedded("{one.name}", &model)' if embed else f'ckh_open_file("{_path(one.name)}", &model)'
-    text = template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
+    text = _template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
     return text.replace("@SETTINGS@", "\n  ".join(textwrap.wrap(" ".join(assigned), _LINE - 2, break_long_words=False)))
 
 
-def _facts(one: _Exported, size: int) -> dict[str, Any]:
+def _facts(one: _Exported) -> dict[str, Any]:
     spec = one.model.spec
     return {
         "name": one.name,
@@ -143,11 +121,11 @@ def _facts(one: _Exported, size: int) -> dict[str, Any]:
         "arch": spec.arch,
         "device": spec.device,
         "rank_by": spec.rank_by,
-        "targets": list(one.forests),
-        "trees": {target: len(forest.roots) for target, forest in one.forests.items()},
-        "kernels": len({spec.op.kernel_name(c.kernel) for g in one.groups for c in g.group.candidates}),
+        "targets": list(one.file.trees),
+        "trees": one.file.trees,
+        "kernels": len(one.file.kernels),
         "kinds_of_problems": len(one.groups),
-        "bytes": size,
+        "bytes": len(one.file.content),
     }
 
 
@@ -158,4 +136,4 @@ def _readme(exported: Sequence[_Exported], *, embed: bool) -> str:
     ]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
     table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])
-    return template("README.md").replace("@VERSION@", __version__).replace("@MODELS@", table)
+    return _template("README.md").replace("@VERSION@", __version__).replace("@MODELS@", table)

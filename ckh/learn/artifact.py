@@ -22,10 +22,10 @@ from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
 from ckh.ops import operation_of_kernel
 from ckh.paths import MODELS_VARIABLE, model_folders
+from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
-from ckh.ranking.numpy_forest import predict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -253,8 +253,7 @@ class Model:
             ModelError: a file of the model is damaged.
         """
         wanted = self._told if tflops else self._told[:1]
-        raw = self._scorer.raw(problems, pool, len(wanted))
-        told = {target: self._linear(rows, target) for target, rows in zip(wanted, raw, strict=True)}
+        told = dict(zip(wanted, self._scorer.told(problems, pool, len(wanted)), strict=True))
         return told[self.spec.rank_by], told.get(TFLOPS)
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
@@ -291,7 +290,7 @@ class Model:
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
 
     def _predict(self, matrix: NDArray[np.float64], target: str) -> NDArray[np.float64]:
-        return self._linear(predict(self._forest(target), matrix), target)
+        return self._linear(reference.scores(self.packed_forest(target), matrix), target)
 
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
         return np.expm1(raw) if target in self.spec.log_targets else raw

@@ -74,10 +74,10 @@ class PoolScorer:
         # By identity, which the pool beside it keeps from being used again.
         self._rankers: Remembered[tuple[tuple[Kernel, ...], Ranker]] = Remembered(_POOLS)
 
-    def raw(
+    def told(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], targets: int | None = None
     ) -> NDArray[np.float64]:
-        """What the forests say, shape (targets, problems, kernels).
+        """What is told of each kernel, shape (targets, problems, kernels).
 
         Args:
             problems: what is asked about.
@@ -102,6 +102,7 @@ class PoolScorer:
             self._hardware,
             spec.op.kernel_features(pool, spec.encoding),
             example,
+            [target in spec.log_targets for target in self._targets],
         )
         self._rankers.put(id(pool), (pool, made))
         return made

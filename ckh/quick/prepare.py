@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.paths import write_atomic
-from ckh.quick.answer import can_answer, is_wanted, open_library
+from ckh.quick.answer import is_wanted
 from ckh.quick.store import encode_facts, paths, read_facts, stamp
+from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
 
-_NO_KEY = 0  # of programs: they are in the file
 MOST_KERNELS = 2500  # of a pool: preparing takes half a millisecond for each
 
 
@@ -30,9 +30,8 @@ def prepare(asked: Asked) -> bool:
     Returns:
         Whether the next such call will be answered quickly.
     """
-    with suppress(CkhError, OSError, AttributeError):
-        open_library()
-        return is_wanted() and _prepare(asked)
+    with suppress(CkhError, OSError):
+        return is_wanted() and is_available() and _prepare(asked)
     return False
 
 
@@ -44,7 +43,7 @@ def _prepare(asked: Asked) -> bool:
 
     facts_path, model_path = paths(asked)
     now = stamp(asked)
-    if can_answer(read_facts(facts_path, now), model_path):
+    if read_facts(facts_path, now) is not None and _can_open(model_path):
         return True
     kind = asked.kind
     op = kind["op"] or (GEMM_UNIVERSAL if kind["is_gemm"] else None)
@@ -63,23 +62,21 @@ def _prepare(asked: Asked) -> bool:
     return True
 
 
+def _can_open(path: Path) -> bool:
+    with suppress(CkhError):
+        return bool(OpenModel(path))
+    return False
+
+
 def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[bytes, dict[str, Any]]:
     """The file for C with the problem's group alone, and the facts that go with it."""
     from ckh.export.groups import group_of, kind_of
-    from ckh.export.model_file import model_file
-    from ckh.export.programs import Body, GroupProgram, parts_of
+    from ckh.export.programs import model_content
     from ckh.learn.spec import TFLOPS
-    from ckh.quick.bytecode import encode
 
     spec = model.spec
-    kind = kind_of(spec.op_type)
-    targets = [spec.rank_by, *({TFLOPS} & set(spec.targets) - {spec.rank_by})]
-    forests = {target: model.packed_forest(target) for target in targets}
-    group = group_of(model, problem)
-    made, rules = parts_of(model, list(forests.values()), kind, group)
-    exported = [GroupProgram(group, Body(0, rules, made))]
-    programs = [encode(made, kind, group, rules)]
-    content = model_file(model.path.name, spec, forests, exported, kind.name, _NO_KEY, programs=programs)
+    kind, group = kind_of(spec.op_type), group_of(model, problem)
+    made = model_content(model, model.path.name, kind, [group])
     own = Counter(words for one in group.candidates if (words := one.reason(problem)))
     facts = {
         "op": spec.op_type,
@@ -89,15 +86,15 @@ def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[
         "other_models": [str(path) for path in model.others],
         "arch": spec.arch,
         "device": spec.device,
-        "tells_tflops": TFLOPS in targets,
+        "tells_tflops": TFLOPS in made.trees,
         "reach": model.reach,
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),
         "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
-        "reasons": [[_listed(part) for part in text] for text in rules.reasons],
+        "reasons": [[_listed(part) for part in text] for text in made.rules[0].reasons],
     }
-    return content, facts
+    return made.content, facts
 
 
 def _listed(part: str | Expression) -> Any:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ckh.quick.asked import Asked
 
-VERSION = 4  # of what is prepared, and how
+VERSION = 5  # of what is prepared, and how
 _FOLDER = "answers"
 _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs

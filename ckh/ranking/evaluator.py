@@ -1,8 +1,8 @@
 """Ranking pools: forests, a pool and the implementation that runs, behind one class.
 
-In C, features are run as recorded steps (`ckh.ranking.program`, `csrc/ckh_features.c`) and forests walked by
-`csrc/ckh_rank.c`; without it, NumPy does both (`ckh.ranking.pool`, `ckh.ranking.partial_numpy`). Scores are the same to
-the last bit.
+In C, a pool is prepared once: its features become a program, which the engine in `csrc` runs before it walks the
+forests. Without C, or with a feature that no program can compute, NumPy computes everything for every candidate: the
+same scores to the last bit where features are equal, a hundred times slower.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.errors import ModelError, UsageError
-from ckh.ranking import partial_numpy
-from ckh.ranking.plan import make_plan
-from ckh.ranking.pool import Pool
-from ckh.ranking.program import Programs
+from ckh.errors import DataError, ModelError, UsageError
+from ckh.ranking import library, reference
+from ckh.ranking.axes import coded, keys
+from ckh.ranking.library import OpenModel
+from ckh.ranking.model_file import FileFacts, is_number, model_file, prepare_pool, whole_group
+from ckh.ranking.symbolic import FormulaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array, FeatureEngine
     from ckh.ranking.packed import PackedForest
-    from ckh.ranking.plan import Plan
-    from ckh.ranking.pool import Values
+    from ckh.ranking.pool import Pool
 
-    Scoring = Callable[[Plan, Values, NDArray[np.float64]], None]
+    Columns = Mapping[str, NDArray[np.generic]]
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
-_CELLS = 1 << 17  # feature values that are held at once
-_TOGETHER = 64  # problems: C likes multiples of it
 _FEW = 4  # sorting but the best is worth it for this share of the candidates
+_MOST_TEXTS = 64  # that a pool is prepared for
 
 
 def backend_name() -> str:
@@ -43,20 +42,14 @@ def backend_name() -> str:
     Raises:
         UsageError: the variable names another, or C that is not there.
     """
-    return _backend()[0]
-
-
-def _backend() -> tuple[str, Scoring]:
-    from ckh.ranking import partial_c
-
     wanted = os.environ.get(BACKEND_VARIABLE, "")
     if wanted not in {"", "c", "numpy"}:
         raise UsageError(f"{BACKEND_VARIABLE} is {wanted!r}", 'set it to "c" or "numpy", or not at all')
-    if wanted != "numpy" and partial_c.is_available():
-        return "c", partial_c.scores
+    if wanted != "numpy" and library.is_available():
+        return "c"
     if wanted == "c":
-        raise UsageError(f"{BACKEND_VARIABLE} asks for C: {partial_c.why_not()}", "install ckh with a C compiler")
-    return "numpy", partial_numpy.scores
+        raise UsageError(f"{BACKEND_VARIABLE} asks for C: {library.why_not()}", "install ckh with a C compiler")
+    return "numpy"
 
 
 class Ranker:
@@ -69,10 +62,11 @@ class Ranker:
         hardware: the hardware profile by name.
         kernels: the candidates' raw columns, of one row for each.
         example: the raw columns of any problem, of one row.
+        logs: of each forest, whether it gives log(1 + x) of what is told; none does by default.
 
     Raises:
         ModelError: a forest has another number of inputs, or the engine lacks one.
-        DataError: a column that a feature needs is missing.
+        DataError: a column that a feature needs is missing, or there are no candidates.
     """
 
     def __init__(
@@ -83,28 +77,30 @@ class Ranker:
         hardware: Mapping[str, Array],
         kernels: Mapping[str, Array],
         example: Mapping[str, Array],
+        logs: Sequence[bool] = (),
     ) -> None:
-        nodes = np.zeros(len(names), np.int64)
         for forest in forests:
             if len(forest.feature_names) != len(names):
                 raise ModelError(f"a model of {len(forest.feature_names)} inputs got {len(names)} features")
-            np.add.at(nodes, forest.families[:, 0], forest.family_nodes())
-        self._pool = Pool(engine, names, hardware, kernels, example, nodes)
-        self._programs = Programs(self._pool)
-        self._plans = [make_plan(forest, self._pool) for forest in forests]
+        engine.select(names)
+        self._forests, self._engine, self._names = forests, engine, names
+        self._hardware, self._kernels = hardware, kernels
+        self._logs = list(logs) or [False] * len(forests)
+        self.candidates = max((len(np.atleast_1d(column)) for column in kernels.values()), default=0)
+        if not self.candidates:
+            raise DataError("a pool needs candidates")
+        self._prepared: dict[tuple[str, ...], tuple[Pool, OpenModel] | None] = {}
+        if backend_name() == "c":
+            self._in_c({name: np.atleast_1d(column) for name, column in example.items()})
 
     @property
-    def candidates(self) -> int:
-        """Number of candidates."""
-        return len(self._pool.tile_of)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of distinct tiles and of distinct variants: how the pool is taken apart."""
-        return self._pool.tiles, self._pool.variants
+    def shape(self) -> tuple[int, int] | None:
+        """Number of distinct tiles and of distinct variants: how the pool is taken apart; None without C."""
+        known = next(iter(self._prepared.values()), None)
+        return None if known is None else (known[0].tiles, known[0].variants)
 
     def scores(self, problems: Mapping[str, Array], forests: int | None = None) -> NDArray[np.float64]:
-        """Raw scores, shape (forests, problems, candidates).
+        """What the forests tell, shape (forests, problems, candidates).
 
         Args:
             problems: raw columns, of one row for each problem; one row in all stands for all.
@@ -115,19 +111,59 @@ class Ranker:
         """
         columns = {name: np.atleast_1d(column) for name, column in problems.items()}
         count = max((len(column) for column in columns.values()), default=1)
-        name, score = _backend()
-        compute = self._programs.values if name == "c" else self._pool.values
-        plans = self._plans[:forests]
-        out = np.empty((len(plans), count, self.candidates))
-        step = max(_CELLS // max(self._pool.cells, 1), 1)
-        step -= step % _TOGETHER if step > _TOGETHER else 0
-        for start in range(0, count, step):
-            some = slice(start, min(start + step, count))
-            part = {name: column if len(column) == 1 else column[some] for name, column in columns.items()}
-            values = compute(part, some.stop - some.start)
-            for plan, rows in zip(plans, out, strict=True):
-                score(plan, values, rows[some])
+        out = np.empty((len(self._forests[:forests]), count, self.candidates))
+        texts = [column for column in columns.values() if not is_number(column) and len(column) > 1]
+        if not texts:
+            self._score(columns, out)
+            return out
+        groups = keys([coded(column) for column in texts], count)
+        for group in range(len(groups.first)):
+            rows = np.flatnonzero(groups.of == group)
+            some = {name: column if len(column) == 1 else column[rows] for name, column in columns.items()}
+            part = np.empty((len(out), len(rows), self.candidates))
+            self._score(some, part)
+            out[:, rows] = part
         return out
+
+    def _score(self, columns: Columns, out: NDArray[np.float64]) -> None:
+        """Score problems of one text."""
+        found = self._in_c(columns) if backend_name() == "c" else None
+        if found is None:
+            self._in_numpy(columns, out)
+            return
+        pool, model = found
+        if missing := [name for name in pool.numbers if name not in columns]:
+            raise DataError(f"the features need a column {missing[0]!r}")
+        sizes = np.empty((out.shape[1], len(pool.numbers)))
+        for index, name in enumerate(pool.numbers):
+            sizes[:, index] = columns[name]
+        model.score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
+
+    def _in_c(self, columns: Columns) -> tuple[Pool, OpenModel] | None:
+        """The pool and its model for problems of this text; None if a feature can only be computed by NumPy."""
+        key = tuple(str(column[0]) for _, column in sorted(columns.items()) if not is_number(column))
+        if key not in self._prepared:
+            if len(self._prepared) >= _MOST_TEXTS:
+                self._prepared.clear()
+            self._prepared[key] = self._prepare({name: column[:1] for name, column in columns.items()})
+        return self._prepared[key]
+
+    def _prepare(self, example: Columns) -> tuple[Pool, OpenModel] | None:
+        given = self._engine, self._names, self._hardware, self._kernels
+        try:
+            made = prepare_pool(*given, example, self._forests)
+        except FormulaError:
+            return None
+        content = model_file(FileFacts(("", "", "")), self._forests, self._logs, [whole_group(made)])
+        return made.pool, OpenModel(content)
+
+    def _in_numpy(self, columns: Columns, out: NDArray[np.float64]) -> None:
+        for problem in range(out.shape[1]):
+            one = {name: column[:1] if len(column) == 1 else column[[problem]] for name, column in columns.items()}
+            matrix = self._engine.matrix({**one, **self._kernels}, self._hardware, self._names)
+            for forest, is_log, rows in zip(self._forests, self._logs, out, strict=False):
+                raw = reference.scores(forest, matrix)
+                rows[problem] = np.expm1(raw) if is_log else raw
 
 
 def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[np.intp]:

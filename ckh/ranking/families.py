@@ -61,20 +61,3 @@ def as_masks(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
     padded[:, : packed.shape[1]] = packed
     masks: NDArray[np.uint64] = padded.view("<u8").astype(np.uint64)
     return masks
-
-
-def sizes(masks: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """How many bits each row of words has, shape (rows,)."""
-    ones = np.bitwise_count(masks) if hasattr(np, "bitwise_count") else _ones(masks)  # new in NumPy 2
-    counts = np.zeros(len(masks), np.intp)
-    for column in ones.T:  # for the few columns that there are faster than one sum
-        counts += column.astype(np.intp)
-    return counts
-
-
-def _ones(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    for shift, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
-        few = np.uint64(mask)
-        x = (x & few) + (x >> np.uint64(shift) & few)
-    total: NDArray[np.uint64] = x * np.uint64(0x0101010101010101) >> np.uint64(56)
-    return total

@@ -1,68 +1,64 @@
-"""Columns over problems, variant classes and tiles: every quantity is computed on the axes it depends on alone."""
+"""Columns over classes of variants and tiles: what depends on one of them alone is computed along that axis alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.features.engine import Array, Columns
+from ckh.ranking.symbolic import SymbolicColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from ckh.features.engine import FeatureEngine
+    from ckh.features.engine import Array, Columns
+    from ckh.ranking.symbolic import Symbol
 
+    Axis = tuple[Columns, frozenset[str], tuple[int, ...]]
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Columns along one axis, or over some, of the grid.
-
-    Attributes:
-        columns: the columns themselves.
-        avoids: a quantity that reads any of these raw columns is not for this source.
-        shape: what an array of this source is reshaped to, so as to broadcast over the grid; None: it does already.
-    """
-
-    columns: Columns
-    avoids: frozenset[str]
-    shape: tuple[int, ...] | None
-
-    def placed(self, values: Array) -> Array:
-        """An array along the source's axis, as one that broadcasts over the grid."""
-        return values if self.shape is None else np.asarray(values).reshape(self.shape)
+OF_TILES, OF_CLASSES = (-1,), (-1, 1)
 
 
-class GridColumns(Columns):
-    """Columns over a grid, each taken from the first source that may have it.
+class GridColumns(SymbolicColumns):
+    """Columns over a grid, and symbols.
 
     Args:
-        engine: the engine that reads them.
+        symbols: the problem's sizes by column.
+        axes: columns of one axis, the raw columns that they cannot be computed without, and how they lie in the grid.
         reads: raw columns behind each quantity.
-        sources: where quantities come from that do not depend on the whole grid.
+        derived: formulas of intermediate quantities, by name.
+        defaults: values of raw columns that may be missing.
     """
 
-    def __init__(self, engine: FeatureEngine, reads: Mapping[str, frozenset[str]], sources: Sequence[Source]) -> None:
-        super().__init__({}, engine.derived, engine.defaults)
+    def __init__(
+        self,
+        symbols: Mapping[str, Symbol],
+        axes: Sequence[Axis],
+        reads: Mapping[str, frozenset[str]],
+        derived: Mapping[str, Callable[[Columns], Array]],
+        defaults: Mapping[str, float | str],
+    ) -> None:
+        super().__init__(symbols, {}, derived, defaults)
+        self._axes = axes
         self._reads = reads
-        self._sources = sources
 
     def _find(self, name: str) -> Array:
-        source = self._source(self._reads[name])
-        return self._derived[name](self) if source is None else source.placed(source.columns[name])
+        found = self._along(self._reads[name], lambda columns: columns[name])
+        return super()._find(name) if found is None else found
 
     def raw(self, name: str) -> Array:
-        """A given column as it is, placed in the grid."""
-        source = self._source(frozenset((name,)))
-        assert source is not None, "every raw column is along one axis"
-        return source.placed(source.columns.raw(name))
+        """A given column as it is, along its axis."""
+        found = self._along(frozenset((name,)), lambda columns: columns.raw(name))
+        return super().raw(name) if found is None else found
 
     def codes(self, name: str, table: Mapping[str, float], otherwise: float) -> Array:
-        """A text column as numbers, placed in the grid."""
-        source = self._source(frozenset((name,)))
-        assert source is not None, "every raw column is along one axis"
-        return source.placed(source.columns.codes(name, table, otherwise))
+        """A text column as numbers, along its axis."""
+        found = self._along(frozenset((name,)), lambda columns: columns.codes(name, table, otherwise))
+        return super().codes(name, table, otherwise) if found is None else found
 
-    def _source(self, reads: frozenset[str]) -> Source | None:
-        return next((source for source in self._sources if source.avoids.isdisjoint(reads)), None)
+    def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
+        """What is computed along the axis that has all columns; None if none does."""
+        for columns, others, shape in self._axes:
+            if reads.isdisjoint(others):
+                return np.asarray(compute(columns)).reshape(shape)
+        return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.ranking.families import as_masks, holds, words_for
+from ckh.ranking.families import as_masks, holds
 from ckh.ranking.pool import Kind
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Int32 = NDArray[np.int32]
     Words = NDArray[np.uint64]
 
-BLOCK = 4096  # tiles that are ranked together
+BLOCK = 4096  # tiles that are ranked together; csrc/ckh_fill.c refuses more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,6 @@ class Block:
         tile_of: the tile of each, counted from the block's first.
         variant_of: the variant of each.
         masks: of static tests: the tiles that each holds for, shape (static masks, words).
-        idle: what the C part remembers between calls, as much of it as no thread uses now.
     """
 
     tiles: slice
@@ -40,7 +39,6 @@ class Block:
     tile_of: Int32
     variant_of: Int32
     masks: Words
-    idle: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +56,6 @@ class Plan:
         class_masks: the variants of each class, partition after partition, shape (classes, words).
         class_starts: where the classes of each partition start, shape (partitions + 1,).
         blocks: the tiles, in turn.
-        nodes: the forest's nodes as the NumPy part wants them, once it has been used.
     """
 
     forest: PackedForest
@@ -69,7 +66,6 @@ class Plan:
     class_masks: Words
     class_starts: Int32
     blocks: tuple[Block, ...]
-    nodes: list[Any] = field(default_factory=list)
 
 
 def make_plan(forest: PackedForest, pool: Pool) -> Plan:
@@ -121,8 +117,3 @@ def _block(pool: Pool, holding: NDArray[np.bool_], start: int) -> Block:
         variant_of=pool.variant_of[candidates].astype(np.int32),
         masks=as_masks(holding[:, start:stop]),
     )
-
-
-def words_of(block: Block) -> int:
-    """Words of a mask over a block's tiles."""
-    return words_for(block.tiles.stop - block.tiles.start)

@@ -1,4 +1,4 @@
-"""A pool of candidates, prepared once for many problems: what each feature depends on, and how to compute just that.
+"""A pool of candidates, prepared once for many problems: what each feature depends on, and what no problem changes.
 
 Features that no kernel column enters are one number a problem. The others are rows over the distinct tiles: one row if
 only the tile enters, one for each class of variants that its other columns tell apart if those enter too; or, if only
@@ -15,21 +15,22 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.features.engine import Columns
-from ckh.ranking.axes import Keys, Use, coded, keys, split
-from ckh.ranking.grid import GridColumns, Source
+from ckh.ranking.axes import Use, coded, keys, split
+from ckh.ranking.grid import OF_CLASSES, OF_TILES, GridColumns
 from ckh.ranking.symbolic import SymbolicColumns
 from ckh.ranking.tracing import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.features.engine import Array, Feature, FeatureEngine
+    from ckh.ranking.axes import Keys
     from ckh.ranking.symbolic import Symbol
 
     Floats = NDArray[np.float64]
-    Reads = Mapping[str, frozenset[str]]
+    Arrays = Mapping[str, Array]
 
 
 class Kind(IntEnum):
@@ -39,9 +40,6 @@ class Kind(IntEnum):
     TILE = 1
     VARIANT = 2
     MIXED = 3
-
-
-_BY_TILE = frozenset({Kind.TILE, Kind.MIXED})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,19 +63,6 @@ class Placed:
     partition: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Values:
-    """What features depend on the problem for.
-
-    Attributes:
-        constants: shape (problems, constants).
-        rows: shape (problems, dynamic rows, tiles).
-    """
-
-    constants: Floats
-    rows: Floats
-
-
 class Pool:
     """Candidates for a problem, and their features.
 
@@ -86,11 +71,13 @@ class Pool:
         names: the model's inputs, in order.
         hardware: the hardware profile by name.
         kernels: the candidates' columns, of one row for each; one row in all stands for all.
-        example: the columns of any problem, of one row.
+        example: the problem's columns of numbers, of one row: those of any problem. Its text is among the defaults.
         nodes: how many nodes test each input; features that none tests are never computed.
 
     Attributes:
-        placed: where the features are that are used.
+        features: the features that are used.
+        placed: where they are.
+        numbers: the problem's columns that they read, sorted.
         tile_of: the tile of each candidate; shape (candidates,).
         variant_of: the variant of each candidate; shape (candidates,).
         tiles: number of distinct tiles.
@@ -108,171 +95,116 @@ class Pool:
         self,
         engine: FeatureEngine,
         names: Sequence[str],
-        hardware: Mapping[str, Array],
-        kernels: Mapping[str, Array],
-        example: Mapping[str, Array],
+        hardware: Arrays,
+        kernels: Arrays,
+        example: Arrays,
         nodes: NDArray[np.int64],
     ) -> None:
         self._engine = engine
         self._hardware = {f"hw_{name}": value for name, value in hardware.items()}
-        self._used = [int(index) for index in np.flatnonzero(nodes)]
-        self._features = engine.select([names[index] for index in self._used])
-        self._needed = frozenset(example) - frozenset(kernels)
-        self._needed_in_order = sorted(self._needed)
+        used = [int(index) for index in np.flatnonzero(nodes)]
+        self.features = engine.select([names[index] for index in used])
         candidates = max((len(np.atleast_1d(column)) for column in kernels.values()), default=0)
         if not candidates:
             raise DataError("a pool needs candidates")
         columns = {name: np.broadcast_to(np.atleast_1d(column), candidates) for name, column in kernels.items()}
         one = {**example, **{name: column[:1] for name, column in columns.items()}, **self._hardware}
-        every, self._reads = trace(engine, self._features, one)
+        every, self._reads = trace(engine, self.features, one)
+        self._needed = frozenset(example) - frozenset(kernels)
+        self.numbers = sorted(self._needed & frozenset[str]().union(*every))
         uses = [
             Use(reads & frozenset(kernels), int(nodes[index]), not reads.isdisjoint(self._needed))
-            for index, reads in zip(self._used, every, strict=True)
+            for index, reads in zip(used, every, strict=True)
         ]
-        read = frozenset[str]().union(*(use.reads for use in uses))
-        codes = {name: coded(column) for name, column in columns.items() if name in read}
-        tile = split(codes, uses, candidates)
-        by_tile = keys([codes[name] for name in sorted(tile)], candidates)
-        by_variant = keys([codes[name] for name in sorted(read - tile)], candidates)
-        self.tile_of, self.variant_of = by_tile.of, by_variant.of
-        self.tiles, self.variants = len(by_tile.first), len(by_variant.first)
-        self._kernel_columns = frozenset(kernels)
-        self._tile_names, self._variant_names = tile, frozenset(kernels) - tile
-        self._tile_columns = self._columns({name: column[by_tile.first] for name, column in columns.items()})
+        by_tile, by_variant, codes = self._take_apart(uses, columns, candidates)
+        self._kernel_names = frozenset(kernels)
+        self._of_tile = self._columns({name: columns[name][by_tile.first] for name in self._tile_names})
+        held = {name: column[by_variant.first] for name, column in columns.items()}
         self._classes: dict[frozenset[str], tuple[int, Columns]] = {}
         partitions: list[NDArray[np.intp]] = []
         for use in uses:
-            outside = use.reads - tile
-            if outside and (use.is_dynamic or use.reads & tile) and outside not in self._classes:
+            outside = use.reads - self._tile_names
+            if outside and (use.is_dynamic or use.reads & self._tile_names) and outside not in self._classes:
                 chosen = keys([codes[name][by_variant.first] for name in sorted(outside)], self.variants)
-                held = {name: column[by_variant.first][chosen.first] for name, column in columns.items()}
-                self._classes[outside] = len(partitions), self._columns(held)
+                of_class = {name: held[name][chosen.first] for name in outside}
+                self._classes[outside] = len(partitions), self._columns(of_class)
                 partitions.append(chosen.of)
         self.partitions = np.array(partitions, np.intp).reshape(len(partitions), self.variants)
-        self._place(uses)
-        self._fill(Keys(by_variant.first, by_variant.of), columns)
+        rows = self._place(used, uses)
+        self.variant_rows = np.empty((rows[Kind.VARIANT, False], self.variants))
+        self.static_rows = np.empty((rows[Kind.TILE, False], self.tiles))
+        self._fill(held)
 
-    @property
-    def cells(self) -> int:
-        """How many values a problem takes."""
-        return self._row_counts[0, False] + self._rows(is_dynamic=True) * self.tiles
-
-    @property
-    def features(self) -> tuple[Feature, ...]:
-        """The features that are used."""
-        return self._features
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of what problems enter: constants, rows over tiles, tiles."""
-        return self._row_counts[0, False], self._rows(is_dynamic=True), self.tiles
-
-    def given(self, problems: Mapping[str, Array]) -> dict[str, Array]:
-        """The columns that features read, in a fixed order.
-
-        Raises:
-            DataError: one is missing.
-        """
-        missing = sorted(self._needed.difference(problems))
-        if missing:
-            raise DataError(f"the features need a column {missing[0]!r}")
-        return {name: np.atleast_1d(problems[name]) for name in self._needed_in_order}
-
-    def values(self, problems: Mapping[str, Array], count: int) -> Values:
-        """The features that problems enter.
+    def columns(self, symbols: Mapping[str, Symbol]) -> Iterator[tuple[Feature, Placed, Columns]]:
+        """The features that are one number or that a problem changes, and the columns that they are computed from.
 
         Args:
-            problems: raw columns, of one row for each problem; one row in all stands for all.
-            count: number of problems.
-
-        Raises:
-            DataError: a column is missing.
+            symbols: the problem's numbers.
         """
-        constants, rows, tiles = self.shape
-        values = Values(np.empty((count, constants)), np.empty((count, rows, tiles)))
-        self.fill(values, self.given(problems), range(len(self.placed)))
-        return values
-
-    def fill(self, values: Values, given: Mapping[str, Array], chosen: Iterable[int]) -> None:
-        """Compute some features that problems enter, by their number in `placed`, into their places."""
-        columns = self._columns(given)
-        dynamic = []
-        for index in chosen:
-            place = self.placed[index]
+        grids = {place.partition: self._grid(place.partition, symbols) for place in self.placed}
+        alone = SymbolicColumns(symbols, self._hardware, self._engine.derived, self._engine.defaults)
+        for feature, place in zip(self.features, self.placed, strict=True):
             if place.kind == Kind.CONSTANT:
-                values.constants[:, place.row] = self._features[index].formula(columns)
+                yield feature, place, alone
             elif place.is_dynamic:
-                dynamic.append(index)
-        self._compute(values.rows, Source(columns, self._kernel_columns, (-1, 1, 1)), dynamic)
+                yield feature, place, grids[place.partition]
 
-    def symbolic(self, numbers: Mapping[str, Symbol], texts: Mapping[str, Array]) -> Iterator[tuple[int, Columns]]:
-        """The features that problems enter, by their number in `placed`, and the columns to compute each from.
+    def _take_apart(
+        self, uses: Sequence[Use], columns: Arrays, candidates: int
+    ) -> tuple[Keys, Keys, dict[str, NDArray[np.int64]]]:
+        """The distinct tiles and variants, and the columns as codes."""
+        read = frozenset[str]().union(*(use.reads for use in uses))
+        codes = {name: coded(column) for name, column in columns.items() if name in read}
+        self._tile_names = split(codes, uses, candidates)
+        by_tile = keys([codes[name] for name in sorted(self._tile_names)], candidates)
+        by_variant = keys([codes[name] for name in sorted(read - self._tile_names)], candidates)
+        self.tile_of, self.variant_of = by_tile.of, by_variant.of
+        self.tiles, self.variants = len(by_tile.first), len(by_variant.first)
+        return by_tile, by_variant, codes
 
-        Args:
-            numbers: a problem's numbers.
-            texts: its other columns.
-        """
-        given = {**texts, **self._hardware}
-        columns = SymbolicColumns(numbers, given, self._engine.derived, self._engine.defaults)
-        grids = self._by_partition(Source(columns, self._kernel_columns, None))
-        for index, place in enumerate(self.placed):
-            if place.kind == Kind.CONSTANT:
-                yield index, columns
-            elif place.is_dynamic:
-                yield index, grids[place.partition]
-
-    def _columns(self, given: Mapping[str, Array]) -> Columns:
+    def _columns(self, given: Arrays) -> Columns:
         return Columns({**given, **self._hardware}, self._engine.derived, self._engine.defaults)
 
-    def _place(self, uses: Sequence[Use]) -> None:
-        rows = dict.fromkeys(((kind, dynamic) for kind in range(3) for dynamic in (False, True)), 0)
+    def _grid(self, partition: int, symbols: Mapping[str, Symbol]) -> Columns:
+        """Columns over the classes of a partition, if there is one, and the tiles."""
+        of_tile = self._of_tile, self._needed | (self._kernel_names - self._tile_names), OF_TILES
+        of_class = [
+            (columns, self._needed | (self._kernel_names - names), OF_CLASSES)
+            for names, (number, columns) in self._classes.items()
+            if number == partition
+        ]
+        return GridColumns(symbols, [of_tile, *of_class], self._reads, self._engine.derived, self._engine.defaults)
+
+    def _place(self, used: Sequence[int], uses: Sequence[Use]) -> dict[tuple[Kind, bool], int]:
+        """Give features their places; how many rows there are of each kind, mixed ones among those of tiles."""
+        rows = {(kind, is_dynamic): 0 for kind in Kind for is_dynamic in (False, True)}
         self.placed: list[Placed] = []
-        for index, use in zip(self._used, uses, strict=True):
+        for index, use in zip(used, uses, strict=True):
             outside = use.reads - self._tile_names
             partition, count = -1, 1
             if not use.reads:
-                kind, table = Kind.CONSTANT, (0, False)
+                kind, table = Kind.CONSTANT, (Kind.CONSTANT, False)
             elif not outside:
-                kind, table = Kind.TILE, (1, use.is_dynamic)
+                kind, table = Kind.TILE, (Kind.TILE, use.is_dynamic)
             elif outside in self._classes and (use.is_dynamic or use.reads & self._tile_names):
-                kind, table = Kind.MIXED, (1, use.is_dynamic)
+                kind, table = Kind.MIXED, (Kind.TILE, use.is_dynamic)
                 partition = self._classes[outside][0]
                 count = int(self.partitions[partition].max()) + 1
             else:
-                kind, table = Kind.VARIANT, (2, False)
+                kind, table = Kind.VARIANT, (Kind.VARIANT, False)
             self.placed.append(Placed(index, kind, use.is_dynamic, rows[table], count, partition))
             rows[table] += count
-        self._row_counts = rows
+        return rows
 
-    def _rows(self, *, is_dynamic: bool) -> int:
-        return self._row_counts[1, is_dynamic]
-
-    def _fill(self, variants: Keys, columns: Mapping[str, Array]) -> None:
+    def _fill(self, of_variant: Arrays) -> None:
         """Compute what no problem enters."""
-        self.variant_rows = np.empty((self._row_counts[2, False], self.variants))
-        by_variant = self._columns({name: column[variants.first] for name, column in columns.items()})
-        for feature, place in zip(self._features, self.placed, strict=True):
+        by_variant = self._columns(of_variant)
+        grids: dict[int, Columns] = {}
+        for feature, place in zip(self.features, self.placed, strict=True):
             if place.kind == Kind.VARIANT:
                 self.variant_rows[place.row] = feature.formula(by_variant)
-        static = np.empty((1, self._rows(is_dynamic=False), self.tiles))
-        chosen = [i for i, place in enumerate(self.placed) if place.kind in _BY_TILE and not place.is_dynamic]
-        self._compute(static, Source(self._columns({}), self._kernel_columns, (-1, 1, 1)), chosen)
-        self.static_rows = static[0]
-
-    def _compute(self, rows: Floats, problems: Source, chosen: Iterable[int]) -> None:
-        """Compute tile rows, shape (problems, rows, tiles); mixed ones have a row for each class."""
-        grids = self._by_partition(problems)
-        for index in chosen:
-            place = self.placed[index]
-            rows[:, place.row : place.row + place.rows] = self._features[index].formula(grids[place.partition])
-
-    def _by_partition(self, problems: Source) -> dict[int, Columns]:
-        """Columns over problems and tiles, and over the classes of each partition as well."""
-        of_tile = Source(self._tile_columns, self._needed | self._variant_names, (-1,))
-        pure = GridColumns(self._engine, self._reads, [problems, of_tile])
-        shared = Source(pure, self._variant_names, None)
-        grids: dict[int, Columns] = {-1: pure}
-        for partition, columns in self._classes.values():
-            of_class = Source(columns, self._needed | self._tile_names, (-1, 1))
-            grids[partition] = GridColumns(self._engine, self._reads, [problems, of_tile, of_class, shared])
-        return grids
+            elif place.kind != Kind.CONSTANT and not place.is_dynamic:
+                if place.partition not in grids:
+                    grids[place.partition] = self._grid(place.partition, {})
+                rows = self.static_rows[place.row : place.row + place.rows]
+                rows[:] = feature.formula(grids[place.partition])

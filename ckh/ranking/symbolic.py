@@ -1,4 +1,4 @@
-"""Formulas written down: what NumPy would do to a problem's sizes goes to a writer instead of being computed.
+"""Formulas written down: what NumPy would do to a problem's sizes becomes nodes of a graph instead of being computed.
 
 A `Symbol` stands for an array that a problem's sizes enter; NumPy hands every operation on it to it. What no size
 enters stays an ordinary array, which NumPy computes, and becomes a constant where it meets a symbol. All values
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from ckh.ranking.graph import Graph
 
 
 class FormulaError(ModelError):
@@ -38,19 +40,6 @@ _KINDS = {"b": Number.TRUTH, "i": Number.INTEGER, "u": Number.INTEGER, "f": Numb
 _MOST_AXES = 2
 
 
-class Writer(Protocol):
-    """Writes down what is done with symbols; raises `FormulaError` at what it cannot."""
-
-    def apply(self, name: str, operands: Sequence[Any]) -> Symbol:
-        """What NumPy's function of this name makes of symbols, arrays and numbers."""
-
-    def where(self, condition: Any, yes: Any, no: Any) -> Symbol:
-        """What `np.where` makes of them."""
-
-    def cast(self, symbol: Symbol, kind: Number) -> Symbol:
-        """The same as another kind of number."""
-
-
 def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) -> Any:
     """What a function of NumPy's that is no ufunc makes of symbols."""
     if function not in _FUNCTIONS:
@@ -62,17 +51,17 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that a problem's sizes enter.
 
     Args:
-        writer: writes down what is done with it.
-        number: what the writer knows it by.
+        graph: where what is done with it is written down.
+        number: its node.
         kind: the kind of its numbers.
     """
 
-    __slots__ = ("kind", "number", "writer")
+    __slots__ = ("graph", "kind", "number")
     __hash__ = None  # type: ignore[assignment] # `==` gives an array
     __array_function__ = _call
 
-    def __init__(self, writer: Writer, number: int, kind: Number) -> None:
-        self.writer = writer
+    def __init__(self, graph: Graph, number: int, kind: Number) -> None:
+        self.graph = graph
         self.number = number
         self.kind = kind
 
@@ -80,7 +69,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
         """Write down what NumPy would compute."""
         if options or method != "__call__" or ufunc.nout != 1 or getattr(np, ufunc.__name__, None) is not ufunc:
             raise FormulaError(f"{ufunc.__name__}.{method} of a problem's sizes cannot be written down")
-        return self.writer.apply(ufunc.__name__, inputs)
+        return self.graph.apply(ufunc.__name__, inputs)
 
     def __bool__(self) -> bool:
         """Refuse to be decided."""
@@ -100,7 +89,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any) -> Symbol:
         """The same as another kind of number."""
-        return self.writer.cast(self, kind_of(np.zeros(1, dtype)))
+        return self.graph.cast(self, kind_of(np.zeros(1, dtype)))
 
 
 def kind_of(value: Any) -> Number:
@@ -155,7 +144,7 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
             return yes
         if not np.any(condition):
             return no
-    return symbols[0].writer.where(condition, yes, no)
+    return symbols[0].graph.where(condition, yes, no)
 
 
 def _select(conditions: Sequence[Any], choices: Sequence[Any], default: Any = 0) -> Any:

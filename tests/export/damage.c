@@ -7,7 +7,7 @@
 
 #include "ckh.h"
 
-enum { HEADER = 40, CHECKSUM = 32, ERRORS = 11, MOST = 4096 };
+enum { HEADER = 32, CHECKSUM = 24, ERRORS = 11, MOST = 4096 };
 
 static uint64_t state;
 
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
     memcpy(data, whole, left);
     if (left == bytes) damage(data, bytes);
     if (left >= HEADER && i % 5) { /* mostly with sizes and checksums that are right */
-      put(data, 24, left, 8);
+      put(data, 16, left, 8);
       put(data, CHECKSUM, crc32_of(data + HEADER, left - HEADER), 4);
     }
     error = ckh_open_memory(data, left, &model);

@@ -10,7 +10,8 @@ import pytest
 
 from ckh.errors import ModelError
 from ckh.export.integers import Branch, Expression, decisions, value_of
-from ckh.export.programs import APPLIES, REFUSED, make_rules
+from ckh.export.programs import make_rules
+from ckh.ranking.program import APPLIES, REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

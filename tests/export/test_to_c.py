@@ -22,6 +22,7 @@ from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules
 from ckh.problems import ConvProblem, Direction
+from ckh.ranking.layout import HEADER, VERSION
 from tests.learn.conftest import amd_model, saved
 
 from .conftest import (
@@ -132,7 +133,6 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
     monkeypatch.setattr("ckh.ranking.pool.split", lambda codes, *_: frozenset(tile & codes.keys()))
     monkeypatch.setattr("ckh.ranking.plan.BLOCK", 3)
     folder = export(tmp_path / "c", [model])
-    assert "of_class < " in (folder / "ckh_programs.c").read_text()
     program = compile_program(folder, HARNESS, "-O1", *STRICT)
     found = ask(program, folder / "models" / "small.ckhm", list(map(line_of, problems)))
     assert [one.kernels for one in found] == [one.kernels for one in wanted]
@@ -266,10 +266,10 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str) -> None:
 
 
 def test_files_that_are_none(tmp_path: Path, harness: Path, shipped: Path) -> None:
-    """A missing file, a folder, an empty file, and a model of another export each have their error."""
+    """A missing file, a folder, an empty file, and a model of another version each have their error."""
     (tmp_path / "empty").write_bytes(b"")
-    saved(tmp_path / "small")
-    other = export(tmp_path / "other", [load_model(tmp_path / "small")]) / "models" / "small.ckhm"
+    other = tmp_path / "other.ckhm"
+    other.write_bytes(_of_version((shipped / "models" / f"{FORWARD}.ckhm").read_bytes(), VERSION + 1))
     names = error_names(shipped / "ckh.h")
     opened = {}
     for path in (tmp_path / "missing", tmp_path, tmp_path / "empty", other, Path("embedded:none")):
@@ -277,6 +277,23 @@ def test_files_that_are_none(tmp_path: Path, harness: Path, shipped: Path) -> No
     assert next(iter(opened.values())) == "CKH_ERROR_FILE"
     assert list(opened.values())[2:] == ["CKH_ERROR_DAMAGED", "CKH_ERROR_VERSION", "CKH_ERROR_NO_MODEL"]
     assert opened[tmp_path.name] in {"CKH_ERROR_FILE", "CKH_ERROR_NO_MEMORY"}
+
+
+def _of_version(content: bytes, version: int) -> bytes:
+    magic, order, _, *rest = HEADER.unpack_from(content)
+    return HEADER.pack(magic, order, version, *rest) + content[HEADER.size :]
+
+
+def test_any_export_of_a_version_opens_a_model(tmp_path: Path, harness: Path) -> None:
+    """Sources do not depend on the models that were exported with them."""
+    saved(tmp_path / "small")
+    model = load_model(tmp_path / "small")
+    folder = export(tmp_path / "other", [model])
+    problems = conv_problems(Random(11), 5, (Direction.FORWARD,), "fp32")
+    found = ask(harness, folder / "models" / "small.ckhm", list(map(line_of, problems)))
+    assert assert_same(found, problems, model) == 5 * 300
+    for source in folder.glob("ckh*"):
+        assert source.read_bytes() == (harness.parents[1] / source.name).read_bytes()
 
 
 def test_embedded_models(tmp_path: Path) -> None:

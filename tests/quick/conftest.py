@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.quick.answer import open_library
+from ckh.ranking.library import is_available
 from tests.export.conftest import gemm_model
 from tests.learn.conftest import saved
 
@@ -26,9 +26,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def alone(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """These models, nothing that was measured or prepared before; skipped where ckh has no C part."""
-    try:
-        open_library()
-    except (OSError, AttributeError):
+    if not is_available():
         pytest.skip("ckh was installed without its C part")
     monkeypatch.setenv("CKH_MODELS", str(models))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))

@@ -7,7 +7,7 @@
 
 #include "ckh_internal.h"
 
-enum { HEADER = 40, CHECKSUM = 32, MOST = 4096 };
+enum { HEADER = 32, CHECKSUM = 24, MOST = 4096 };
 
 static uint64_t state;
 
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
     memcpy(data, whole, left);
     if (left == bytes && i) damage(data, bytes, from, until);
     if (left >= HEADER) {
-      put(data, 24, left, 8);
+      put(data, 16, left, 8);
       put(data, CHECKSUM, crc32_of(data + HEADER, left - HEADER), 4);
     }
     if (!ckh_open_memory(data, left, &model)) {

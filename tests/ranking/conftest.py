@@ -14,17 +14,20 @@ import numpy as np
 import pytest
 
 from ckh.features.engine import Depends, Feature, FeatureEngine
-from ckh.ranking import partial_c
+from ckh.ranking import library as c_part
+from ckh.ranking.layout import CSRC
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import PackedForest, pack
 
-SOURCES = sorted(map(str, Path(partial_c.__file__).with_name("csrc").glob("*.c")))
+FEATURES = Path(__file__).with_name("features.c")
+SOURCES = [*sorted(str(path) for path in CSRC.glob("*.c") if path.name != "ckh.c"), str(FEATURES)]
 COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)]
 
 
 def compile_library(target: Path, *flags: str, compiler: str | None = None) -> Path:
     """Compile the C part."""
-    command = [compiler or COMPILERS[0], "-std=c11", "-fPIC", "-shared", *flags, *SOURCES, "-o", str(target), "-lm"]
+    language = ["-std=c11", "-ffp-contract=off", "-fPIC", "-shared", "-DCKH_SIZES_ONLY", f"-I{CSRC}"]
+    command = [compiler or COMPILERS[0], *language, *flags, *SOURCES, "-o", str(target), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert not done.returncode, done.stderr
     return target
@@ -48,7 +51,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each implementation in turn."""
     if request.param == "c":
-        monkeypatch.setattr(partial_c, "LIBRARY", request.getfixturevalue("library"))
+        monkeypatch.setattr(c_part, "LIBRARY", request.getfixturevalue("library"))
     monkeypatch.setenv("CKH_RANK_BACKEND", request.param)
     return str(request.param)
 

@@ -30,10 +30,12 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.features.engine import Depends, Feature, FeatureEngine
-from ckh.ranking import forest_file, partial_c, partial_numpy, plan, pool
+from ckh.ranking import forest_file, plan, pool
+from ckh.ranking import library as c_part
 from ckh.ranking.axes import split
-from ckh.ranking.evaluator import Ranker
+from ckh.ranking.evaluator import BACKEND_VARIABLE, Ranker
 from ckh.ranking.forest_file import decode, encode
+from ckh.ranking.layout import CSRC
 from ckh.ranking.lightgbm_text import Forest
 from ckh.ranking.packed import pack
 
@@ -150,19 +152,26 @@ def rank(forest: PackedForest, random: np.random.Generator) -> None:
     problems = {name: random.choice(_VALUES, count) for name in "pq"}
     tile = frozenset(name for name in "abuv" if random.random() < 0.5)
     given_split = split if random.random() < 0.5 else lambda codes, *_: tile & codes.keys()
+    given = ([forest], _ENGINE, _ENGINE.names, {"units": 4.0}, columns, {"p": [1.0], "q": [1.0]})
     with np.errstate(all="ignore"), patch.object(pool, "split", given_split):
-        ranker = Ranker([forest], _ENGINE, _ENGINE.names, {"units": 4.0}, columns, {"p": [1.0], "q": [1.0]})
-        values = ranker._pool.values(problems, count)
-        ranker._programs.values(problems, count)
-        in_c = ranker._programs.values(problems, count)  # recorded from the second time on
-        out = np.empty((3, count, rows))
-        partial_c.scores(ranker._plans[0], values, out[0])
-        partial_c.scores(ranker._plans[0], values, out[1], is_portable=True)
-        partial_numpy.scores(ranker._plans[0], values, out[2])
-    np.testing.assert_array_equal(in_c.constants, values.constants)
-    np.testing.assert_array_equal(in_c.rows, values.rows)
+        ranker = Ranker(*given)
+        out = [ranker.scores(problems), portable_scores(ranker, problems)]
+        with patch.dict(os.environ, {BACKEND_VARIABLE: "numpy"}):
+            out.append(ranker.scores(problems))
     for other in out[1:]:
         np.testing.assert_array_equal(out[0], other)
+
+
+def portable_scores(ranker: Ranker, problems: dict[str, Any]) -> Any:
+    """The scores that C gives with instructions that every processor of this kind has."""
+    (known,) = ranker._prepared.values()
+    assert known is not None
+    sizes = np.empty((len(problems["p"]), len(known[0].numbers)))
+    for index, name in enumerate(known[0].numbers):
+        sizes[:, index] = problems[name]
+    scores = np.empty((1, len(sizes), ranker.candidates))
+    known[1].score(len(sizes), sizes.ctypes.data, 1, scores.ctypes.data, is_portable=True)
+    return scores
 
 
 def one_case(seed: int, given: PackedForest | None) -> tuple[int, int]:
@@ -191,10 +200,22 @@ def under_sanitizers(arguments: list[str]) -> int:
     runtime = Path(found.stdout.strip())
     if not runtime.is_absolute():
         return _NO_SANITIZERS
-    sources = sorted(map(str, Path(partial_c.__file__).with_name("csrc").glob("*.c")))
+    sources = sorted(str(path) for path in CSRC.glob("*.c") if path.name != "ckh.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "ckh_rank.so")
-        command = [gcc, "-std=c11", "-fPIC", "-shared", *_SANITIZERS, *sources, "-o", str(library), "-lm"]
+        command = [
+            gcc,
+            "-std=c11",
+            "-fPIC",
+            "-shared",
+            "-DCKH_SIZES_ONLY",
+            "-ffp-contract=off",
+            *_SANITIZERS,
+            *sources,
+            "-o",
+            str(library),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         environment = {"LD_PRELOAD": str(runtime), "ASAN_OPTIONS": "detect_leaks=0", "OPENBLAS_NUM_THREADS": "1"}
         paths = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
@@ -214,8 +235,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.library is None:
         return under_sanitizers(arguments)
-    partial_c.LIBRARY = options.library
-    assert partial_c.is_available(), partial_c.why_not()
+    c_part.LIBRARY = options.library
+    assert c_part.is_available(), c_part.why_not()
     given = None if options.forest is None else forest_file.read_packed(options.forest)
     end = time.monotonic() + options.seconds
     done = refused = ranked = 0

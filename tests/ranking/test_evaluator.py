@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,15 @@ from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
-from ckh.ranking import partial_c, partial_numpy, plan, pool
+from ckh.ranking import library as c_part
+from ckh.ranking import plan, pool
 from ckh.ranking.evaluator import Ranker, backend_name, best_first
 from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
 
 from .conftest import ENGINE, HARDWARE, Trained, random_columns, random_problem, train
+from .fuzz import portable_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,15 +81,50 @@ def test_scores_and_order_are_those_of_lightgbm(
 def test_both_implementations_agree_bit_for_bit(library: Path, seed: int, rows: int, problems: int) -> None:
     """Sums of leaves are exact: neither implementation nor processor nor other problems change a score."""
     random = np.random.default_rng(seed)
-    ranker = _ranker(train((), seed % 3), random_columns(random, rows))
-    values = ranker._pool.values(random_problem(random, problems), problems)
-    results = np.empty((3, problems, ranker.candidates))
+    columns = random_problem(random, problems)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(partial_c, "LIBRARY", library)
-        partial_c.scores(ranker._plans[0], values, results[0])
-        partial_c.scores(ranker._plans[0], values, results[1], is_portable=True)
-    partial_numpy.scores(ranker._plans[0], values, results[2])
-    assert results[0].tobytes() == results[1].tobytes() == results[2].tobytes()
+        patch.setattr(c_part, "LIBRARY", library)
+        ranker = _ranker(train((), seed % 3), random_columns(random, rows))
+        ours = ranker.scores(columns)
+        portable = portable_scores(ranker, columns)
+        patch.setenv("CKH_RANK_BACKEND", "numpy")
+        assert ours.tobytes() == portable.tobytes() == ranker.scores(columns).tobytes()
+
+
+def test_scores_that_are_logarithms_are_told_as_what_they_are_of(backend: str) -> None:
+    """Of each forest by itself, exp(x) - 1."""
+    random = np.random.default_rng(7)
+    kernels, problem, forest = random_columns(random, 90), random_problem(random, 3), train().forest
+    given = ([forest, forest], ENGINE, ENGINE.names, HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
+    raw, told = Ranker(*given).scores(problem), Ranker(*given, [False, True]).scores(problem)
+    assert np.array_equal(raw, told[[0, 0]])
+    np.testing.assert_allclose(told[1], np.expm1(raw[1]), rtol=1e-15)
+
+
+def test_a_feature_that_no_program_computes_is_numpys(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole pool is then ranked by NumPy, to the same scores."""
+    monkeypatch.setattr(c_part, "LIBRARY", library)
+    odd = replace(ENGINE.features[0], formula=lambda c: np.sort(c["p"]))
+    engine = replace(ENGINE, features=(odd, *ENGINE.features[1:]))
+    random = np.random.default_rng(8)
+    kernels, problem = random_columns(random, 50), random_problem(random, 2)
+    given = (ENGINE.names, HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
+    ranker = Ranker([train().forest], engine, *given)
+    assert ranker.shape is None
+    assert np.array_equal(ranker.scores(problem), Ranker([train().forest], ENGINE, *given).scores(problem))
+
+
+def test_problems_of_several_texts_are_scored_together(backend: str) -> None:
+    """Each as by itself."""
+    features = (*ENGINE.features[1:], replace(ENGINE.features[0], formula=lambda c: c.codes("t", {"x": 1.0}, 5.0)))
+    engine, random = replace(ENGINE, features=features), np.random.default_rng(9)
+    kernels, problems = random_columns(random, 40), random_problem(random, 9)
+    problems["t"] = random.choice(["x", "y"], 9)
+    ranker = Ranker([train().forest], engine, ENGINE.names, HARDWARE, kernels, {"p": [1.0], "q": [1.0], "t": ["x"]})
+    together = ranker.scores(problems)[0]
+    for index, row in enumerate(together):
+        assert np.array_equal(row, ranker.scores({name: c[[index]] for name, c in problems.items()})[0, 0])
+    assert len(np.unique(together, axis=0)) > 5
 
 
 def _huge() -> Trained:
@@ -104,7 +142,7 @@ def test_many_problems_together_score_as_each_alone(
     library: Path, model: Callable[[], Trained], monkeypatch: pytest.MonkeyPatch, rows: int, *, is_product: bool
 ) -> None:
     """Up to 64 problems walk the trees together, and what is left over one by one: to the last bit the same."""
-    monkeypatch.setattr(partial_c, "LIBRARY", library)
+    monkeypatch.setattr(c_part, "LIBRARY", library)
     random = np.random.default_rng(rows)
     ranker = _ranker(model(), random_columns(random, rows, is_product=is_product))
     problems = random_problem(random, 150)
@@ -127,12 +165,15 @@ def test_candidates_that_differ_in_nothing_tie_in_their_order(backend: str) -> N
     assert (place[:60] < place[60:]).all()
 
 
-def test_a_product_is_taken_apart() -> None:
+def test_a_product_is_taken_apart(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns that no problem-dependent feature reads become variants: fewer keys than candidates."""
     grid = np.meshgrid([1.0, 2.0, 3.0, 4.0], np.arange(12.0), [0.0, 2.0], [0, 1, 2], indexing="ij")
     a, b, u, v = (axis.ravel() for axis in grid)
     kernels = {"a": a, "b": b, "u": u, "v": np.array(["x", "y", "z"])[v.astype(int)]}
-    tiles, variants = _ranker(train(), kernels).shape
+    monkeypatch.setattr(c_part, "LIBRARY", library)
+    shape = _ranker(train(), kernels).shape
+    assert shape is not None
+    tiles, variants = shape
     assert tiles * variants == len(a)
     assert min(tiles, variants) > 1
 
@@ -148,7 +189,7 @@ def test_more_than_a_word_of_tiles_and_of_variants(backend: str, monkeypatch: py
     for seed in range(3):
         model = train((), seed)
         ranker = _ranker(model, kernels)
-        assert ranker.shape == (12 * 9, 30 * 4)
+        assert ranker.shape == ((12 * 9, 30 * 4) if backend == "c" else None)
         assert ranker.candidates < 12 * 9 * 30 * 4
         problem = random_problem(random)
         _assert_same(ranker.scores(problem)[0, 0], model.reference(kernels, problem), model.booster)
@@ -189,7 +230,7 @@ def test_pools_larger_than_a_block(backend: str, monkeypatch: pytest.MonkeyPatch
     kernels, problem = random_columns(random, 350, is_product=False), random_problem(random)
     model = train()
     ranker = _ranker(model, kernels)
-    assert len(ranker._plans[0].blocks) > 1
+    assert ranker.shape is None or ranker.shape[0] > 100
     _assert_same(ranker.scores(problem)[0, 0], model.reference(kernels, problem), model.booster)
 
 
@@ -271,9 +312,9 @@ def test_wrong_inputs_are_refused() -> None:
 def test_the_variable_chooses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, library: Path) -> None:
     """$CKH_RANK_BACKEND forces an implementation, and asking for C where there is none is an error."""
     monkeypatch.delenv("CKH_RANK_BACKEND", raising=False)
-    monkeypatch.setattr(partial_c, "LIBRARY", library)
+    monkeypatch.setattr(c_part, "LIBRARY", library)
     assert backend_name() == "c"
-    monkeypatch.setattr(partial_c, "LIBRARY", tmp_path / "missing.so")
+    monkeypatch.setattr(c_part, "LIBRARY", tmp_path / "missing.so")
     assert backend_name() == "numpy"
     monkeypatch.setenv("CKH_RANK_BACKEND", "c")
     with pytest.raises(UsageError, match="without a C compiler"):

@@ -1,4 +1,4 @@
-"""The NumPy forest gives what LightGBM gives."""
+"""Forests in NumPy give what LightGBM gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from ckh.errors import ModelError
 from ckh.ranking.lightgbm_text import parse_forest
-from ckh.ranking.numpy_forest import predict
+from ckh.ranking.packed import pack
+from ckh.ranking.reference import scores
 
 
 def _train(seed: int, **params: object) -> tuple[lightgbm.Booster, np.ndarray]:
@@ -35,7 +36,7 @@ def _train(seed: int, **params: object) -> tuple[lightgbm.Booster, np.ndarray]:
 def test_scores_equal_lightgbm(seed: int, params: dict[str, object]) -> None:
     """Numerical, categorical and missing values take the branches that LightGBM takes."""
     booster, probe = _train(seed, **params)
-    ours = predict(parse_forest(booster.model_to_string()), probe)
+    ours = scores(pack(parse_forest(booster.model_to_string())), probe)
     np.testing.assert_allclose(ours, booster.predict(probe), rtol=1e-12, atol=1e-13)
 
 
@@ -43,8 +44,8 @@ def test_a_tree_of_one_leaf_is_a_constant() -> None:
     """A model that found nothing to split predicts one value everywhere."""
     data = lightgbm.Dataset(np.zeros((50, 2)), np.full(50, 3.5), params={"verbose": -1})
     booster = lightgbm.train({"objective": "regression", "verbose": -1}, data, num_boost_round=3)
-    forest = parse_forest(booster.model_to_string())
-    np.testing.assert_allclose(predict(forest, np.ones((4, 2))), booster.predict(np.ones((4, 2))), rtol=1e-12)
+    forest = pack(parse_forest(booster.model_to_string()))
+    np.testing.assert_allclose(scores(forest, np.ones((4, 2))), booster.predict(np.ones((4, 2))), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -437,8 +437,6 @@ static ranker *open_ranker(const ckh_rank_forest *forest, const ckh_rank_plan *p
 
 /* ---- the interface ---- */
 
-int32_t ckh_rank_abi(void) { return CKH_RANK_ABI; }
-
 void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan) {
   opened_forest *opened = calloc(1, sizeof *opened);
   if (!opened) return NULL;

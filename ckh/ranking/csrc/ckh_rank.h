@@ -1,5 +1,4 @@
-/* Ranking: what ckh_rank.c and ckh_features.c offer. ckh/ranking/partial_c.py has the same structs for Python.
-   C11 and C++17 alike. */
+/* Ranking: what ckh_rank.c offers. C11 and C++17 alike. */
 #ifndef CKH_RANK_H
 #define CKH_RANK_H
 
@@ -9,7 +8,6 @@
 extern "C" {
 #endif
 
-enum { CKH_RANK_ABI = 3 }; /* of all that stands here, and of the steps of programs */
 enum { CKH_RANK_OK = 0, CKH_RANK_NO_MEMORY = 1, CKH_RANK_TOO_DEEP = 2 };
 
 /* A forest as ckh/ranking/packed.py packs it. A test holds or not; those that only their threshold tells apart form a
@@ -42,8 +40,6 @@ typedef struct {
   const uint64_t *class_masks;   /* of each class: its variants */
 } ckh_rank_plan;
 
-int32_t ckh_rank_abi(void);
-
 /* What ranking needs to remember of a forest and a plan, which must outlive it; one thread at a time may use it.
    NULL without memory. */
 void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan);
@@ -54,11 +50,6 @@ void ckh_rank_close(void *opened);
    the baseline. 0, or CKH_RANK_NO_MEMORY, or CKH_RANK_TOO_DEEP, after which it can only be closed. */
 int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
                         int64_t stride, int32_t portable);
-
-/* Runs steps over the registers of each problem, `size` of them. This is in ckh_features.c, which exports to C do
-   without: they compile their features. */
-void ckh_rank_compute(int64_t problems, int64_t size, double *registers, const double *constants, const int32_t *code,
-                      int64_t steps);
 
 #ifdef __cplusplus
 }

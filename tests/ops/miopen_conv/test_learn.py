@@ -26,7 +26,8 @@ from ckh.ops.miopen_conv.learn import (
 from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, from_frame
 from ckh.ranking.lightgbm_text import parse_forest
-from ckh.ranking.numpy_forest import predict as predict_packed
+from ckh.ranking.packed import pack
+from ckh.ranking.reference import scores as packed_scores
 
 _SMALL = replace(RECIPE.params, n_estimators=8, num_leaves=7, min_child_samples=5)
 TINY = replace(RECIPE, params=_SMALL, regression=replace(_SMALL, n_estimators=12))
@@ -129,7 +130,7 @@ def test_a_slim_text_predicts_the_same(world: SolverTable) -> None:
     expected = booster.predict(matrix)
     assert len(short) < 0.7 * len(text)
     np.testing.assert_array_equal(lightgbm.Booster(model_str=short).predict(matrix), expected)
-    np.testing.assert_allclose(predict_packed(parse_forest(short), matrix), expected, rtol=1e-12)
+    np.testing.assert_allclose(packed_scores(pack(parse_forest(short)), matrix), expected, rtol=1e-12)
 
 
 def test_a_short_text_keeps_four_digits_of_leaves_and_seven_of_thresholds() -> None:
@@ -158,7 +159,7 @@ def test_a_short_text_scores_almost_the_same(world: SolverTable) -> None:
 def test_the_packed_forest_reads_joined_models(world: SolverTable) -> None:
     """A blend, with categories, has the same scores in ckh's forest as in LightGBM."""
     joined, _, _ = _blend(world)
-    packed = predict_packed(parse_forest(joined), matrix_of(world))
+    packed = packed_scores(pack(parse_forest(joined)), matrix_of(world))
     np.testing.assert_allclose(packed, predict(joined, world), rtol=1e-12)
 
 

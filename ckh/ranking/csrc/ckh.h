@@ -22,11 +22,15 @@ enum {
   CKH_ERROR_NO_MEMORY = 6,
   CKH_ERROR_FILE = 7,     /* the file cannot be read */
   CKH_ERROR_DAMAGED = 8,  /* the data are no model, or damaged */
-  CKH_ERROR_VERSION = 9,  /* the model was exported with other sources than these */
+  CKH_ERROR_VERSION = 9,  /* the model is of another version of ckh */
   CKH_ERROR_NO_MODEL = 10 /* no model of this name is embedded */
 };
 
-@ENUMS@
+#ifndef CKH_SIZES_ONLY /* as Python compiles the sources: it names no kinds of problems */
+
+#include "ckh_names.h" /* CKH_FORWARD, CKH_FP32, CKH_GEMM_RCR, ... and the sizes of problems, in their order */
+
+#define CKH_SIZE(name, value) int64_t name;
 
 /* A grouped convolution; all sizes are those of the forward pass, C and K totals over all groups. In 2D the depth has
    the values of `ckh_conv_defaults`. */
@@ -35,15 +39,17 @@ typedef struct ckh_conv_problem {
   int32_t dtype;     /* CKH_FP32, ... */
   int32_t layout;    /* CKH_LAYOUT_DEFAULT: the operation's own; or CKH_LAYOUT_NCHW, ... */
   int32_t ndim;      /* 2 or 3 */
-@CONV_FIELDS@
+  CKH_CONV_SIZES(CKH_SIZE) /* n, c, k, g, hi, wi, y, x, ... */
 } ckh_conv_problem;
 
 /* C (M x N) = A (M x K) x B (K x N), where `split_k` blocks share the sum over K. */
 typedef struct ckh_gemm_problem {
   int32_t dtype;
   int32_t layout; /* of A, B and C: CKH_GEMM_RCR, ... */
-@GEMM_FIELDS@
+  CKH_GEMM_SIZES(CKH_SIZE) /* m, n, k, split_k */
 } ckh_gemm_problem;
+
+#endif
 
 /* A kernel in its place. */
 typedef struct ckh_choice {
@@ -63,11 +69,21 @@ int ckh_open_file(const char *path, ckh_model **model);
 /* Opens a model in memory that is aligned to 8 bytes and outlives it. */
 int ckh_open_memory(const void *data, size_t bytes, ckh_model **model);
 
-/* Opens a model that was exported with --embed; of any name if `name` is NULL. */
-int ckh_open_embedded(const char *name, ckh_model **model);
-
 /* Closes a model that no thread uses any more. NULL is allowed. */
 void ckh_close(ckh_model *model);
+
+/* Number of kernels that a model knows, and their names; NULL if there is no such kernel. */
+int32_t ckh_kernel_count(const ckh_model *model);
+const char *ckh_kernel_name(const ckh_model *model, int32_t kernel);
+
+/* What a model is called, and what it is for: "grouped_conv forward fp32 on gfx942". */
+const char *ckh_model_name(const ckh_model *model);
+const char *ckh_model_purpose(const ckh_model *model);
+
+#ifndef CKH_SIZES_ONLY
+
+/* Opens a model that was exported with --embed; of any name if `name` is NULL. */
+int ckh_open_embedded(const char *name, ckh_model **model);
 
 /* Problems as they are without saying anything: forward or rcr, fp32, 2D, steps of 1, no padding; the other sizes
    are 0, which is an error unless they are set. */
@@ -81,13 +97,7 @@ int ckh_rank_conv(const ckh_model *model, const ckh_conv_problem *problem, uint3
 int ckh_rank_gemm(const ckh_model *model, const ckh_gemm_problem *problem, uint32_t flags, ckh_choice *choices,
                   size_t capacity, size_t *count);
 
-/* Number of kernels that a model knows, and their names; NULL if there is no such kernel. */
-int32_t ckh_kernel_count(const ckh_model *model);
-const char *ckh_kernel_name(const ckh_model *model, int32_t kernel);
-
-/* What a model is called, and what it is for: "grouped_conv forward fp32 on gfx942". */
-const char *ckh_model_name(const ckh_model *model);
-const char *ckh_model_purpose(const ckh_model *model);
+#endif
 
 const char *ckh_error_string(int error);
 

@@ -1,0 +1,398 @@
+/* Opening models, and ranking by sizes. */
+#include "ckh.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ckh_internal.h"
+
+enum { NAMES = 2 };                         /* before those of kernels: of the model, and its purpose */
+enum { CELLS = 1 << 17, TOGETHER = 64 };   /* values of features that are held at once; problems: C likes multiples of it */
+
+int32_t ckh_abi(void) { return CKH_ABI; }
+
+/* ---- opening and closing ---- */
+
+int ckh_open_memory(const void *data, size_t bytes, ckh_model **model) {
+  ckh_model *opened;
+  int error;
+  if (!model) return CKH_ERROR_ARGUMENT;
+  *model = NULL;
+  if (!data || (uintptr_t)data % 8) return CKH_ERROR_ARGUMENT;
+  opened = (ckh_model *)calloc(1, sizeof *opened);
+  if (!opened) return CKH_ERROR_NO_MEMORY;
+  error = ckh_fill(opened, data, bytes);
+  if (error) {
+    ckh_release(opened);
+    free(opened);
+    return error;
+  }
+  *model = opened;
+  return CKH_OK;
+}
+
+static int read_all(FILE *file, void **data, size_t *bytes) {
+  long size;
+  if (fseek(file, 0, SEEK_END) || (size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET)) return CKH_ERROR_FILE;
+  *bytes = (size_t)size;
+  *data = malloc(*bytes + 8);
+  if (!*data) return CKH_ERROR_NO_MEMORY;
+  return fread(*data, 1, *bytes, file) == *bytes ? CKH_OK : CKH_ERROR_FILE;
+}
+
+int ckh_open_file(const char *path, ckh_model **model) {
+  void *data = NULL;
+  size_t bytes = 0;
+  FILE *file;
+  int error;
+  if (!model) return CKH_ERROR_ARGUMENT;
+  *model = NULL;
+  if (!path) return CKH_ERROR_ARGUMENT;
+  file = fopen(path, "rb");
+  if (!file) return CKH_ERROR_FILE;
+  error = read_all(file, &data, &bytes);
+  fclose(file);
+  if (!error) error = ckh_open_memory(data, bytes, model);
+  if (error)
+    free(data);
+  else
+    (*model)->owned = data;
+  return error;
+}
+
+void ckh_close(ckh_model *model) {
+  if (!model) return;
+  ckh_release(model);
+  free(model->owned);
+  free(model);
+}
+
+int32_t ckh_kernel_count(const ckh_model *model) { return model ? model->head.name_count - NAMES : 0; }
+
+const char *ckh_kernel_name(const ckh_model *model, int32_t kernel) {
+  if (!model || kernel < 0 || kernel >= ckh_kernel_count(model)) return NULL;
+  return model->head.text + model->head.name[NAMES + kernel];
+}
+
+const char *ckh_model_name(const ckh_model *model) { return model ? model->head.text + model->head.name[0] : NULL; }
+
+const char *ckh_model_purpose(const ckh_model *model) { return model ? model->head.text + model->head.name[1] : NULL; }
+
+const char *ckh_error_string(int error) {
+  switch (error) {
+    case CKH_OK: return "no error";
+    case CKH_ERROR_ARGUMENT: return "an argument is NULL, not aligned to 8 bytes, or an unknown flag";
+    case CKH_ERROR_ENUM: return "unknown direction, dtype, layout or number of dimensions";
+    case CKH_ERROR_SIZE: return "a size of the problem is out of range, or its sizes do not go together";
+    case CKH_ERROR_OTHER: return "the model is for another operation, direction, dtype or layout";
+    case CKH_ERROR_NO_KERNEL: return "no kernel applies to the problem";
+    case CKH_ERROR_NO_MEMORY: return "not enough memory";
+    case CKH_ERROR_FILE: return "the file cannot be read";
+    case CKH_ERROR_DAMAGED: return "the data are no model, or a damaged one";
+    case CKH_ERROR_VERSION: return "the model is of another version of ckh";
+    case CKH_ERROR_NO_MODEL: return "no model of this name is embedded";
+    default: return "unknown error";
+  }
+}
+
+/* ---- what ranking works with, kept from one call to the next ---- */
+
+typedef struct {
+  ckh_registers *registers;
+  const ckh_block *fixed; /* the block whose values the registers have */
+  size_t together;        /* problems that there is room for */
+  double *constants, *rows, *of_block, *score[CKH_MOST_FORESTS];
+  uint8_t *condition;
+  int32_t *verdict, *order;
+  void **state; /* of each forest and block */
+} workspace;
+
+static size_t states_of(const ckh_model *model, const ckh_group *group) {
+  return (size_t)group->block_count * (size_t)model->head.facts->forests;
+}
+
+void ckh_free_workspace(void *freed, size_t states) {
+  workspace *w = (workspace *)freed;
+  if (!w) return;
+  for (size_t i = 0; w->state && i < states; i++) ckh_rank_close(w->state[i]);
+  ckh_close_registers(w->registers);
+  free(w->state);
+  free(w->constants);
+  free(w->rows);
+  for (int f = 0; f < CKH_MOST_FORESTS; f++) free(w->score[f]);
+  free(w->of_block);
+  free(w->condition);
+  free(w->verdict);
+  free(w->order);
+  free(w);
+}
+
+static void *room(size_t count, size_t size) { return malloc(count * size + 8); }
+
+static int32_t most_tiles(const ckh_group *group) {
+  int32_t tiles = 0;
+  for (int32_t b = 0; b < group->block_count; b++)
+    if (group->block[b].range->tiles > tiles) tiles = group->block[b].range->tiles;
+  return tiles;
+}
+
+/* Make room for problems that are ranked together. */
+static int make_room(const ckh_group *group, workspace *w, size_t together) {
+  const size_t tiles = (size_t)most_tiles(group);
+  if (together <= w->together) return CKH_OK;
+  free(w->constants);
+  free(w->rows);
+  free(w->of_block);
+  w->constants = (double *)room(together * (size_t)group->program->counts->constants, sizeof(double));
+  w->rows = (double *)room(together * (size_t)group->program->counts->rows * tiles, sizeof(double));
+  w->of_block = (double *)room(together * (size_t)group->own.kernel_count, sizeof(double));
+  w->together = w->constants && w->rows && w->of_block ? together : 0;
+  return w->together ? CKH_OK : CKH_ERROR_NO_MEMORY;
+}
+
+static workspace *new_workspace(const ckh_model *model, const ckh_group *group) {
+  const size_t candidates = (size_t)group->own.kernel_count, states = states_of(model, group);
+  const int32_t last = model->head.facts->tflops > 0 ? model->head.facts->tflops : 0; /* forest for one problem */
+  workspace *w = (workspace *)calloc(1, sizeof *w);
+  int is_complete;
+  if (!w) return NULL;
+  w->state = (void **)calloc(states, sizeof *w->state);
+  w->registers = ckh_open_registers(group->program, most_tiles(group));
+  w->condition = (uint8_t *)room((size_t)group->program->counts->conditions, 1);
+  w->verdict = (int32_t *)room((size_t)group->own.step_count, sizeof(int32_t));
+  w->order = (int32_t *)room(candidates, sizeof(int32_t));
+  is_complete = w->state && w->registers && w->condition && w->verdict && w->order && !make_room(group, w, 1);
+  for (int32_t f = 0; is_complete && f <= last; f++) {
+    w->score[f] = (double *)room(candidates, sizeof(double));
+    is_complete = w->score[f] != NULL;
+  }
+  for (int32_t f = 0; is_complete && f < model->head.facts->forests; f++)
+    for (int32_t b = 0; is_complete && b < group->block_count; b++) {
+      const size_t i = (size_t)f * (size_t)group->block_count + (size_t)b;
+      w->state[i] = ckh_rank_open(model->ranked + f, group->plan + i);
+      is_complete = w->state[i] != NULL;
+    }
+  if (is_complete) return w;
+  ckh_free_workspace(w, states);
+  return NULL;
+}
+
+#if defined(__GNUC__)
+static workspace *borrow(const ckh_model *model, const ckh_group *group) {
+  for (int i = 0; i < CKH_IDLE; i++) {
+    void *found = __atomic_load_n(group->idle + i, __ATOMIC_RELAXED);
+    if (found && (found = __atomic_exchange_n(group->idle + i, NULL, __ATOMIC_ACQ_REL)) != NULL)
+      return (workspace *)found;
+  }
+  return new_workspace(model, group);
+}
+
+static void give_back(const ckh_model *model, const ckh_group *group, workspace *w) {
+  for (int i = 0; i < CKH_IDLE; i++) {
+    void *empty = NULL;
+    if (__atomic_compare_exchange_n(group->idle + i, &empty, (void *)w, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+  }
+  ckh_free_workspace(w, states_of(model, group));
+}
+#else /* without atomic operations nothing is kept */
+static workspace *borrow(const ckh_model *model, const ckh_group *group) { return new_workspace(model, group); }
+
+static void give_back(const ckh_model *model, const ckh_group *group, workspace *w) {
+  ckh_free_workspace(w, states_of(model, group));
+}
+#endif
+
+/* ---- ranking ---- */
+
+/* Where deciding ends: of each step, and of a candidate once that of all steps is known. */
+static int decide(const ckh_group *group, workspace *w, const int64_t *size) {
+  const int error = ckh_conditions(group->program, size, w->condition);
+  for (int32_t i = 0; !error && i < group->own.step_count; i++) {
+    const ckh_step *step = group->own.step + i;
+    const int32_t next = w->condition[step->condition] ? step->yes : step->no;
+    w->verdict[i] = next < 0 ? next : w->verdict[next];
+  }
+  return error;
+}
+
+static int32_t verdict_of(const ckh_group *group, const workspace *w, int32_t candidate) {
+  const int32_t begin = group->own.decision[candidate];
+  return begin < 0 ? begin : w->verdict[begin];
+}
+
+/* The candidates that apply, to `order`; returns how many. */
+static int32_t choose(const ckh_group *group, workspace *w) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < group->own.kernel_count; i++)
+    if (verdict_of(group, w, i) == CKH_APPLIES) w->order[count++] = i;
+  return count;
+}
+
+/* Scores a block's candidates for problems that there is room for, with some of the forests. */
+static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t problems, const double *size,
+                       int32_t forests, double *const *scores, int32_t portable) {
+  const ckh_block *block = group->block + b;
+  const ckh_counts *counts = group->program->counts;
+  const size_t candidates = (size_t)group->own.kernel_count, some = (size_t)block->candidate_count;
+  const size_t cells = (size_t)counts->rows * (size_t)block->range->tiles;
+  if (w->fixed != block) ckh_fix_registers(w->registers, group->pool.values, group->own.group->tiles, *block->range);
+  w->fixed = block;
+  for (size_t p = 0; p < problems; p++)
+    ckh_features(w->registers, size + p * (size_t)counts->sizes, w->constants + p * (size_t)counts->constants,
+                 w->rows + p * cells);
+  for (int32_t f = 0; f < forests; f++) {
+    const int is_all = some == candidates;
+    double *out = is_all ? scores[f] : w->of_block;
+    if (ckh_rank_scores(w->state[f * group->block_count + b], (int64_t)problems, w->constants, w->rows, out,
+                        (int64_t)some, portable))
+      return CKH_ERROR_NO_MEMORY;
+    for (size_t p = 0; !is_all && p < problems; p++)
+      for (size_t i = 0; i < some; i++) scores[f][p * candidates + (size_t)block->candidate[i]] = out[p * some + i];
+  }
+  return CKH_OK;
+}
+
+static int score(const ckh_model *model, const ckh_group *group, workspace *w, size_t problems, const double *size,
+                 int32_t forests, double *const *scores, int32_t portable) {
+  for (int32_t b = 0; b < group->block_count; b++) {
+    const int error = score_block(group, w, b, problems, size, forests, scores, portable);
+    if (error) return error;
+  }
+  for (int32_t f = 0; f < forests; f++) {
+    const size_t all = problems * (size_t)group->own.kernel_count;
+    if (!model->forest[f].exponents->is_log) continue;
+    for (size_t i = 0; i < all; i++) scores[f][i] = expm1(scores[f][i]);
+  }
+  return CKH_OK;
+}
+
+/* How many problems to rank at once. */
+static size_t together_of(const ckh_group *group, size_t problems) {
+  const ckh_counts *counts = group->program->counts;
+  const size_t cells = (size_t)counts->constants + (size_t)counts->rows * (size_t)group->own.group->tiles;
+  size_t together = CELLS / (cells ? cells : 1);
+  if (together > TOGETHER) together -= together % TOGETHER;
+  if (together > problems) together = problems;
+  return together ? together : 1;
+}
+
+int ckh_score(const ckh_model *model, int32_t index, size_t problems, const double *size, int32_t forests,
+              double *scores, int32_t portable) {
+  const ckh_group *group = model->group + index;
+  const size_t candidates = (size_t)group->own.kernel_count, step = together_of(group, problems);
+  workspace *w = borrow(model, group);
+  int error = w ? make_room(group, w, step) : CKH_ERROR_NO_MEMORY;
+  for (size_t p = 0; p < problems && !error; p += step) {
+    double *part[CKH_MOST_FORESTS];
+    for (int32_t f = 0; f < forests; f++) part[f] = scores + ((size_t)f * problems + p) * candidates;
+    error = score(model, group, w, problems - p < step ? problems - p : step,
+                  size + p * (size_t)group->program->counts->sizes, forests, part, portable);
+  }
+  if (!w) return error;
+  if (error) /* what ran out of memory cannot be used again */
+    ckh_free_workspace(w, states_of(model, group));
+  else
+    give_back(model, group, w);
+  return error;
+}
+
+static int comes_before(const double *by, int32_t a, int32_t b) {
+  if (by[a] > by[b]) return 1;
+  return by[a] == by[b] && a < b;
+}
+
+/* Lets an entry of a heap sink to where none below it comes before it. */
+static void sink(int32_t *heap, int32_t count, int32_t at, const double *by) {
+  const int32_t moved = heap[at];
+  for (int32_t child; (child = 2 * at + 1) < count; at = child) {
+    if (child + 1 < count && comes_before(by, heap[child + 1], heap[child])) child++;
+    if (!comes_before(by, heap[child], moved)) break;
+    heap[at] = heap[child];
+  }
+  heap[at] = moved;
+}
+
+static void write_best(const ckh_model *model, const ckh_group *group, workspace *w, int32_t count, double flops,
+                       int is_told, ckh_choice *choices, size_t capacity) {
+  const double *by = w->score[0];
+  int32_t left = count;
+  for (int32_t i = count / 2; i-- > 0;) sink(w->order, count, i, by);
+  for (size_t place = 0; place < capacity && left > 0; place++) {
+    const int32_t best = w->order[0];
+    ckh_choice *choice = choices + place;
+    w->order[0] = w->order[--left];
+    if (left) sink(w->order, left, 0, by);
+    choice->kernel = group->own.kernel[best];
+    choice->score = by[best];
+    choice->tflops = is_told ? w->score[model->head.facts->tflops][best] : (double)NAN;
+    choice->latency_ms = is_told ? flops / (choice->tflops * 1e9) : (double)NAN;
+  }
+}
+
+static int is_key(const ckh_group *group, const int32_t *key) {
+  const ckh_group_record *own = group->own.group;
+  const int is_layout = own->layout == key[2] || key[2] == 0; /* the operation's own layout, which comes first */
+  return own->direction == key[0] && own->dtype == key[1] && is_layout && own->ndim == key[3];
+}
+
+/* The group of a problem that is possible, and in which there are kernels. */
+static int find_group(const ckh_model *model, const int32_t *key, const int64_t *size, const ckh_group **found) {
+  const ckh_group *group = model->group, *end = model->group + model->head.facts->groups;
+  while (group < end && !is_key(group, key)) group++;
+  if (group == end) return CKH_ERROR_OTHER;
+  if (!group->own.kernel_count) return CKH_ERROR_NO_KERNEL;
+  *found = group;
+  return ckh_check_sizes(group->program, size);
+}
+
+int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size, int32_t *reason, size_t capacity,
+                size_t *count) {
+  const ckh_group *group;
+  workspace *w;
+  int error = find_group(model, key, size, &group);
+  *count = 0;
+  if (error) return error;
+  w = borrow(model, group);
+  if (!w) return CKH_ERROR_NO_MEMORY;
+  error = decide(group, w, size);
+  if (!error) *count = (size_t)group->own.kernel_count;
+  for (size_t i = 0; i < *count && i < capacity; i++) {
+    const int32_t verdict = verdict_of(group, w, (int32_t)i);
+    reason[i] = verdict == CKH_APPLIES ? -1 : CKH_REFUSED - verdict;
+  }
+  give_back(model, group, w);
+  return error;
+}
+
+int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
+                   ckh_choice *choices, size_t capacity, size_t *count) {
+  const ckh_group *group;
+  const int32_t tflops = model->head.facts->tflops;
+  const int is_told = tflops >= 0 && !(flags & CKH_ORDER_ONLY);
+  double sizes[CKH_MOST_SIZES], flops = 0;
+  workspace *w;
+  int error;
+  int32_t chosen;
+  error = find_group(model, key, size, &group);
+  if (!error && is_told) error = ckh_flops(group->program, size, &flops);
+  if (error) return error;
+  for (int32_t i = 0; i < group->program->counts->sizes; i++) sizes[i] = (double)size[i];
+  w = borrow(model, group);
+  if (!w) return CKH_ERROR_NO_MEMORY;
+  error = decide(group, w, size);
+  chosen = error ? 0 : choose(group, w);
+  if (!error && !chosen) error = CKH_ERROR_NO_KERNEL;
+  if (!error) {
+    error = score(model, group, w, 1, sizes, is_told ? tflops + 1 : 1, w->score, 0);
+    if (error) { /* what ran out of memory cannot be used again */
+      ckh_free_workspace(w, states_of(model, group));
+      return error;
+    }
+    write_best(model, group, w, chosen, flops, is_told, choices, capacity);
+    *count = (size_t)chosen;
+  }
+  give_back(model, group, w);
+  return error;
+}

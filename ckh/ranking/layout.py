@@ -1,0 +1,84 @@
+"""How model files are laid out, read from csrc/ckh_layout.h, where it stands once for both languages."""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CSRC = Path(__file__).with_name("csrc")
+HEADER = struct.Struct("<8sIIQII")  # magic, byte order, version, bytes of the whole, CRC-32 of what follows, zero
+VERSION = 3
+_MAGIC, _BYTE_ORDER_MARK = b"CKHMODEL", 0x01020304
+_ARRAY = struct.Struct("<II")
+_DEFINE = re.compile(r"#define CKH_(\w+)\(X\)((?:[^\n]*\\\n)*[^\n]*)")
+_ITEM = re.compile(r"X\((\w+)(?:, (\w+))?\)")
+_NUMBERS = {"char": "u1", "int32_t": "<i4", "int64_t": "<i8", "uint32_t": "<u4", "uint64_t": "<u8", "double": "<f8"}
+_RECORDS = {"ckh_group_record": "GROUP", "ckh_leaf": "LEAF"}  # those that are not called as their type
+_PAIRS = {"LEAF": ("<i8", 2)}
+
+
+@cache
+def lists() -> dict[str, tuple[tuple[str, str], ...]]:
+    """All lists of the header: name and type of each entry; types are empty but in sections."""
+    text = (CSRC / "ckh_layout.h").read_text(encoding="utf-8")
+    return {name: tuple(_ITEM.findall(body)) for name, body in _DEFINE.findall(text)}
+
+
+@cache
+def numbers(name: str) -> dict[str, int]:
+    """The names of a list, and their places."""
+    return {entry: place for place, (entry, _) in enumerate(lists()[name])}
+
+
+def record(name: str, **fields: int) -> tuple[int, ...]:
+    """A record with all its fields."""
+    assert fields.keys() == numbers(name).keys(), f"{name} has other fields"
+    return tuple(fields[field] for field in numbers(name))
+
+
+class FileWriter:
+    """Writes a model file, section by section."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def section(self, name: str, /, **arrays: Any) -> None:
+        """The next section, with all its arrays."""
+        wanted = lists()[f"{name}_ARRAYS"]
+        assert arrays.keys() == {array for array, _ in wanted}, f"{name} has other arrays"
+        for array, kind in wanted:
+            self._add(arrays[array], *_entry(kind))
+
+    def append(self, sections: bytes) -> None:
+        """Sections of another writer."""
+        self._parts.append(sections)
+
+    def body(self) -> bytes:
+        """The sections."""
+        return b"".join(self._parts)
+
+    def content(self) -> bytes:
+        """The whole file."""
+        body = self.body()
+        checksum = zlib.crc32(body)
+        return HEADER.pack(_MAGIC, _BYTE_ORDER_MARK, VERSION, HEADER.size + len(body), checksum, 0) + body
+
+    def _add(self, values: Any, dtype: str, fields: int) -> None:
+        array = np.ascontiguousarray(values, dtype=dtype)
+        entry = array.itemsize * fields
+        assert array.nbytes % entry == 0, "an entry has other fields"
+        self._parts += [_ARRAY.pack(entry, array.nbytes // entry), array.tobytes(), bytes(-array.nbytes % 8)]
+
+
+def _entry(kind: str) -> tuple[str, int]:
+    """The type of an entry's numbers, and how many it has."""
+    if kind in _NUMBERS:
+        return _NUMBERS[kind], 1
+    name = _RECORDS.get(kind, kind.removeprefix("ckh_").upper())
+    return _PAIRS.get(name) or ("<i4", len(lists()[name]))

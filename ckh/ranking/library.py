@@ -1,0 +1,136 @@
+"""The C part: finding it, opening models with it, and asking them. Imports no NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
+_ABI = 5  # CKH_ABI of csrc/ckh_internal.h
+_MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
+
+
+class Choice(ctypes.Structure):
+    """A kernel in its place."""
+
+    _fields_ = (("kernel", c_int32), ("score", c_double), ("tflops", c_double), ("latency_ms", c_double))
+
+
+_SIZES = (c_void_p, POINTER(c_int32), POINTER(c_int64))
+_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "ckh_abi": (c_int32, ()),
+    "ckh_open_file": (c_int32, (c_char_p, POINTER(c_void_p))),
+    "ckh_open_memory": (c_int32, (c_void_p, c_size_t, POINTER(c_void_p))),
+    "ckh_close": (None, (c_void_p,)),
+    "ckh_error_string": (c_char_p, (c_int32,)),
+    "ckh_kernel_name": (c_char_p, (c_void_p, c_int32)),
+    "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(Choice), c_size_t, POINTER(c_size_t))),
+    "ckh_reasons": (c_int32, (*_SIZES, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
+    "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
+}
+
+
+@cache
+def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
+    """The library, or why it cannot be used."""
+    try:
+        library = ctypes.CDLL(str(path))
+        for name, (result, arguments) in _FUNCTIONS.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
+        if library.ckh_abi() != _ABI:
+            return None, f"{path} is of another version"
+    except OSError as error:
+        return None, str(error) if path.exists() else "ckh was installed without a C compiler"
+    except AttributeError:
+        return None, f"{path} is of another version"
+    return library, ""
+
+
+def is_available() -> bool:
+    """Whether the library is there and loads."""
+    return _load(LIBRARY)[0] is not None
+
+
+def why_not() -> str:
+    """Why it cannot be used; empty if it can."""
+    return _load(LIBRARY)[1]
+
+
+class OpenModel:
+    """A model that the C part has checked and opened: a file, or the content of one, which it keeps.
+
+    Raises:
+        ModelError: it is damaged or of another version, or there is no C part.
+    """
+
+    def __init__(self, source: Path | bytes) -> None:
+        library, reason = _load(LIBRARY)
+        if library is None:
+            raise ModelError(f"ranking in C is not possible: {reason}")
+        self._library, self._handle = library, c_void_p()
+        if isinstance(source, bytes):
+            self._content = (c_int64 * (len(source) // 8)).from_buffer_copy(source)  # aligned
+            self._check(library.ckh_open_memory(self._content, len(source), byref(self._handle)))
+        else:
+            self._check(library.ckh_open_file(bytes(source), byref(self._handle)))
+
+    def __del__(self) -> None:
+        """Give the memory back."""
+        if getattr(self, "_handle", None):
+            self._library.ckh_close(self._handle)
+
+    def kernel_name(self, kernel: int) -> str:
+        """The name of a kernel."""
+        name: bytes = self._library.ckh_kernel_name(self._handle, kernel)
+        return name.decode()
+
+    def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[Choice]]:
+        """How many kernels apply to a problem, and the best of them.
+
+        Raises:
+            ModelError: none does, or the sizes make no problem.
+        """
+        choices, count = (Choice * top)(), c_size_t()
+        self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
+        return count.value, choices[: min(top, count.value)]
+
+    def reasons(self, key: Sequence[int], sizes: Sequence[int], candidates: int) -> list[int]:
+        """Of each candidate, the number of the reason why it does not apply to a problem; -1 if it does.
+
+        Raises:
+            ModelError: the sizes make no problem.
+        """
+        reasons, count = (c_int32 * candidates)(), c_size_t()
+        self._check(self._library.ckh_reasons(*self._problem(key, sizes), reasons, candidates, byref(count)))
+        return reasons[: min(candidates, count.value)]
+
+    def score(self, problems: int, sizes: int, forests: int, scores: int, *, is_portable: bool = False) -> None:
+        """Score all candidates of the first group for problems.
+
+        Args:
+            problems: how many.
+            sizes: the address of their numbers, shape (problems, numbers).
+            forests: how many forests, from the first.
+            scores: the address of the result, shape (forests, problems, candidates).
+            is_portable: whether to keep to instructions that every processor of this kind has.
+
+        Raises:
+            ModelError: memory does not suffice.
+        """
+        self._check(self._library.ckh_score(self._handle, 0, problems, sizes, forests, scores, is_portable))
+
+    def _problem(self, key: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
+        return self._handle, (c_int32 * _KEYS)(*key), (c_int64 * _MOST_SIZES)(*sizes)
+
+    def _check(self, error: int) -> None:
+        if error:
+            raise ModelError(f"ranking in C: {self._library.ckh_error_string(error).decode()}")

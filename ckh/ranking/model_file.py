@@ -1,0 +1,222 @@
+"""Model files: forests, and pools of candidates prepared for them, as csrc/ckh_fill.c reads them.
+
+Exports and quick answers have such files; the Python path has them in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.ranking.layout import FileWriter, record
+from ckh.ranking.plan import make_plan
+from ckh.ranking.pool import Pool
+from ckh.ranking.program import APPLIES, Checks, trace_program, write_program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.features.engine import Array, FeatureEngine
+    from ckh.ranking.packed import PackedForest
+    from ckh.ranking.plan import Plan
+    from ckh.ranking.program import Program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreparedPool:
+    """A pool, how each forest ranks it, and its features as a program."""
+
+    pool: Pool
+    plans: tuple[Plan, ...]
+    program: Program
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileGroup:
+    """Problems that differ in their sizes only.
+
+    Attributes:
+        key: codes of direction, dtype, layout and dimensions.
+        kernels: the candidates, by their numbers in the file.
+        decision: where deciding whether it applies begins, for each; or that it does.
+        step: decisions, as rows of this record.
+        reasons: how many reasons there are that they do not.
+        prepared: the pool; none without candidates.
+        checks: what is calculated of sizes.
+    """
+
+    key: tuple[int, int, int, int]
+    kernels: Sequence[int]
+    decision: Sequence[int]
+    step: Sequence[tuple[int, ...]]
+    reasons: int
+    prepared: PreparedPool | None
+    checks: Checks
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a file is for.
+
+    Attributes:
+        texts: the model's name, its purpose, and the names of its kernels.
+        kind: the kind of its problems.
+        direction: the code of its direction, or -1.
+        dtype: that of its element type, or -1.
+        tflops: the number of the forest that tells TFLOPS, or -1.
+    """
+
+    texts: Sequence[str]
+    kind: int = 0
+    direction: int = -1
+    dtype: int = -1
+    tflops: int = -1
+
+
+def prepare_pool(
+    engine: FeatureEngine,
+    names: Sequence[str],
+    hardware: Mapping[str, Array],
+    kernels: Mapping[str, Array],
+    example: Mapping[str, Array],
+    forests: Sequence[PackedForest],
+    sizes: Sequence[str] | None = None,
+) -> PreparedPool:
+    """Prepare a pool for forests.
+
+    Args:
+        engine: the features.
+        names: the inputs of the forests, in order.
+        hardware: the hardware profile by name.
+        kernels: the candidates' raw columns, of one row for each.
+        example: the raw columns of any problem, of one row.
+        forests: the forests.
+        sizes: the columns that change from problem to problem, in the order in which C gets them; all problems have the
+            others. By default those of numbers change, and C gets what is read, sorted.
+
+    Raises:
+        DataError: a column that a feature needs is missing.
+        ModelError: a feature cannot be computed in C, or the engine lacks an input.
+    """
+    columns = {name: np.atleast_1d(column) for name, column in example.items()}
+    changing = [name for name, column in columns.items() if is_number(column)] if sizes is None else sizes
+    fixed = {name: column[0] for name, column in columns.items() if name not in changing}
+    pool = Pool(
+        replace(engine, defaults={**engine.defaults, **fixed}),
+        names,
+        hardware,
+        kernels,
+        {name: column for name, column in columns.items() if name in changing},
+        nodes_of(forests, len(names)),
+    )
+    program = trace_program(pool, pool.numbers if sizes is None else sizes)
+    return PreparedPool(pool, tuple(make_plan(forest, pool) for forest in forests), program)
+
+
+def is_number(column: Array) -> bool:
+    """Whether a problem's column holds numbers, which change from problem to problem of a pool."""
+    return np.asarray(column).dtype.kind in "biuf"
+
+
+def nodes_of(forests: Sequence[PackedForest], inputs: int) -> Any:
+    """How many nodes test each input, shape (inputs,)."""
+    nodes = np.zeros(inputs, np.int64)
+    for forest in forests:
+        np.add.at(nodes, forest.families[:, 0], forest.family_nodes())
+    return nodes
+
+
+def whole_group(prepared: PreparedPool) -> FileGroup:
+    """A group all of whose candidates always apply; they have one name."""
+    count = len(prepared.pool.tile_of)
+    return FileGroup((0, 0, 0, 0), [0] * count, [APPLIES] * count, (), 0, prepared, Checks())
+
+
+def model_file(
+    facts: FileFacts, forests: Sequence[PackedForest], logs: Sequence[bool], groups: Sequence[FileGroup]
+) -> bytes:
+    """The content of a file.
+
+    Args:
+        facts: what it is for.
+        forests: the forests; the first orders.
+        logs: of each, whether it gives log(1 + x) of what is told.
+        groups: its groups.
+    """
+    writer = FileWriter()
+    encoded = [text.encode() + b"\0" for text in facts.texts]
+    programs: dict[bytes, int] = {}
+    numbers = [programs.setdefault(_program(group), len(programs)) if group.prepared else -1 for group in groups]
+    counts = {"programs": len(programs), "forests": len(forests), "groups": len(groups)}
+    others = {"kind": facts.kind, "direction": facts.direction, "dtype": facts.dtype, "tflops": facts.tflops}
+    writer.section(
+        "HEAD",
+        text=np.frombuffer(b"".join(encoded), np.uint8),
+        name=np.cumsum([0, *map(len, encoded)])[:-1],
+        facts=record("FACTS", **others, **counts),
+    )
+    for program in programs:
+        writer.append(program)
+    for forest, is_log in zip(forests, logs, strict=True):
+        _write_forest(writer, forest, is_log=is_log)
+    for group, number in zip(groups, numbers, strict=True):
+        _write_group(writer, group, number)
+    return writer.content()
+
+
+def _program(group: FileGroup) -> bytes:
+    assert group.prepared is not None
+    writer = FileWriter()
+    write_program(writer, group.prepared.program, group.checks)
+    return writer.body()
+
+
+def _write_forest(writer: FileWriter, forest: PackedForest, *, is_log: bool) -> None:
+    writer.section(
+        "FOREST",
+        exponents=record("EXPONENTS", high=forest.high_exponent, low=forest.low_exponent, is_log=is_log),
+        roots=forest.roots,
+        nodes=forest.nodes,
+        leaves=forest.leaves,
+        family=forest.families,
+        thresholds=forest.thresholds,
+        sets=forest.sets,
+        words=forest.words,
+    )
+
+
+def _write_group(writer: FileWriter, group: FileGroup, number: int) -> None:
+    direction, dtype, layout, ndim = group.key
+    key = {"direction": direction, "dtype": dtype, "layout": layout, "ndim": ndim}
+    made = group.prepared
+    sizes = {"program": number, "tiles": 0, "variants": 0, "blocks": 0, "reasons": group.reasons}
+    if made is not None:
+        sizes |= {"tiles": made.pool.tiles, "variants": made.pool.variants, "blocks": len(made.plans[0].blocks)}
+    writer.section(
+        "GROUP",
+        group=record("GROUP", **key, **sizes),
+        kernel=list(group.kernels),
+        decision=list(group.decision),
+        step=list(group.step),
+    )
+    if made is None:
+        return
+    first, leaves = made.plans[0], made.program.graph.leaves
+    writer.section(
+        "POOL",
+        values=np.concatenate([np.zeros(0), *(leaf.ravel() for leaf in leaves)]),
+        class_starts=first.class_starts,
+        class_masks=first.class_masks,
+    )
+    for plan in made.plans:
+        counts = record("MASK_COUNTS", fixed=plan.masks[0], all=plan.masks[1])
+        writer.section("PLAN", counts=counts, family=plan.families, variant_masks=plan.variant_masks)
+    for index, block in enumerate(first.blocks):
+        tiles = record("RANGE", first=block.tiles.start, tiles=block.tiles.stop - block.tiles.start)
+        writer.section(
+            "BLOCK", range=tiles, candidate=block.candidates, tile_of=block.tile_of, variant_of=block.variant_of
+        )
+        for plan in made.plans:
+            writer.section("MASKS", masks=plan.blocks[index].masks)
