@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.measured import times_of
+from ckh.data.numbering import group_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +45,9 @@ def hindsight_efficiency(dataset: Dataset) -> NDArray[np.float64] | None:
     times, op = times_of(dataset), dataset.op
     row_efficiency = times.efficiency()
     names = dataset.frame["kernel_name"].to_numpy(dtype=object)
-    kinds = dataset.frame[[name for name in op.identity if name not in op.sizes]].astype(str).agg(" ".join, axis=1)
+    kinds = group_numbers(dataset.frame, [name for name in op.identity if name not in op.sizes])
     efficiency = np.empty(times.count)
-    for kind in kinds.unique():
+    for kind in range(int(kinds.max()) + 1):
         rows = np.flatnonzero(kinds == kind)
         kernel_of_row, _ = pd.factorize(names[rows])
         is_everywhere = np.bincount(kernel_of_row) == len(np.unique(times.problem[rows]))
