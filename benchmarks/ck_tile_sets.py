@@ -15,9 +15,9 @@ from itertools import product
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.compile import default_jobs
 from ckh.bench.device import DeviceOptions, open_device
-from ckh.data.schema import Status
 from ckh.kernels.rules import rule_set
 from ckh.problems import Direction
+from ckh.schema import Status
 
 DTYPES = ("fp16", "bf16", "fp32")
 TIMEOUT_S = 600.0

@@ -31,12 +31,12 @@ from ckh.archs import load_arch
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, kind_of
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import Model, load_model
-from ckh.learn.spec import TFLOPS
 from ckh.outputs import write_folder
 from ckh.paths import data_dir
 from ckh.ranking import library
 from ckh.ranking.evaluator import Ranker, best_first
 from ckh.ranking.layout import CSRC
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

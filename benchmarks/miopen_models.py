@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.options import TrainOptions
+    from ckh.training import TrainOptions
 
 MI200 = ("miopen_finddb_gfx90a_104cu.parquet", Device("gfx90a", 104))
 MI300X = ("miopen_finddb_gfx942_304cu.parquet", Device("gfx942", 304))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model, Ranked, load_model
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.problems import ConvProblem, Direction
+    from ckh.version import __version__ as __version__
 
-__version__ = "0.1.0"
 __all__ = [
     "CkhError",
     "ConvProblem",
@@ -50,6 +50,7 @@ _HOMES = {
     **dict.fromkeys(("Model", "Ranked", "load_model"), "ckh.learn.artifact"),
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     **dict.fromkeys(("ConvProblem", "Direction"), "ckh.problems"),
+    "__version__": "ckh.version",
 }
 
 
@@ -62,4 +63,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh import __version__
 from ckh.boundary import guarded
 from ckh.errors import EXIT_CODE_MEANING, ExitCode
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

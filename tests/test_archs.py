@@ -11,10 +11,10 @@ import pytest
 
 from ckh import archs
 from ckh.archs import HardwareProfile, arch_names, default_arch, detect_gpu_arch, load_arch
-from ckh.data.schema import HARDWARE
 from ckh.errors import DataError, UsageError
 from ckh.machine import read_machine
 from ckh.paths import data_dir
+from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from ckh.data.resources import Resources
+from ckh.resources import Resources
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op
-from ckh.data.schema import Status
 from ckh.progress import progress
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
-    from ckh.data.resources import Resources
     from ckh.ops.base import Kernel
+    from ckh.resources import Resources
 
 _LOAD_TIMEOUT_S = 60.0
 

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.candidates import CandidateSource, make_candidates, make_gemm_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
@@ -35,6 +34,7 @@ from ckh.kernels.rules import DEFAULT_RULE_SET
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation
 from ckh.outputs import check_output
 from ckh.problems import Direction
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

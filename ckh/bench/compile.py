@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, KernelCache, fault
-from ckh.data.schema import Status
 from ckh.errors import DataError
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

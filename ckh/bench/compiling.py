@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.bench.guard import end_guarded, guarded
-from ckh.data.schema import Status
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.data.schema import Status
 from ckh.kernels.validity import check
 from ckh.progress import progress
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,9 +16,9 @@ from ckh.bench.library import KernelLibrary
 from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
 from ckh.bench.typed import element_type
 from ckh.bench.verify import Limits
-from ckh.data.schema import Status
 from ckh.errors import CkhError
 from ckh.ops import operation_of
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.guard import end_guarded, guarded
 from ckh.bench.protocol import READY, Job, Reply, WorkerConfig, mismatch, reply_from_line, signature
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.timing import MAX_LOOPS, is_possible
-from ckh.data.schema import Status
+from ckh.schema import Status
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:

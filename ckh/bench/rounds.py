@@ -15,8 +15,8 @@ from ckh.bench.rows import with_times
 from ckh.bench.stop import Stop
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES
-from ckh.data.schema import Status
 from ckh.progress import progress
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.timing import UNSTABLE_SPREAD, complaint, summarize
 from ckh.data.journal import ResultRow
-from ckh.data.schema import Status
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from ckh.bench.compile import Built

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,9 +21,9 @@ from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import NS_PER_MS, result_row
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.data.journal import EndRecord, KernelRecord
-from ckh.data.schema import MEASURED, TRIED_AGAIN, Status
 from ckh.errors import CkhError
 from ckh.progress import progress
+from ckh.schema import MEASURED, TRIED_AGAIN, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

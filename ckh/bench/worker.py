@@ -24,8 +24,8 @@ from ckh.bench.guard import adopt_orphans
 from ckh.bench.measure import Bench, KernelFailure, answer
 from ckh.bench.memory import HostMemory
 from ckh.bench.protocol import READY, Job, Op, Phase, PhaseClock, Reply, WorkerConfig, job_from_line, signature
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

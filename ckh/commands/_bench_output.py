@@ -11,9 +11,9 @@ import typer
 from ckh.bench.device import HIP_KIND
 from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
-from ckh.data.schema import Status
 from ckh.log import warn
 from ckh.ops import GROUPED_CONV
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from ckh import __version__
 from ckh.errors import UsageError
 from ckh.learn.probes import Probe, Timed, recall, remember, this_device
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
 
 def _timed(name: str, reply: Reply) -> Timed:
     from ckh.bench.timing import summarize
-    from ckh.data.schema import Status
+    from ckh.schema import Status
 
     if reply.status is not Status.OK:
         return Timed(name, str(reply.status), reply.message, None, None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from ckh import __version__
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.options import TrainOptions
     from ckh.learn.train import Trained, TrainedTarget
     from ckh.learn.tune import Trial, Tuning
     from ckh.learn.warm_start import Comparison, Start
+    from ckh.training import TrainOptions
 
 
 class Rank(StrEnum):
-    """What `--rank` takes (`learn.options.RankObjective`, here so that `--help` need not load it)."""
+    """What `--rank` takes (`training.RankObjective`, here so that `--help` need not load it)."""
 
     RELATIVE = "relative"
     LAMBDARANK = "lambdarank"
@@ -114,12 +114,12 @@ def train(
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.data.dataset import read_dataset
-    from ckh.learn.options import RankObjective
     from ckh.learn.save import MODEL, save
     from ckh.learn.train import rounds, too_few_to_validate
     from ckh.learn.train import train as fit
     from ckh.learn.warm_start import continued, read_start
     from ckh.progress import progress
+    from ckh.training import RankObjective
 
     paths = [*(inputs or []), *data]
     check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start else [])])
@@ -186,8 +186,7 @@ def _warn_of_start(trained: Trained) -> None:
 
 
 def _targets(text: str) -> tuple[str, ...]:
-    from ckh.learn.options import TARGETS
-    from ckh.learn.spec import TFLOPS
+    from ckh.training import TARGETS, TFLOPS
 
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if unknown := [name for name in names if name not in TARGETS]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
-from ckh.data.schema import HARDWARE
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, open_output
+from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence

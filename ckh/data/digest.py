@@ -9,8 +9,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from ckh.data.resources import RESOURCE_NAMES
-from ckh.data.schema import SCHEMA_VERSION
+from ckh.resources import RESOURCE_NAMES
+from ckh.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.data.schema import Column
+    from ckh.schema import Column
 
 
 class ContentDigest:

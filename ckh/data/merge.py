@@ -15,8 +15,8 @@ from ckh.data import tables
 from ckh.data.dataset import BLOCK_ROWS, Dataset
 from ckh.data.digest import ContentDigest
 from ckh.data.numbering import group_numbers
-from ckh.data.schema import MEASURED, WRONG
 from ckh.errors import DataError
+from ckh.schema import MEASURED, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.readers import Reading
-    from ckh.data.schema import Column
     from ckh.ops.base import Operation
+    from ckh.schema import Column
 
 _TIMES = ("latency_ms", "latency_min_ms", "spread", "samples")
 _RATES = ("tflops", "bandwidth_gb_s")

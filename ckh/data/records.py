@@ -7,9 +7,9 @@ import reprlib
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.resources import Resources
-from ckh.data.schema import SCHEMA_VERSION, Status
 from ckh.ops import GROUPED_CONV
+from ckh.resources import Resources
+from ckh.schema import SCHEMA_VERSION, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.schema import MEASURED, SHORTEST_MS, Status
 from ckh.data.tables import compact_type
 from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV, operation
 from ckh.ops.base import Encoding
+from ckh.schema import MEASURED, SHORTEST_MS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
-from ckh.data.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 from ckh.errors import DataError
 from ckh.log import warn
 from ckh.ops import operation, operation_names
+from ckh.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
-from ckh.learn.spec import ANY, TFLOPS
+from ckh.learn.spec import ANY
 from ckh.ranking.layout import numbers, record
 from ckh.ranking.model_file import FileFacts, FileGroup, model_file, prepare_pool
 from ckh.ranking.program import APPLIES, REFUSED, Checks
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.export.folder import model_names
 from ckh.export.groups import CONV, GEMM, groups_of, kind_of
 from ckh.export.header import field_value, names_header
 from ckh.export.programs import model_content
 from ckh.ranking.layout import CSRC
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

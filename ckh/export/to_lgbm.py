@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.export.folder import model_names
 from ckh.learn.artifact import _read_forest
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,13 +19,14 @@ from ckh.learn.manifest import problem_count
 from ckh.learn.matrix import feature_blocks
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
-from ckh.learn.spec import ANY, SPEC_NAME, TFLOPS, ModelSpec, read_spec
+from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, read_spec
 from ckh.ops import operation_of_kernel
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

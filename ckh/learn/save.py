@@ -8,16 +8,16 @@ import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
 from ckh.learn.manifest import MANIFEST_NAME, problem_id
-from ckh.learn.options import LOG_TARGETS, RankObjective, TrainOptions
-from ckh.learn.spec import ANY, RANK, SPEC_NAME, TFLOPS, ModelSpec, spec_text
+from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, spec_text
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.ops import operation, operation_names
 from ckh.outputs import FolderKind, write_folder
 from ckh.problems import Direction
+from ckh.training import LOG_TARGETS, RANK, TFLOPS, RankObjective, TrainOptions
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -66,7 +66,7 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
     if trained.tuning is not None:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
     for name, content in trained.dataset.op.model_files.items():
-        yield name, content(trained.dataset)
+        yield name, content(trained.dataset.frame)
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
 

@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.schema import HARDWARE
 from ckh.errors import DataError, ModelError
 from ckh.jsonfields import read_json
 from ckh.ops import operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
+from ckh.schema import HARDWARE
+from ckh.training import TFLOPS
 from ckh.untrusted import require_name
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Operation
 
 SPEC_NAME = "feature_spec.json"
-TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
-# Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
-TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
 
 _MOST_OF_HARDWARE = 2**40  # features multiply them
 

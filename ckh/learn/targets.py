@@ -10,8 +10,7 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.errors import DataError
 from ckh.learn.model_text import join_trees, scale_leaves
-from ckh.learn.options import LOG_TARGETS, RankObjective
-from ckh.learn.spec import RANK, TARGET_COLUMNS
+from ckh.training import LOG_TARGETS, RANK, TARGET_COLUMNS, RankObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

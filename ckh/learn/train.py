@@ -19,12 +19,11 @@ from ckh.learn.manifest import problem_id
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.options import RankObjective, TrainOptions, TreeParams
 from ckh.learn.save import spec_of
-from ckh.learn.spec import RANK, TFLOPS
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
 from ckh.learn.warm_start import Comparison, Start, check_start, compare, split_counts
+from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.options import TrainOptions, TreeParams
     from ckh.learn.warm_start import Start
+    from ckh.training import TrainOptions, TreeParams
 
 # Every value of a parameter is equally likely.
 SPACE: dict[str, tuple[float, ...]] = {

@@ -12,9 +12,9 @@ from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
 from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
 from ckh.learn.manifest import MANIFEST_NAME, trained_problems
-from ckh.learn.options import RankObjective, TreeParams
-from ckh.learn.spec import RANK, SPEC_NAME
+from ckh.learn.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
+from ckh.training import RANK, RankObjective, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.options import TrainOptions
     from ckh.learn.spec import ModelSpec
+    from ckh.training import TrainOptions
 
 NEW_TREES = 500  # as many as AMD's trainer adds
 _FOLDS = 3

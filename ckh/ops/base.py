@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.data.dataset import Dataset
-    from ckh.data.schema import Column
     from ckh.features.engine import FeatureEngine
     from ckh.kernels.judging import ProblemRules
-    from ckh.learn.options import TrainOptions
+    from ckh.schema import Column
+    from ckh.training import TrainOptions
 
 Kernel = Any  # a frozen dataclass of the operation's; problems are equal and hash by all of their fields too
 
@@ -149,7 +149,7 @@ class Operation:
         split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
             that differ in the others would give each other's answers away.
         train_defaults: how its models are trained unless it is said, for a number of rows.
-        model_files: further files of a model's directory: the name of each, and its content from the training data.
+        model_files: further files of a model's directory: the name of each, and its content from the training rows.
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
         default_dtype: element type of problems that state none; None: the architecture's.
@@ -181,7 +181,7 @@ class Operation:
     place: Callable[[Any], list[float]]
     split_by: tuple[str, ...]
     train_defaults: Callable[[int], TrainOptions]
-    model_files: Mapping[str, Callable[[Dataset], bytes]]
+    model_files: Mapping[str, Callable[[pd.DataFrame], bytes]]
     load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
     default_dtype: str | None = None
@@ -198,6 +198,6 @@ class Operation:
 
 def amd_options(_rows: int) -> TrainOptions:
     """AMD's parameters of LightGBM, whatever the size of the data."""
-    from ckh.learn.options import TrainOptions
+    from ckh.training import TrainOptions
 
     return TrainOptions()

@@ -72,7 +72,7 @@ def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[
     """The file for C with the problem's group alone, and the facts that go with it."""
     from ckh.export.groups import group_of, kind_of
     from ckh.export.programs import model_content
-    from ckh.learn.spec import TFLOPS
+    from ckh.training import TFLOPS
 
     spec = model.spec
     kind, group = kind_of(spec.op_type), group_of(model, problem)

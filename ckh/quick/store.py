@@ -8,8 +8,8 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.paths import cache_dir, data_dir, model_folders
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

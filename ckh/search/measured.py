@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from ckh import __version__
 from ckh.bench.device import require_usable
 from ckh.bench.plan import SEARCH
 from ckh.bench.stop import Stop, StopReason
@@ -18,6 +17,7 @@ from ckh.ops import operation_of
 from ckh.search.measuring import MeasureOptions, Measurer
 from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import KernelRecord
-from ckh.data.schema import MEASURED, Status
+from ckh.schema import MEASURED, Status
 from ckh.search.run import StoppedError
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.learn.spec import TFLOPS
 from ckh.search.kernels.space import look_alikes
+from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.device import HostDevice
 from ckh.bench.plan import full_name
-from ckh.data.schema import Status
 from ckh.kernels.pool import conv_pool
 from ckh.problems import ConvProblem, Direction
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path

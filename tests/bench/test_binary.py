@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench.binary import Binary, binary_from_text, binary_text, code_hash, parse_resources
-from ckh.data.resources import Resources
+from ckh.resources import Resources
 from tests.bench.fake_hipcc import REMARKS
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from ckh.bench.building import build_and_load
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
-from ckh.data.resources import Resources
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction
+from ckh.resources import Resources
+from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compiler import Compiler, find_compiler
 from ckh.bench.device import HostDevice
 from ckh.bench.library import ENTRY_POINTS
-from ckh.data.schema import Status
 from ckh.errors import DataError, DeviceError
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from ckh.bench.campaign import Campaign, Given, Limits
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.data.journal import ResultRow, read_journal
-from ckh.data.schema import Status
+from ckh.schema import Status
 from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
 from tests.bench.test_evil_kernels import processes_with
 

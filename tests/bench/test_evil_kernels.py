@@ -17,7 +17,7 @@ from ckh.bench import campaign as campaign_module
 from ckh.bench.campaign import Campaign, Given, Limits
 from ckh.bench.protocol import WorkerConfig
 from ckh.data.journal import ResultRow, read_journal
-from ckh.data.schema import Status
+from ckh.schema import Status
 from tests.bench.evil import KINDS
 from tests.bench.faults import CLAIMED_MS, GOOD, OTHER_PROBLEM, PROBLEM, FaultyDevice
 from tests.bench.test_supervisor import THIRD_PROBLEM

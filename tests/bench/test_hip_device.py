@@ -15,11 +15,11 @@ from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions, open_device
 from ckh.bench.hip_device import HipDevice
 from ckh.bench.protocol import WorkerConfig
-from ckh.data.schema import HARDWARE
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import Gpu
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction
+from ckh.schema import HARDWARE
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:

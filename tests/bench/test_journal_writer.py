@@ -21,8 +21,8 @@ from ckh.data.journal import (
     read_journal,
     read_records,
 )
-from ckh.data.schema import HARDWARE, Status
 from ckh.errors import DataError, OutputError, UsageError
+from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable

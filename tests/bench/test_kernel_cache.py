@@ -13,10 +13,10 @@ import pytest
 from ckh.bench.binary import Binary
 from ckh.bench.compile import Built, KernelBuilder
 from ckh.bench.kernel_cache import KernelCache
-from ckh.data.resources import Resources
-from ckh.data.schema import Status
 from ckh.errors import DataError
 from ckh.paths import cache_dir
+from ckh.resources import Resources
+from ckh.schema import Status
 from tests.bench.faults import GOOD, FaultyDevice
 
 if TYPE_CHECKING:

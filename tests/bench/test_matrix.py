@@ -12,12 +12,12 @@ from ckh.bench.harness import try_cases
 from ckh.bench.matrix import MATRICES, Case, matrix
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.supervisor import SupervisorOptions
-from ckh.data.schema import Status
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.validity import check, problem_reasons
 from ckh.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
 from ckh.problems import Direction
+from ckh.schema import Status
 from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice
 
 if TYPE_CHECKING:

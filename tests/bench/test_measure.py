@@ -11,8 +11,8 @@ import pytest
 from ckh.bench.compiler import find_compiler
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
-from ckh.data.schema import Status
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from ckh.bench.compile import Built
 from ckh.bench.protocol import Reply
 from ckh.bench.rows import result_row
-from ckh.data.schema import Status
+from ckh.schema import Status
 
 BUILT = Built(Status.OK, "/k.so", "hash")
 

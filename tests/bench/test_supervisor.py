@@ -10,8 +10,8 @@ import pytest
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.data.schema import Status
 from ckh.problems import ConvProblem, Direction
+from ckh.schema import Status
 from tests.bench.faults import (
     CLAIMED_MS,
     FAULTS,

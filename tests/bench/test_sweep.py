@@ -15,8 +15,8 @@ from ckh.bench.protocol import WorkerConfig
 from ckh.bench.stop import StopReason
 from ckh.bench.sweep import MAX_LEADERS, Results
 from ckh.data.journal import ResultRow, read_journal
-from ckh.data.schema import Status
 from ckh.errors import UsageError
+from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, OTHER_PROBLEM, PROBLEM, SLOW, FaultyDevice, claims
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op, WorkerConfig
 from ckh.bench.typed import element_type
 from ckh.bench.verify import Limits
-from ckh.data.schema import Status
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.test_float8 import defined
 

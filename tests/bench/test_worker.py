@@ -14,8 +14,8 @@ import pytest
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.process import WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
+from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, FaultyDevice, claims
 
 if TYPE_CHECKING:

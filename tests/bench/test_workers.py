@@ -17,10 +17,10 @@ from ckh.bench.campaign import Campaign, Given, Limits, Outcome
 from ckh.bench.device import DeviceOptions
 from ckh.bench.protocol import WorkerConfig
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
-from ckh.data.resources import Resources
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
 from ckh.gpus import Gpu
+from ckh.resources import Resources
+from ckh.schema import Status
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, SEGFAULT, Fault, FaultyDevice
 from tests.bench.hip_stub import build as hip_stub

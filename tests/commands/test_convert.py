@@ -14,8 +14,8 @@ from ckh.data.amd_export import AMD_COLUMNS
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import JournalWriter, ResultRow, RunRecord
 from ckh.data.readers import READERS
-from ckh.data.schema import HARDWARE, Status
 from ckh.errors import ExitCode
+from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,11 +18,11 @@ from ckh.bench.stop import Stop, StopReason
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
-from ckh.data.schema import Status
 from ckh.errors import ExitCode
 from ckh.kernels.names import parse_kernel_name
 from ckh.kernels.validity import check
 from ckh.problems import parse_conv_problem
+from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
 

@@ -16,8 +16,8 @@ from ckh.data.dataset import read_dataset, write_dataset
 from ckh.errors import ExitCode
 from ckh.features.grouped_conv import NAMES_83
 from ckh.learn.manifest import problem_id
-from ckh.learn.options import RankObjective
 from ckh.problems import ConvProblem, Direction
+from ckh.training import RankObjective
 from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, time_ms
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from ckh.data.dataset import Dataset, make_dataset, read_dataset, write_dataset
-from ckh.data.schema import CONV_DATASET, CONV_IDENTITY, HARDWARE, SCHEMA_VERSION
 from ckh.errors import DataError, OutputError
+from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.problems import CONV_COLUMNS
+from ckh.schema import HARDWARE, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,16 +12,16 @@ import pytest
 from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.schema import Status
 from ckh.data.tables import to_pandas
 from ckh.features.grouped_conv import GROUPED_CONV
 from ckh.kernels.names import kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.learn.artifact import load_model
-from ckh.learn.options import RankObjective, TrainOptions, TreeParams
 from ckh.learn.save import save
 from ckh.learn.train import Trained, train
 from ckh.problems import ConvProblem, Direction
+from ckh.schema import Status
+from ckh.training import RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

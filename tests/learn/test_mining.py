@@ -9,8 +9,8 @@ import pytest
 
 from ckh.errors import DataError, UsageError
 from ckh.learn.mining import Mined, MiningRound, harder, mine, row_weights
-from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.train import rounds, train
+from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
 
 OPTIONS = TrainOptions(targets=("tflops",), rank=RankObjective.RELATIVE, folds=3, early_stopping=5, params=TREES)

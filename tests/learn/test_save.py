@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.learn.tune import tune
+from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import TREES, measured
 
 if TYPE_CHECKING:

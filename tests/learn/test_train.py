@@ -19,13 +19,13 @@ from ckh.errors import DataError, OutputError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
-from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import MODEL, save
 from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
 from ckh.outputs import check_output
 from ckh.paths import data_dir
 from ckh.problems import Direction
+from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
 
 if TYPE_CHECKING:

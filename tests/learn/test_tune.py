@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.learn.options import RankObjective, TrainOptions, TreeParams
 from ckh.learn.train import train
 from ckh.learn.tune import SPACE, draw, fits, halve, survivors, tune
+from ckh.training import RankObjective, TrainOptions, TreeParams
 from tests.learn.conftest import TREES, measured
 
 OPTIONS = TrainOptions(targets=("tflops",), rank=RankObjective.RELATIVE, folds=3, early_stopping=5, params=TREES)

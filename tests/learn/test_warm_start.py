@@ -20,10 +20,10 @@ from ckh.errors import ModelError, UsageError
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
-from ckh.learn.options import RankObjective, TrainOptions
 from ckh.learn.save import save
 from ckh.learn.train import Trained, train
 from ckh.learn.warm_start import NEW_TREES, compare, continued, read_start
+from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, amd_model, measured, problems
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from pathlib import Path
 from ckh.archs import load_arch
 from ckh.bench.plan import full_name
 from ckh.data.journal import JOURNAL_NAME, is_started, read_journal
-from ckh.data.schema import TRIED_AGAIN
 from ckh.errors import ExitCode
 from ckh.kernels.pool import conv_pool
 from ckh.problems import ConvProblem, Direction
+from ckh.schema import TRIED_AGAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.schema import SCHEMA_VERSION
+from ckh.schema import SCHEMA_VERSION
 from tests.reliability import samples
 from tests.reliability.mutation import VALUES
 

@@ -17,9 +17,7 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.data.amd_export import AMD_COLUMNS
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord
-from ckh.data.resources import Resources
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.schema import Status
 from ckh.data.tables import to_pandas
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
 from ckh.kernels.pool import conv_pool
@@ -29,6 +27,8 @@ from ckh.problems import Direction, parse_conv_problem
 from ckh.ranking.forest_file import encode
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
+from ckh.resources import Resources
+from ckh.schema import Status
 
 GEMM_NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
 GEMM_SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"

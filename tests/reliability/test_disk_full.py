@@ -14,8 +14,8 @@ from ckh import entry
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.data.journal import JournalWriter, ResultRow, RunRecord, read_journal
-from ckh.data.schema import HARDWARE, Status
 from ckh.errors import ExitCode
+from ckh.schema import HARDWARE, Status
 from tests.learn.conftest import measured, saved
 from tests.reliability.kills import KERNELS, PAIRS, PROBLEMS
 

@@ -9,12 +9,12 @@ import pytest
 
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
-from ckh.learn.options import RankObjective
 from ckh.problems import ConvProblem, Direction
 from ckh.search.kernels import KernelSpace, kernel_space
 from ckh.search.objective import as_time, log_speeds
 from ckh.search.on_model import ModelSearch, search_model
 from ckh.search.strategies import STRATEGIES
+from ckh.training import RankObjective
 from tests.learn.conftest import HOST, saved
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.numbering import group_numbers
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.schema import Status
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.problems import CONV_COLUMNS, ConvProblem
+from ckh.schema import Status
 from ckh.untrusted import integer
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.schema import Status
 from ckh.data.tables import concat
 from ckh.errors import DataError, UsageError
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

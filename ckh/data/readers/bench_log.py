@@ -21,11 +21,11 @@ from ckh.data.readers._base import Reading, ReadOptions
 from ckh.data.readers._gemm_kernels import kernel_of
 from ckh.data.readers._gemm_rows import MISMATCH, GemmRows, Unusable, named, number, precise_time, problem_of
 from ckh.data.readers._gemm_scan import MALFORMED, Found, Kind, Scanner, read_lines
-from ckh.data.schema import Status
 from ckh.errors import DataError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.problems import DTYPE_BYTES
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.journal import RunRecord, read_journal
 from ckh.data.readers._base import BadRow, Reading, ReadOptions, refuse_bad
-from ckh.data.resources import RESOURCE_NAMES
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.schema import HARDWARE, MEASURED, SHORTEST_MS
 from ckh.data.tables import concat
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
+from ckh.resources import RESOURCE_NAMES
+from ckh.schema import HARDWARE, MEASURED, SHORTEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ckh.data.journal import ResultRow
-    from ckh.data.resources import Resources
     from ckh.ops.base import Operation
+    from ckh.resources import Resources
 
 NAME = "journal"
 BAD_PROBLEM = "with a problem that does not parse"

@@ -10,9 +10,9 @@ import numpy as np
 from ckh.archs import load_arch
 from ckh.data.readers._base import Reading, ReadOptions
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.data.schema import Status
 from ckh.ops import MIOPEN_CONV, operation
 from ckh.ops.miopen_conv.fdb import NAME, sniff
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path

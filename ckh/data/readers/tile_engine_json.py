@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.readers._base import Reading, ReadOptions, read_bytes, source_of
 from ckh.data.readers._gemm_kernels import CONTRADICTION, kernel_of
 from ckh.data.readers._gemm_rows import BAD_TIME, GemmRows, Unusable, named, number, precise_time, problem_of
-from ckh.data.schema import Status
 from ckh.errors import DataError
 from ckh.jsonfields import JsonError, parse_json
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import Column, dataset_columns
 from ckh.errors import UsageError
 from ckh.ops.base import Candidates, Operation, amd_options, choose
 from ckh.ops.gemm_universal.columns import (
@@ -31,6 +30,7 @@ from ckh.ops.gemm_universal.problem import (
     parse_gemm_problem,
 )
 from ckh.ops.gemm_universal.problem_rules import rule_key
+from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

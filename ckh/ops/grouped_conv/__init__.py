@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import CONV_DATASET, CONV_IDENTITY
 from ckh.features.columns import kernel_columns as kernel_features
 from ckh.features.columns import legacy_columns, problem_columns
 from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
@@ -14,6 +13,7 @@ from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_
 from ckh.kernels.pool import conv_pool, pool_rules, refused_counts
 from ckh.kernels.problem_rules import rule_key
 from ckh.ops.base import Candidates, Operation, amd_options, choose
+from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
 

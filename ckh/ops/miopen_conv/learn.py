@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.learn.options import TrainOptions
     from ckh.ops.miopen_conv.table import SolverTable
+    from ckh.training import TrainOptions
 
 FOLDS = 5  # of which one is held out
 _SEED_OF_FOLDS = 0

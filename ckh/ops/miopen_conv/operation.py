@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES, Column, dataset_columns
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
+from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.miopen_conv.candidates import (
     CANDIDATES_NAME,
     CandidateTable,
@@ -23,15 +23,17 @@ from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
 from ckh.problems import CONV_COLUMNS, Direction
+from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    import pandas as pd
+
     from ckh.archs import ArchSpec
-    from ckh.data.dataset import Dataset
-    from ckh.learn.options import TrainOptions
     from ckh.ops.base import Encoding
+    from ckh.training import TrainOptions
 
 _MANY_ROWS = 100_000
 _SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"),)
@@ -87,8 +89,8 @@ def _pool(solvers: tuple[str, ...]) -> tuple[Solver, ...]:
     return tuple(map(parse_solver, solvers))
 
 
-def _candidates_file(dataset: Dataset) -> bytes:
-    return make_table(dataset.frame).to_json().encode()
+def _candidates_file(frame: pd.DataFrame) -> bytes:
+    return make_table(frame).to_json().encode()
 
 
 def _train_defaults(rows: int) -> TrainOptions:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ckh.learn.options import RankObjective, TrainOptions, TreeParams
+from ckh.training import RankObjective, TrainOptions, TreeParams
 
 _TREES = TreeParams(
     n_estimators=300,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.data.schema import CONV_IDENTITY
 from ckh.errors import DataError
+from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.miopen_conv.fdb import NAME, Device, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem

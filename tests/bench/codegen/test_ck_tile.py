@@ -21,12 +21,12 @@ from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
-from ckh.data.schema import Status
 from ckh.errors import DeviceError
 from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.names import kernel_name, parse_kernel_name
 from ckh.kernels.validity import arch_reasons
 from ckh.problems import Direction
+from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.fake_hipcc import write_headers
 

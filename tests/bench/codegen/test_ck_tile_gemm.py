@@ -25,12 +25,12 @@ from ckh.bench.hip_device import HipDevice
 from ckh.bench.library import KernelLibrary, c_gemm_problem
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
-from ckh.data.schema import Status
 from ckh.kernels.config import Scheduler
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import arch_reasons
+from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
 

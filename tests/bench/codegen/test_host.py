@@ -21,13 +21,13 @@ from ckh.bench.library import KernelLibrary, c_problem
 from ckh.bench.measure import Bench
 from ckh.bench.memory import HostMemory
 from ckh.bench.protocol import Job, Op, PhaseClock
-from ckh.data.schema import Status
 from ckh.errors import UsageError
 from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.names import amd_short_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.tiles import CONV_TILES, tile_of
 from ckh.problems import ConvProblem, Direction, parse_conv_problem
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

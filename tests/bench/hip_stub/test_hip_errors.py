@@ -10,8 +10,8 @@ import pytest
 from ckh.bench.process import WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.data.schema import Status
 from ckh.errors import DeviceError, ExitCode
+from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 from tests.bench.hip_stub.workers import GOOD, ask, config, setup, supervise

@@ -8,7 +8,7 @@ import pytest
 
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
-from ckh.data.schema import Status
+from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 from tests.bench.hip_stub.workers import GOOD, ask, config, problem, supervise

@@ -12,12 +12,12 @@ from ckh.archs import load_arch
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
 from ckh.data.readers import READERS, Reading, ReadOptions, find_reader, read_input
 from ckh.data.readers import journal as reader
-from ckh.data.resources import RESOURCE_NAMES, Resources
-from ckh.data.schema import Status
 from ckh.errors import DataError
 from ckh.kernels.names import kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction, parse_conv_problem
+from ckh.resources import RESOURCE_NAMES, Resources
+from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,12 +1,15 @@
-"""What training can be told, and LightGBM's parameters."""
+"""What is trained and how: targets, objectives, and LightGBM's parameters."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from ckh.learn.spec import BANDWIDTH, LATENCY, TFLOPS
 from ckh.strenum import StrEnum
+
+TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
+# Target -> dataset column. `rank` is no quantity: it only orders the kernels of a problem.
+TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth_gb_s"}
 
 
 class RankObjective(StrEnum):
@@ -22,7 +25,7 @@ class RankObjective(StrEnum):
     TFLOPS = "tflops"
 
 
-TARGETS = (TFLOPS, LATENCY, BANDWIDTH)
+TARGETS = tuple(TARGET_COLUMNS)
 # Trained on log1p, as AMD's are.
 LOG_TARGETS = (TFLOPS, BANDWIDTH)
 
