@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
     from ckh.learn.answer import rank, rank_many
-    from ckh.learn.artifact import Model, Ranked, load_model
+    from ckh.learn.artifact import Model, load_model
+    from ckh.learn.ranked import Ranked
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.problems import ConvProblem, Direction
     from ckh.version import __version__ as __version__
@@ -47,7 +48,8 @@ _HOMES = {
         "ckh.errors",
     ),
     **dict.fromkeys(("rank", "rank_many"), "ckh.learn.answer"),
-    **dict.fromkeys(("Model", "Ranked", "load_model"), "ckh.learn.artifact"),
+    **dict.fromkeys(("Model", "load_model"), "ckh.learn.artifact"),
+    "Ranked": "ckh.learn.ranked",
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     **dict.fromkeys(("ConvProblem", "Direction"), "ckh.problems"),
     "__version__": "ckh.version",

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.device import Device
     from ckh.commands._problem_options import Chooser, Typed
-    from ckh.learn.artifact import Model, Ranked
+    from ckh.learn.artifact import Model
+    from ckh.learn.ranked import Ranked
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide, Settings
@@ -203,7 +204,7 @@ def _model_or_none(chooser: Chooser, problem: Problem, *, is_named: bool) -> Mod
 
 def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:
     """The candidates for a problem, as the model ranks them, or as they come."""
-    from ckh.learn.artifact import Ranked
+    from ckh.learn.ranked import Ranked
     from ckh.ops import operation_of
 
     kernels = operation_of(problem.canonical()).candidates(problem, arch, _NOTHING).kernels

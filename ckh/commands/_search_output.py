@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.journal import ResultRow
-    from ckh.learn.artifact import Model, Ranked
+    from ckh.learn.artifact import Model
+    from ckh.learn.ranked import Ranked
     from ckh.ops.base import Operation, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Outcome

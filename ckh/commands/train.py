@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.train import Trained, TrainedTarget
-    from ckh.learn.tune import Trial, Tuning
+    from ckh.learn.halving import Trial, Tuning
+    from ckh.learn.trained import Trained, TrainedTarget
     from ckh.learn.warm_start import Comparison, Start
     from ckh.training import TrainOptions
 
@@ -166,7 +166,8 @@ def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> Tr
 
 
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
-    from ckh.learn.tune import fits, tune
+    from ckh.learn.halving import fits
+    from ckh.learn.tune import tune
     from ckh.progress import progress
 
     with progress("tuning", fits(count, options.folds)) as advance:
@@ -283,7 +284,7 @@ def _print_mining(made: TrainedTarget) -> None:
 
 
 def _print_tuning(tuning: Tuning) -> None:
-    from ckh.learn.tune import SPACE
+    from ckh.learn.halving import SPACE
 
     last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
     rows = [

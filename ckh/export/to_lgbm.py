@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
-from ckh.learn.artifact import _read_forest
+from ckh.learn.artifact import read_forest
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def lgbm_files(models: Sequence[Model]) -> tuple[dict[str, bytes], dict[str, Any
         for target in model.spec.targets:
             path = f"{name}/model_{target}.txt"
             model.packed_forest(target)  # refuses what is damaged or has other inputs
-            files[path] = _read_forest(model.path, target).encode()
+            files[path] = read_forest(model.path, target).encode()
             rows.append(f"| `{path}` | {target} | {model.spec.purpose} |")
     features = {"models": {name: _describe(model) for name, model in zip(names, models, strict=True)}}
     files["features.json"] = (json.dumps(features, indent=1) + "\n").encode()

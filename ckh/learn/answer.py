@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,8 +10,9 @@ import numpy as np
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
-from ckh.learn.artifact import Ranked, Wanted, find_model
+from ckh.learn.artifact import Wanted, find_model
 from ckh.learn.probes import in_front
+from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
 from ckh.ops import operation_of_problem
 from ckh.ranking.evaluator import best_first
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Candidates, Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
-_FLOPS_PER_TFLOPS_MS = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +61,7 @@ class Answer:
     def best(self, count: int) -> list[Ranked]:
         """The first candidates, as many as asked for or there are."""
         tflops = None if self.tflops is None else self.tflops[:count]
-        ranked = _ranked(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
+        ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
             ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
@@ -227,7 +226,7 @@ class _Scored:
         tflops = None if self.tflops is None else np.take_along_axis(self.tflops, order, axis=1)
         for row, problem in enumerate(self.problems):
             expected = None if tflops is None or beyond(problem, self.reach) else tflops[row]
-            yield _ranked(problem, self.pool, kernels[row], score[row], expected)
+            yield in_order(problem, self.pool, kernels[row], score[row], expected)
 
 
 def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -> Iterator[_Scored]:
@@ -256,24 +255,6 @@ def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -
             expected = None if speed is None else speed[here]
             some = [problems[members[place]] for place in places]
             yield _Scored(some, pool, chosen, score[here], expected, model.reach if tflops else {})
-
-
-def _ranked(
-    problem: Problem,
-    pool: tuple[Kernel, ...],
-    order: NDArray[np.intp],
-    score: NDArray[np.float64],
-    tflops: NDArray[np.float64] | None,
-) -> list[Ranked]:
-    """Candidates in their order, with the time that goes with the speed that a model expects."""
-    kernels = [pool[index] for index in order.tolist()]
-    if tflops is None:
-        return [Ranked(kernel, value, None, None) for kernel, value in zip(kernels, score.tolist(), strict=True)]
-    flops, figures = problem.flops, zip(kernels, score.tolist(), tflops.tolist(), strict=True)
-    return [
-        Ranked(kernel, value, speed, flops / (speed * _FLOPS_PER_TFLOPS_MS) if speed else math.inf)
-        for kernel, value, speed in figures
-    ]
 
 
 def _known_candidates(problem: Problem, model: Model) -> Candidates:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,10 @@ from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.manifest import problem_count
 from ckh.learn.matrix import feature_blocks
+from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, read_spec
-from ckh.ops import operation_of_kernel
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
@@ -34,11 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.answer import Answer
     from ckh.ops.base import Candidates, Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
-_TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
+TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
 _ANSWERS = 1024  # that a model remembers
 _CANDIDATES = 8192  # of how many kinds of problems they are remembered
@@ -85,30 +84,6 @@ class Wanted:
         """Whether a model is for this."""
         same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
         return same and spec.variant in (None, self.variant)
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """A kernel in its place.
-
-    Attributes:
-        kernel: the kernel.
-        score: what the model orders by.
-        tflops: what the model expects, if it does.
-        latency_ms: the time that goes with it.
-        measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
-    """
-
-    kernel: Kernel
-    score: float
-    tflops: float | None
-    latency_ms: float | None
-    measured_ms: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The kernel's complete name."""
-        return operation_of_kernel(self.kernel).kernel_name(self.kernel)
 
 
 def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
@@ -181,7 +156,7 @@ class Model:
         path: its folder.
         spec: what it is for, and its inputs.
         hardware: the hardware profile of its architecture, by name.
-        remembered: answers it gave, by problem.
+        remembered: answers it gave (`answer.Answer`), by problem.
         candidates: those of problems it was asked about, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
     """
@@ -194,7 +169,7 @@ class Model:
         if spec.arch not in arch_names():
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
-        self.remembered: Remembered[Answer] = Remembered(_ANSWERS)
+        self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates] = Remembered(_CANDIDATES)
         self.others: tuple[Path, ...] = ()
         self._reach: dict[str, float] | None = None
@@ -234,13 +209,11 @@ class Model:
         Raises:
             ModelError: a file of the model is damaged.
         """
-        from ckh.learn.answer import Answer
-
         pool = tuple(kernels)
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
         expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
-        return Answer(problem, self, pool, order, score[0, order], expected).ranked
+        return in_order(problem, pool, order, score[0, order], expected)
 
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
@@ -276,7 +249,7 @@ class Model:
             columns = op.legacy_columns(columns)
         self._forest(target)
         # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
-        text = _TREE_SIZES.sub("", self._texts[target], count=1)
+        text = TREE_SIZES.sub("", self._texts[target], count=1)
         try:
             booster = lightgbm.Booster(model_str=text)
             blocks = feature_blocks(self.spec.engine, columns, self.hardware, self.spec.feature_names)
@@ -298,7 +271,7 @@ class Model:
 
     def _forest(self, target: str) -> Forest:
         if target not in self._forests:
-            text = _read_forest(self.path, target)
+            text = read_forest(self.path, target)
             try:
                 forest = parse_forest(text)
             except ModelError as error:
@@ -332,7 +305,12 @@ class Model:
             raise ModelError(f"{where} has the input {names[first]} where {SPEC_NAME} names {expected[first]}")
 
 
-def _read_forest(folder: Path, target: str) -> str:
+def read_forest(folder: Path, target: str) -> str:
+    """LightGBM's text of a target's model in a folder.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
     path = _forest_path(folder, target)
     return model_text(model_bytes(path), str(path))
 

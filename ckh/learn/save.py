@@ -11,24 +11,21 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
 from ckh.learn.manifest import MANIFEST_NAME, problem_id
-from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, spec_text
+from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.ops import operation, operation_names
 from ckh.outputs import FolderKind, write_folder
-from ckh.problems import Direction
-from ckh.training import LOG_TARGETS, RANK, TFLOPS, RankObjective, TrainOptions
+from ckh.training import RankObjective, TrainOptions
 from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from ckh.data.dataset import Dataset
-    from ckh.learn.train import Trained
+    from ckh.learn.trained import Trained
 
 TUNING_NAME = "tuning.json"
 _OF_TARGET = re.compile(r"model_\w+\.lgbm(\.gz)?|(cv_metrics|feature_importances)_\w+\.json")
-_BETWEEN = ", "  # devices
 _MOST_IDS = 20_000
 
 
@@ -71,33 +68,12 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
     yield MANIFEST_NAME, _json(_manifest(trained))
 
 
-def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
-    """The spec of a model of these targets, trained on all rows of a dataset."""
-    frame, op = dataset.frame, dataset.op
-    devices = sorted(frame["device"].dropna().unique())
-    hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
-    return ModelSpec(
-        op_type=op.name,
-        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
-        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
-        arch=dataset.arch,
-        device=_BETWEEN.join(devices),
-        feature_names=op.engine.names,
-        categorical_features=op.engine.categorical,
-        targets=targets,
-        log_targets=tuple(target for target in LOG_TARGETS if target in targets),
-        rank_by=RANK if RANK in targets else TFLOPS,
-        hardware=hardware,
-        legacy_tiles=False,
-    )
-
-
 def _spec(trained: Trained) -> ModelSpec:
     spec = spec_of(trained.dataset, tuple(trained.targets))
     if trained.start is None:
         return spec
-    devices = {*trained.start.spec.device.split(_BETWEEN), *spec.device.split(_BETWEEN)} - {""}
-    return replace(spec, device=_BETWEEN.join(sorted(devices)))
+    devices = {*trained.start.spec.device.split(BETWEEN_DEVICES), *spec.device.split(BETWEEN_DEVICES)} - {""}
+    return replace(spec, device=BETWEEN_DEVICES.join(sorted(devices)))
 
 
 def _manifest(trained: Trained) -> dict[str, Any]:

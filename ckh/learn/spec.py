@@ -13,12 +13,13 @@ from ckh.ops import operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
-from ckh.training import TFLOPS
+from ckh.training import LOG_TARGETS, RANK, TFLOPS
 from ckh.untrusted import require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
     from ckh.ops.base import Operation
 
@@ -27,6 +28,7 @@ SPEC_NAME = "feature_spec.json"
 _MOST_OF_HARDWARE = 2**40  # features multiply them
 
 ANY = "any"  # the element type of models that are for all
+BETWEEN_DEVICES = ", "
 
 _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direction))
 
@@ -86,6 +88,27 @@ class ModelSpec:
         """What the model is for, in words."""
         variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
+
+
+def spec_of(dataset: Dataset, targets: tuple[str, ...]) -> ModelSpec:
+    """The spec of a model of these targets, trained on all rows of a dataset."""
+    frame, op = dataset.frame, dataset.op
+    devices = sorted(frame["device"].dropna().unique())
+    hardware = {name: value for name, value in dataset.hardware().items() if isinstance(value, int)}
+    return ModelSpec(
+        op_type=op.name,
+        variant=Direction(frame["variant"].iloc[0]) if "variant" in op.model_per else None,
+        dtype=str(frame["dtype"].iloc[0]) if "dtype" in op.model_per else ANY,
+        arch=dataset.arch,
+        device=BETWEEN_DEVICES.join(devices),
+        feature_names=op.engine.names,
+        categorical_features=op.engine.categorical,
+        targets=targets,
+        log_targets=tuple(target for target in LOG_TARGETS if target in targets),
+        rank_by=RANK if RANK in targets else TFLOPS,
+        hardware=hardware,
+        legacy_tiles=False,
+    )
 
 
 def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:

@@ -19,9 +19,10 @@ from ckh.learn.manifest import problem_id
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
-from ckh.learn.save import spec_of
+from ckh.learn.spec import spec_of
 from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
+from ckh.learn.trained import FoldMetrics, Trained, TrainedTarget
 from ckh.learn.warm_start import Comparison, Start, check_start, compare, split_counts
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
@@ -31,70 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.tune import Tuning
 
 _EVAL_AT = (1, 2, 3, 4, 5)
 # The text names the number of threads, which must not make models of equal trees differ.
 _FEWEST_ROWS = 2  # that LightGBM takes
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class FoldMetrics:
-    """How a fold went.
-
-    `rmse` and `r2` are of the label (log1p where the target is); LambdaRank's scores have no scale, so none there.
-    Efficiencies only where the target ranks. `best_iteration` counts the trees of a warm start too.
-    """
-
-    fold: int
-    rmse: float | None
-    r2: float | None
-    mean_efficiency: float | None
-    p10_efficiency: float | None
-    train_size: int
-    val_size: int
-    val_groups: int
-    best_iteration: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedTarget:
-    """A final model as LightGBM's text, its folds, and the split counts of its features.
-
-    The out-of-fold efficiencies are over all problems, each scored by the fold that had not seen it. Trees and counts
-    are of the whole model, a warm start's among them. What orders kernels is compared with its start, if both had
-    folds, and has the rounds of mining.
-    """
-
-    text: str
-    trees: int
-    folds: tuple[FoldMetrics, ...]
-    importances: dict[str, int]
-    oof_mean_efficiency: float | None
-    oof_p10_efficiency: float | None
-    comparison: Comparison | None = None
-    mined: Mined | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """All that training made, in memory."""
-
-    dataset: Dataset
-    all_rows: int
-    options: TrainOptions
-    feature_names: tuple[str, ...]
-    categorical: tuple[str, ...]
-    targets: dict[str, TrainedTarget]
-    params: dict[str, Any]
-    start: Start | None = None
-    tuning: Tuning | None = None
-
-    @property
-    def rank_by(self) -> str:
-        """The target that orders kernels."""
-        return RANK if RANK in self.targets else TFLOPS
 
 
 def target_names(options: TrainOptions) -> tuple[str, ...]:

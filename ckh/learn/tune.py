@@ -1,159 +1,24 @@
-"""Tuning: settings drawn at random from a stated space, the worse ones dropped after every fold.
-
-Successive halving over folds: all settings are scored on the first, the better half of them on the second, and so on;
-two are left for the last. The default setting is among them and never dropped, so that what replaces it has been
-compared on every held-out problem. Settings are scored by the efficiency of their choices. The winner's score is the
-best of many on the same problems, and flatters.
-"""
+"""Tuning: the parameters of the model that orders kernels, chosen by successive halving (`halving`)."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ckh.errors import DataError, UsageError
+from ckh.learn.halving import Tuning, draw, fits, halve
 from ckh.learn.targets import make_fit
 from ckh.learn.train import Trainer, prepare, rank_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
     from ckh.learn.warm_start import Start
-    from ckh.training import TrainOptions, TreeParams
-
-# Every value of a parameter is equally likely.
-SPACE: dict[str, tuple[float, ...]] = {
-    "n_estimators": (200, 400, 800, 1600),
-    "learning_rate": (0.02, 0.03, 0.05, 0.08, 0.12, 0.2),
-    "num_leaves": (15, 31, 63, 127, 255),
-    "min_child_samples": (3, 5, 10, 20, 40),
-    "colsample_bytree": (0.3, 0.4, 0.55, 0.7, 0.85, 1.0),
-    "subsample": (0.55, 0.7, 0.85, 1.0),
-    "reg_alpha": (0.0, 0.01, 0.05, 0.2, 1.0),
-    "reg_lambda": (0.0, 0.1, 0.5, 2.0, 10.0),
-}
-_MOST_DRAWS = 100  # for one setting that was not drawn before
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A setting and the mean efficiency of its choices, over the problems of each fold and of all that it came to.
-
-    Number 0 is the default.
-    """
-
-    number: int
-    params: TreeParams
-    folds: tuple[float, ...]
-    problems: int
-    mean_efficiency: float
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """All settings that were tried, by number, and the number of the one that is taken."""
-
-    trials: tuple[Trial, ...]
-    chosen: int
-    seed: int
-    folds: int
-    fixed: tuple[str, ...]
-
-    @property
-    def params(self) -> TreeParams:
-        """The parameters that are taken."""
-        return self.trials[self.chosen].params
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "seed": self.seed,
-            "folds": self.folds,
-            "space": {name: list(values) for name, values in SPACE.items() if name not in self.fixed},
-            "default": 0,
-            "chosen": self.chosen,
-            "settings": [
-                {
-                    "number": trial.number,
-                    "params": {name: getattr(trial.params, name) for name in SPACE},
-                    "fold_efficiency": list(trial.folds),
-                    "problems": trial.problems,
-                    "mean_efficiency": trial.mean_efficiency,
-                    "dropped_after_fold": len(trial.folds) if len(trial.folds) < self.folds else None,
-                }
-                for trial in self.trials
-            ],
-        }
-
-
-def draw(count: int, default: TreeParams, seed: int, fixed: Sequence[str] = ()) -> tuple[TreeParams, ...]:
-    """The default, and settings drawn from the space, all different.
-
-    Fewer than `count` if the parameters that are not `fixed` leave no more.
-    """
-    random = np.random.default_rng(seed)
-    found = [default]
-    while len(found) < count:
-        for _ in range(_MOST_DRAWS):
-            drawn: dict[str, Any] = {name: values[random.integers(len(values))] for name, values in SPACE.items()}
-            setting = replace(default, **{name: value for name, value in drawn.items() if name not in fixed})
-            if setting not in found:
-                found.append(setting)
-                break
-        else:
-            break
-    return tuple(found)
-
-
-def survivors(count: int, folds: int) -> Iterator[int]:
-    """How many settings each fold scores: all, then the better half of those before, two at least."""
-    for _ in range(folds):
-        yield count
-        count = min(count, max(2, math.ceil(count / 2)))
-
-
-def halve(
-    settings: Sequence[TreeParams], folds: int, score: Callable[[int, int], NDArray[np.float64]]
-) -> tuple[tuple[Trial, ...], int]:
-    """Score settings fold by fold and drop the worse; the trials, and the number of the one to take.
-
-    That is the first of those with the highest mean efficiency over all problems, or the default, number 0, unless
-    another's is higher.
-
-    Args:
-        settings: the default first.
-        folds: how many.
-        score: efficiencies of a setting's choices, shape (problems of the fold,), by the numbers of both.
-    """
-    scores: list[list[NDArray[np.float64]]] = [[] for _ in settings]
-    alive = list(range(len(settings)))
-    for fold, count in enumerate(survivors(len(settings), folds)):
-        # The default takes the place of the worst of those that would be kept.
-        alive = [0, *sorted(alive[1:], key=lambda i: (-_mean(scores[i]), i))[: count - 1]]
-        for number in alive:
-            scores[number].append(score(number, fold))
-    trials = [
-        Trial(
-            number=number,
-            params=setting,
-            folds=tuple(float(part.mean()) for part in scores[number]),
-            problems=sum(map(len, scores[number])),
-            mean_efficiency=_mean(scores[number]),
-        )
-        for number, setting in enumerate(settings)
-    ]
-    return tuple(trials), max(sorted(alive), key=lambda i: (trials[i].mean_efficiency, -i))
-
-
-def fits(count: int, folds: int) -> int:
-    """How many models tuning fits at most, for a progress bar."""
-    return sum(survivors(count, folds))
+    from ckh.training import TrainOptions
 
 
 def tune(
@@ -196,8 +61,3 @@ def tune(
     trials, chosen = halve(settings, len(splits), score)
     advance(fits(count, options.folds) - fits(len(settings), len(splits)), "done")
     return Tuning(trials, chosen, options.seed, len(splits), tuple(sorted(fixed)))
-
-
-def _mean(parts: Sequence[NDArray[np.float64]]) -> float:
-    """Over problems, not folds."""
-    return float(np.concatenate(parts).mean()) if parts else 0.0

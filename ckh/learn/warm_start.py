@@ -10,7 +10,7 @@ import numpy as np
 
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
-from ckh.learn.artifact import _TREE_SIZES, _read_forest, load_model
+from ckh.learn.artifact import TREE_SIZES, load_model, read_forest
 from ckh.learn.manifest import MANIFEST_NAME, trained_problems
 from ckh.learn.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
@@ -70,7 +70,7 @@ class Start:
 
         try:
             # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
-            return lightgbm.Booster(model_str=_TREE_SIZES.sub("", self.texts[target], count=1))
+            return lightgbm.Booster(model_str=TREE_SIZES.sub("", self.texts[target], count=1))
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
 
@@ -141,7 +141,7 @@ def read_start(path: Path) -> Start:
         ModelError: it is missing, incomplete or damaged.
     """
     spec = load_model(path).spec
-    texts = {target: _read_forest(path, target) for target in spec.targets}
+    texts = {target: read_forest(path, target) for target in spec.targets}
     ours = _our_manifest(path)
     return Start(
         path=path,

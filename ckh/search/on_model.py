@@ -15,7 +15,8 @@ from ckh.search.strategies import make_strategy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.learn.artifact import Model, Ranked
+    from ckh.learn.artifact import Model
+    from ckh.learn.ranked import Ranked
     from ckh.ops.base import Problem
     from ckh.search.kernels import KernelSpace
 

@@ -21,7 +21,7 @@ from tests.learn.conftest import HOST, amd_model, saved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.artifact import Ranked
+    from ckh.learn.ranked import Ranked
 
 POOL = conv_pool(Direction.FORWARD, HOST)
 HEAVY = ("lightgbm", "pandas", "sklearn", "pyarrow", "scipy", "joblib")

@@ -18,7 +18,7 @@ from ckh.kernels.names import kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.learn.artifact import load_model
 from ckh.learn.save import save
-from ckh.learn.train import Trained, train
+from ckh.learn.train import train
 from ckh.problems import ConvProblem, Direction
 from ckh.schema import Status
 from ckh.training import RankObjective, TrainOptions, TreeParams
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.kernels.config import ConvKernel
+    from ckh.learn.trained import Trained
 
 HOST = load_arch("host")
 # The profile of a made-up machine: what is trained here must not depend on the machine that tests.

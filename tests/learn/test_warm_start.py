@@ -21,13 +21,15 @@ from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.save import save
-from ckh.learn.train import Trained, train
+from ckh.learn.train import train
 from ckh.learn.warm_start import NEW_TREES, compare, continued, read_start
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, amd_model, measured, problems
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ckh.learn.trained import Trained
 
 OPTIONS = TrainOptions(targets=("tflops",), folds=3, early_stopping=5, params=TREES)
 

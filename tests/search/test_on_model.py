@@ -20,7 +20,8 @@ from tests.learn.conftest import HOST, saved
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.learn.artifact import Model, Ranked
+    from ckh.learn.artifact import Model
+    from ckh.learn.ranked import Ranked
 
 PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=64, k=96, g=1, hi=14, wi=14, y=3, x=3, pad_h=1, pad_w=1)
 every_strategy = pytest.mark.parametrize("strategy", sorted(STRATEGIES))
