@@ -9,7 +9,7 @@ from ckh.archs import arch_names
 from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
 from ckh.log import warn
-from ckh.ops import operation, operation_names
+from ckh.ops import is_operation, operation, operation_names
 from ckh.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 from ckh.version import __version__
 
@@ -131,7 +131,7 @@ def operation_in(table: pa.Table, where: str) -> Operation:
         raise DataError(f"{where}: there are no rows")
     if len(found) > 1:
         raise DataError(f"{where}: the rows are of several operations: {', '.join(found)}", "convert each by itself")
-    if found[0] not in operation_names():
+    if not is_operation(found[0]):
         raise DataError(f"{where}: ckh has no operation {found[0]!r}", "it has " + ", ".join(operation_names()))
     return operation(found[0])
 

@@ -7,6 +7,7 @@ only, and keeps packed forests in the cache; LightGBM is loaded for whole datase
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from ckh.learn.matrix import feature_blocks
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
-from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, read_spec
+from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
@@ -86,18 +87,17 @@ class Wanted:
         return same and spec.variant in (None, self.variant)
 
 
-def list_models(folders: Iterable[Path] | None = None) -> list[ModelRef]:
-    """All usable models that are folders in these, or are one of these; unusable ones are left out."""
+def list_models(folders: Iterable[Path] | None = None, wanted: Wanted | None = None) -> list[ModelRef]:
+    """All usable models that are folders in these, or are one of these, and fit; unusable ones are left out."""
     found = []
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in (folder, *inside):
-            if (path / SPEC_NAME).is_file():
-                try:
-                    found.append(ModelRef(path, read_spec(path)))
-                except ModelError:
-                    continue
-    return found
+            if not (path / SPEC_NAME).is_file() or (wanted and not may_be_for(path, wanted.op_type, wanted.arch)):
+                continue
+            with suppress(ModelError):
+                found.append(ModelRef(path, read_spec(path)))
+    return [ref for ref in found if wanted is None or wanted.fits(ref.spec)]
 
 
 def fitting_models(wanted: Wanted) -> list[ModelRef]:
@@ -108,7 +108,7 @@ def fitting_models(wanted: Wanted) -> list[ModelRef]:
     """
     found: dict[Path, ModelRef] = {}
     for folder in model_folders():
-        fit = [ref for ref in list_models([folder]) if wanted.fits(ref.spec)]
+        fit = list_models([folder], wanted)
         for ref in sorted(fit, key=_by_training) if len(fit) > 1 else fit:
             found.setdefault(ref.path.resolve(), ref)
     return list(found.values())

@@ -13,7 +13,7 @@ from ckh.jsonfields import read_json
 from ckh.learn.manifest import MANIFEST_NAME, problem_id
 from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.learn.targets import NOISE_FLOOR
-from ckh.ops import operation, operation_names
+from ckh.ops import is_operation, operation
 from ckh.outputs import FolderKind, write_folder
 from ckh.training import RankObjective, TrainOptions
 from ckh.version import __version__
@@ -45,7 +45,7 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         op_type, names = spec["op_type"], spec["feature_names"]
     except (DataError, KeyError, TypeError):
         return None
-    if not isinstance(names, list) or op_type not in operation_names():
+    if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
         return None
     others = {SPEC_NAME, MANIFEST_NAME, TUNING_NAME, *operation(op_type).model_files}
     return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None

@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError, ModelError
-from ckh.jsonfields import read_json
-from ckh.ops import operation, operation_names
+from ckh.errors import DataError, ModelError, UsageError
+from ckh.jsonfields import MOST_BYTES, read_json
+from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
-from ckh.untrusted import require_name
+from ckh.untrusted import read_bytes, require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,6 +136,19 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"
 
 
+def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
+    """Whether the spec in a folder holds both names; if not, it is of another operation or architecture.
+
+    It is not parsed, so that a prediction leaves other models and operations alone.
+    """
+    try:
+        content = read_bytes(folder / SPEC_NAME, MOST_BYTES)
+    except DataError:
+        return True
+    is_plain = b"\\" not in content and b"\0" not in content  # else texts may be written in another way
+    return not is_plain or all(f'"{name}"'.encode() in content for name in (op_type, arch))
+
+
 def read_spec(folder: Path) -> ModelSpec:
     """The spec of the model in a folder.
 
@@ -147,7 +160,7 @@ def read_spec(folder: Path) -> ModelSpec:
         raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}")
     try:
         return _parse(read_json(path), folder)
-    except DataError as error:
+    except (DataError, UsageError) as error:
         raise ModelError(error.message, error.hint) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{path} is damaged: {type(error).__name__}: {error}") from error
@@ -156,7 +169,7 @@ def read_spec(folder: Path) -> ModelSpec:
 def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
     where = folder / SPEC_NAME
     op_type = _text(values, "op_type")
-    if op_type not in operation_names():
+    if not is_operation(op_type):
         raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()))
     needed = operation(op_type).engine.encoding_version
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.

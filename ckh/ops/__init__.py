@@ -1,34 +1,59 @@
 """Operations: what ckh finds kernels for. Each is a folder with a record of itself (`base.Operation`).
 
-An operation's module is imported when it is first asked for.
+Others can be installed, as packages with an entry point of the group `ckh.operations`: its name is the operation's, its
+value is `module:OPERATION`. An operation is imported when it is first needed; entry points are looked at when a name, a
+problem or a kernel belongs to none of ckh's own operations, or when all are listed.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from ckh.ops.base import Operation, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
+DEFAULT_OPERATION = GROUPED_CONV  # of commands without --op, and of journals that are older than the key `op`
+GROUP = "ckh.operations"  # of entry points
 
-# Name -> (the module that holds its record as OPERATION, what its problems' canonical texts begin with, and the class
-# of its kernels).
-_OPERATIONS = {
-    GROUPED_CONV: ("ckh.ops.grouped_conv", "conv_", "ConvKernel"),
-    GEMM_UNIVERSAL: ("ckh.ops.gemm_universal.operation", "gemm_", "GemmKernel"),
-    MIOPEN_CONV: ("ckh.ops.miopen_conv.operation", "miopen_", "Solver"),
+
+class _BuiltIn(NamedTuple):
+    """An operation of ckh's own: where its record is, and what is known of it without an import."""
+
+    record: str
+    prefix: str
+    kernel_type: str
+
+
+_BUILT_IN = {
+    GROUPED_CONV: _BuiltIn("ckh.ops.grouped_conv.operation:OPERATION", "conv_", "ConvKernel"),
+    GEMM_UNIVERSAL: _BuiltIn("ckh.ops.gemm_universal.operation:OPERATION", "gemm_", "GemmKernel"),
+    MIOPEN_CONV: _BuiltIn("ckh.ops.miopen_conv.operation:OPERATION", "miopen_", "Solver"),
 }
-_of_class: dict[type, Operation] = {}  # of problems that were asked about
+_of_class: dict[type, Operation] = {}  # of problems and kernels that were looked up
+
+
+@cache
+def _plug_ins() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return {found.name: found for found in entry_points(group=GROUP) if found.name not in _BUILT_IN}
 
 
 def operation_names() -> tuple[str, ...]:
-    """Names of all operations."""
-    return tuple(_OPERATIONS)
+    """Names of all operations, ckh's own first."""
+    return (*_BUILT_IN, *_plug_ins())
+
+
+def is_operation(name: str) -> bool:
+    """Whether there is an operation of a name."""
+    return name in _BUILT_IN or name in _plug_ins()
 
 
 @cache
@@ -36,12 +61,35 @@ def operation(name: str) -> Operation:
     """The operation of a name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or the package that has it is broken.
     """
-    if name not in _OPERATIONS:
-        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(_OPERATIONS))
-    found: Operation = import_module(_OPERATIONS[name][0]).OPERATION
-    assert found.name == name
+    if not is_operation(name):
+        raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()))
+    if name in _BUILT_IN:
+        module, _, attribute = _BUILT_IN[name].record.partition(":")
+        found: Operation = getattr(import_module(module), attribute)
+        return found
+    return _loaded(_plug_ins()[name])
+
+
+def _loaded(entry: EntryPoint) -> Operation:
+    """The record of an operation that was installed.
+
+    Raises:
+        UsageError: there is none of that name where the entry point says, or its problems cannot be told from others'.
+    """
+    where = f"the operation {entry.name!r} of {entry.value} cannot be used"
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise UsageError(f"{where}: {type(error).__name__}: {error}", "mend or uninstall its package") from error
+    from ckh.ops.base import Operation
+
+    if not isinstance(found, Operation) or found.name != entry.name:
+        raise UsageError(f"{where}: that is no record of this name", "mend or uninstall its package")
+    for name, own in _BUILT_IN.items():
+        if found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix):
+            raise UsageError(f"{where}: its problems begin with {found.prefix!r}, as those of {name}")
     return found
 
 
@@ -51,10 +99,13 @@ def operation_of(problem: str) -> Operation:
     Raises:
         UsageError: it is no problem of any operation.
     """
-    for name, (_, prefix, _) in _OPERATIONS.items():
-        if problem.startswith(prefix):
+    for name, own in _BUILT_IN.items():
+        if problem.startswith(own.prefix):
             return operation(name)
-    raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(_OPERATIONS))
+    for name in _plug_ins():
+        if problem.startswith(operation(name).prefix):
+            return operation(name)
+    raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()))
 
 
 def operation_of_problem(problem: Problem) -> Operation:
@@ -75,5 +126,12 @@ def operation_of_kernel(kernel: object) -> Operation:
     Raises:
         KeyError: it is no kernel.
     """
-    by_class = {kernel_class: name for name, (_, _, kernel_class) in _OPERATIONS.items()}
-    return operation(by_class[type(kernel).__name__])
+    kind = type(kernel)
+    if kind not in _of_class:
+        own = [name for name, one in _BUILT_IN.items() if one.kernel_type == kind.__name__]
+        found = (operation(name) for names in (own, _plug_ins()) for name in names)
+        op = next((op for op in found if op.kernel_type is kind), None)
+        if op is None:
+            raise KeyError(kind.__name__)
+        _of_class[kind] = op
+    return _of_class[kind]

@@ -123,6 +123,8 @@ class Operation:
     Attributes:
         name: `op_type` in data and models.
         summary: what it computes, in a few words.
+        prefix: what the canonical texts of its problems begin with, and those of no other operation.
+        kernel_type: the class of its kernels.
         columns: the dataset's columns, in order.
         identity: those that make the complete identity of a problem.
         sizes: those that are sizes, and never negative.
@@ -157,6 +159,8 @@ class Operation:
 
     name: str
     summary: str
+    prefix: str
+    kernel_type: type
     columns: tuple[Column, ...]
     identity: tuple[str, ...]
     sizes: tuple[str, ...]

@@ -19,6 +19,7 @@ from ckh.ops.gemm_universal.columns import (
 )
 from ckh.ops.gemm_universal.families import SLICES
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules, refused_counts
 from ckh.ops.gemm_universal.problem import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.ops.base import Encoding
-    from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
 _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
@@ -140,6 +140,8 @@ def _set_names() -> tuple[str, ...]:
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
+    prefix="gemm_",
+    kernel_type=GemmKernel,
     columns=_columns(),
     identity=GEMM_IDENTITY,
     sizes=tuple(GEMM_COLUMNS),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.ops.base import Candidates, Operation
-from ckh.ops.grouped_conv import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
+from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.miopen_conv.candidates import (
     CANDIDATES_NAME,
     CandidateTable,
@@ -109,6 +109,8 @@ def _load_problems(
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
+    prefix="miopen_",
+    kernel_type=Solver,
     columns=dataset_columns(CONV_IDENTITY_COLUMNS, CONV_SIZES, _SOLVER_COLUMNS),
     identity=CONV_IDENTITY,
     sizes=tuple(CONV_COLUMNS),

@@ -1,0 +1,144 @@
+"""`grouped_conv` as the rest of ckh sees it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.columns import kernel_columns as kernel_features
+from ckh.features.columns import legacy_columns, problem_columns
+from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
+from ckh.kernels.pool import conv_pool, pool_rules, refused_counts
+from ckh.kernels.problem_rules import rule_key
+from ckh.ops.base import Candidates, Operation, amd_options, choose
+from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
+from ckh.ops.grouped_conv.slices import SLICES
+from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.base import Encoding
+
+_WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> ConvProblem:
+    return ConvProblem(
+        variant=Direction(row["variant"]),
+        dtype=row["dtype"],
+        layout=row["layout"],
+        ndim=row["ndim_spatial"],
+        **{name: row[column] for column, name in CONV_COLUMNS.items()},
+    )
+
+
+def _problem_columns(problems: Sequence[ConvProblem]) -> dict[str, list[Any]]:
+    sizes = [problem.columns() for problem in problems]
+    return {
+        "variant": [str(problem.variant) for problem in problems],
+        "dtype": [problem.dtype for problem in problems],
+        "layout": [problem.layout for problem in problems],
+        "ndim_spatial": [problem.ndim for problem in problems],
+        **{name: [row[name] for row in sizes] for name in CONV_COLUMNS},
+    }
+
+
+def _kernel_columns(kernels: Sequence[ConvKernel], _encoding: Encoding) -> dict[str, list[Any]]:
+    return {
+        "tile_m": [kernel.tile_m for kernel in kernels],
+        "tile_n": [kernel.tile_n for kernel in kernels],
+        "tile_k": [kernel.tile_k for kernel in kernels],
+        # The feature engine's names. AMD's own converter calls them block_size, gemm_m, gemm_n in the order of the
+        # name, which is m, n, k: its block_size is really tile_m.
+        "block_size": [kernel.tile_k for kernel in kernels],
+        "gemm_m_per_block": [kernel.tile_m for kernel in kernels],
+        "gemm_n_per_block": [kernel.tile_n for kernel in kernels],
+        "pipeline": [kernel.pipeline for kernel in kernels],
+        "wave_mode": [str(kernel.scheduler) for kernel in kernels],
+        "has_dsb": [int(kernel.double_smem_buffer) for kernel in kernels],
+        "has_si": [int(kernel.split_image) for kernel in kernels],
+        "num_groups_to_merge": [kernel.num_groups_to_merge for kernel in kernels],
+        "two_stage": [int(kernel.two_stage) for kernel in kernels],
+    }
+
+
+def _kernel_features(kernels: Sequence[ConvKernel], encoding: Encoding) -> dict[str, Any]:
+    return kernel_features(kernels, legacy_tiles=encoding.legacy)
+
+
+def _other_names(kernel: ConvKernel) -> tuple[str, ...]:
+    return amd_full_name(kernel), amd_short_name(kernel)
+
+
+def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
+    of_kernel = (kernel.variant, kernel.dtype, kernel.ndim_spatial)
+    is_same = of_kernel == (problem.variant, problem.dtype, problem.ndim)
+    return "" if is_same else f"{amd_short_name(kernel)} on {problem.canonical()}"
+
+
+def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates:
+    group = (problem.variant, arch, problem.ndim, problem.dtype)
+    return choose(problem, conv_pool(*group), pool_rules(*group), refused_counts(*group))
+
+
+def _place(problem: ConvProblem) -> list[float]:
+    """Logarithms of sizes, and the small integers that make problems differ in kind."""
+    sizes = (problem.n, problem.g, problem.c_per_group, problem.k_per_group, problem.di, problem.hi, problem.wi)
+    kind = (problem.z, problem.y, problem.x, problem.stride_d, problem.stride_h, problem.stride_w)
+    more = (problem.dilation_d, problem.dilation_h, problem.dilation_w, problem.ndim)
+    return [float(np.log2(size)) for size in sizes] + [_WEIGHT_OF_KIND * float(np.log2(size)) for size in kind + more]
+
+
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[ConvProblem, ...]:
+    from ckh.problem_sets import load_problems
+
+    return load_problems(source, None if variant is None else Direction(variant), dtype, default_dtype)
+
+
+def _set_names() -> tuple[str, ...]:
+    from ckh.problem_sets import set_names
+
+    return set_names()
+
+
+OPERATION = Operation(
+    name=GROUPED_CONV.op_type,
+    summary="grouped convolutions, forward and backward, 2D and 3D",
+    prefix="conv_",
+    kernel_type=ConvKernel,
+    columns=CONV_DATASET,
+    identity=CONV_IDENTITY,
+    sizes=tuple(CONV_COLUMNS),
+    model_per=("variant", "dtype"),
+    engine=GROUPED_CONV,
+    input_columns=(*INPUT_COLUMNS, "tile_m", "tile_n", "tile_k"),
+    parse_problem=parse_conv_problem,
+    problem_of_row=_problem_of_row,
+    problem_columns=_problem_columns,
+    problem_features=problem_columns,
+    parse_kernel=parse_kernel_name,
+    kernel_name=kernel_name,
+    other_names=_other_names,
+    kernel_columns=_kernel_columns,
+    kernel_features=_kernel_features,
+    legacy_columns=legacy_columns,
+    mismatch=_mismatch,
+    candidates=_candidates,
+    candidates_key=rule_key,
+    slices=SLICES,
+    kernel_slice="pipeline",
+    place=_place,
+    split_by=CONV_IDENTITY,
+    train_defaults=amd_options,
+    model_files={},
+    load_problems=_load_problems,
+    set_names=_set_names,
+)

@@ -1,0 +1,116 @@
+"""The registry: operations are found by name, by problem and by kernel, and imported only when they are needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh import ops
+from ckh.errors import UsageError
+from ckh.ops import DEFAULT_OPERATION, is_operation, operation, operation_names, operation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+BUILT_IN = ("grouped_conv", "gemm_universal", "miopen_conv")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of packages: four entry points, one of them of a record that is right."""
+    (tmp_path / "vectors.py").write_text(
+        "from dataclasses import replace\nfrom ckh.ops import operation\nclass Kernel: pass\n"
+        "OTHER = operation('gemm_universal')\n"
+        "OPERATION = replace(OTHER, name='axpy', prefix='axpy_', kernel_type=Kernel)\n"
+        "TAKEN = replace(OPERATION, name='taken', prefix='conv_of_mine_')\n",
+        encoding="utf-8",
+    )
+    info = tmp_path / "vectors-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vectors\nVersion: 1\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        "[ckh.operations]\naxpy = vectors:OPERATION\nabsent = vectors:ABSENT\nother = vectors:OTHER\n"
+        "taken = vectors:TAKEN\ngrouped_conv = vectors:OPERATION\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _forget()
+    yield tmp_path
+    sys.modules.pop("vectors", None)
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    ops._plug_ins.cache_clear()
+    ops.operation.cache_clear()
+    ops._of_class.clear()
+
+
+def test_the_table_says_what_the_records_say() -> None:
+    """Name, prefix and class of kernels of ckh's own operations, the default one among them."""
+    assert operation_names()[:3] == BUILT_IN
+    assert DEFAULT_OPERATION in BUILT_IN
+    for name, entry in ops._BUILT_IN.items():
+        op = operation(name)
+        assert (op.name, op.prefix, op.kernel_type.__name__) == (name, entry.prefix, entry.kernel_type)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_operation_is_one_like_others() -> None:
+    """It is listed after ckh's own, which it cannot replace, and found by its name, its problems and its kernels."""
+    assert {point.name for point in entry_points(group="ckh.operations")} >= {"axpy", "absent", "other"}
+    assert operation_names() == (*BUILT_IN, "axpy", "absent", "other", "taken")
+    assert is_operation("axpy")
+    assert not is_operation("pooling")
+    op = operation("axpy")
+    assert op.name == "axpy"
+    assert operation_of("axpy_n5") is op
+    assert ops.operation_of_kernel(sys.modules["vectors"].Kernel()) is op
+    assert operation("grouped_conv").name == "grouped_conv"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("absent", "'absent' of vectors:ABSENT cannot be used: AttributeError"),
+        ("other", "'other' of vectors:OTHER cannot be used: that is no record of this name"),
+        (
+            "taken",
+            "'taken' of vectors:TAKEN cannot be used: its problems begin with 'conv_of_mine_'",
+        ),
+    ],
+)
+def test_a_broken_package_is_named(name: str, message: str) -> None:
+    """In one line, with the operation and where it was looked for."""
+    with pytest.raises(UsageError, match=message) as raised:
+        operation(name)
+    assert "\n" not in raised.value.message
+
+
+def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
+    """Of a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
+    program = (
+        "import os, sys\nfrom ckh.learn import spec\nread, parse = [], spec.read_json\n"
+        "def read_json(path, **options):\n    read.append(path.parent.name)\n    return parse(path, **options)\n"
+        "spec.read_json = read_json\nfrom ckh.entry import run\n"
+        "assert run(['predict', '--m', '64', '--n', '64', '--k', '64', '--arch', 'host', '--top', '1']) == 0\n"
+        "print(*sorted(set(read)))\nprint(*sorted(m for m in sys.modules if m.startswith('ckh.ops.')))\n"
+    )
+    environment = {**os.environ, "CKH_QUICK": "0", "XDG_DATA_HOME": str(tmp_path), "CKH_CACHE": str(tmp_path)}
+    environment.pop("CKH_MODELS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    *_, models, modules = done.stdout.splitlines()
+    assert models == "gemm_universal_fp32_host"
+    assert "ckh.ops.gemm_universal.operation" in modules.split()
+    assert not {"ckh.ops.grouped_conv.operation", "ckh.ops.miopen_conv.operation"} & set(modules.split())
