@@ -7,8 +7,9 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError
+from ckh.errors import CkhError, UsageError
 from ckh.paths import PROBES, user_data_dir
+from ckh.quick import shipped
 from ckh.quick.store import paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
 
@@ -39,14 +40,20 @@ def text_of(asked: Asked) -> str | None:
     if not is_wanted():
         return None
     try:
-        facts_path, model_path = paths(asked)
-        facts = read_facts(facts_path, stamp(asked))
-        if facts is None:
+        found = shipped.find(asked) or _in_cache(asked)
+        if found is None:
             return None
+        facts, model_path = found
         ranking = _ranking(problem_of(asked, facts), facts, model_path, asked)
         return ranking.json() if "json" in asked.flags else ranking.text(why="why" in asked.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
+
+
+def _in_cache(asked: Asked) -> tuple[dict[str, Any], Path] | None:
+    facts_path, model_path = paths(asked)
+    facts = read_facts(facts_path, stamp(asked))
+    return None if facts is None else (facts, model_path)
 
 
 def is_wanted() -> bool:
@@ -66,6 +73,9 @@ def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:
         return GemmProblem(**asked.sizes, dtype=facts["dtype"])  # type: ignore[arg-type]
     from ckh.commands._conv_sizes import resolve
 
+    others = {"m", "split_k"} | (set() if facts["op"] == "miopen_conv" else {"layout"})
+    if others & asked.sizes.keys():
+        raise UsageError("a convolution has no such option")
     problem = resolve(dict(asked.sizes), asked.kind["variant"] or "forward", facts["dtype"])
     if facts["op"] != "miopen_conv":
         return problem

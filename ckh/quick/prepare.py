@@ -15,6 +15,8 @@ from ckh.quick.store import encode_facts, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
+    from ckh.export.groups import Group, ProblemKind
+    from ckh.export.programs import Rules
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
@@ -38,6 +40,8 @@ def prepare(asked: Asked) -> bool:
 def _prepare(asked: Asked) -> bool:
     from ckh.archs import load_arch
     from ckh.commands._problem_options import Chooser
+    from ckh.export.groups import group_of, kind_of
+    from ckh.export.programs import model_content
     from ckh.ops import GEMM_UNIVERSAL
     from ckh.problems import Direction
 
@@ -55,10 +59,13 @@ def _prepare(asked: Asked) -> bool:
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
     if len(found.pool) > MOST_KERNELS:
         return False
-    content, facts = _prepared(model, problem, found.refused)
+    kind_of_problem, group = kind_of(model.spec.op_type), group_of(model, problem)
+    made = model_content(model, model.path.name, kind_of_problem, [group])
+    facts = facts_of(model, kind_of_problem, group, made.rules[0], found.refused, problem)
+    facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
     facts_path.unlink(missing_ok=True)  # while the two do not go together
-    write_atomic(model_path, content)
-    write_atomic(facts_path, encode_facts({"stamp": now, **facts}))
+    write_atomic(model_path, made.content)
+    write_atomic(facts_path, encode_facts(facts))
     return True
 
 
@@ -68,33 +75,42 @@ def _can_open(path: Path) -> bool:
     return False
 
 
-def _prepared(model: Model, problem: Problem, refused: dict[str, int]) -> tuple[bytes, dict[str, Any]]:
-    """The file for C with the problem's group alone, and the facts that go with it."""
-    from ckh.export.groups import group_of, kind_of
-    from ckh.export.programs import model_content
+def facts_of(
+    model: Model,
+    kind: ProblemKind,
+    group: Group,
+    rules: Rules,
+    refused: dict[str, int],
+    problem: Problem | None = None,
+) -> dict[str, Any]:
+    """What an answer needs besides the model file, for JSON.
+
+    Args:
+        model: the model.
+        kind: the kind of its problems.
+        group: the group of a problem.
+        rules: which of the group's candidates apply.
+        refused: why kernels are refused for the problem, and how many.
+        problem: the problem, if it is not the group's example.
+    """
     from ckh.training import TFLOPS
 
-    spec = model.spec
-    kind, group = kind_of(spec.op_type), group_of(model, problem)
-    made = model_content(model, model.path.name, kind, [group])
-    own = Counter(words for one in group.candidates if (words := one.reason(problem)))
-    facts = {
+    spec, one = model.spec, problem or group.example
+    own = Counter(words for candidate in group.candidates if (words := candidate.reason(one)))
+    return {
         "op": spec.op_type,
-        "dtype": problem.dtype,
-        "path": str(model.path),
+        "dtype": one.dtype,
         "model": model.path.name,
-        "other_models": [str(path) for path in model.others],
         "arch": spec.arch,
         "device": spec.device,
-        "tells_tflops": TFLOPS in made.trees,
+        "tells_tflops": TFLOPS in {spec.rank_by, *spec.targets},
         "reach": model.reach,
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),
         "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
-        "reasons": [[_listed(part) for part in text] for text in made.rules[0].reasons],
+        "reasons": [[_listed(part) for part in text] for text in rules.reasons],
     }
-    return made.content, facts
 
 
 def _listed(part: str | Expression) -> Any:

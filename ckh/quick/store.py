@@ -12,8 +12,6 @@ from ckh.paths import cache_dir, data_dir, model_folders
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ckh.quick.asked import Asked
 
 VERSION = 5  # of what is prepared, and how
@@ -37,14 +35,14 @@ def stamp(asked: Asked) -> str:
 
     Files by time and size: models in every folder where they are looked for, and what is known of architectures.
     """
-    folders = [*map(str, model_folders()), *filter(None, [asked.kind["model"]])]
-    parts = [__version__, json.dumps(asked.kind), *os.uname(), *_files(str(data_dir("archspecs")))]
-    for folder in folders:
+    places = [*map(str, model_folders()), *filter(None, [asked.kind["model"]])]
+    parts = [__version__, json.dumps(asked.kind), *os.uname(), *files(str(data_dir("archspecs")))]
+    for folder in places:
         parts.append(folder)
-        parts += _files(folder)
-        for inside in _folders(folder):
-            parts += _files(inside)
-    parts += _gpus()
+        parts += files(folder)
+        for inside in folders(folder):
+            parts += files(inside)
+    parts.append(detected_arch())
     return "\n".join(parts)
 
 
@@ -70,16 +68,18 @@ def _checksum(content: bytes) -> bytes:
     return b"%08x\n" % zlib.crc32(content)
 
 
-def _files(folder: str) -> list[str]:
+def files(folder: str, *, times: bool = True) -> list[str]:
+    """The files of a folder by name and size, and by the time of their last change."""
     try:
         with os.scandir(folder) as entries:
             found = [(one.name, one.stat()) for one in entries if one.is_file()]
     except OSError:
         return []
-    return sorted(f"{name} {state.st_mtime_ns} {state.st_size}" for name, state in found)
+    return sorted(f"{name} {state.st_mtime_ns if times else ''} {state.st_size}" for name, state in found)
 
 
-def _folders(folder: str) -> list[str]:
+def folders(folder: str) -> list[str]:
+    """The folders in a folder."""
     try:
         with os.scandir(folder) as entries:
             return sorted(one.path for one in entries if one.is_dir())
@@ -87,9 +87,10 @@ def _folders(folder: str) -> list[str]:
         return []
 
 
-def _gpus() -> Iterator[str]:
-    """What chooses the architecture that is not named. Where there is no driver, nothing more is imported."""
-    if os.path.exists(_DRIVER):  # noqa: PTH110 - the same
-        from ckh.gpus import detect_gpu_arch
+def detected_arch() -> str:
+    """The architecture of this machine's GPU, or nothing. Where there is no driver, nothing more is imported."""
+    if not os.path.exists(_DRIVER):  # noqa: PTH110 - quicker
+        return ""
+    from ckh.gpus import detect_gpu_arch
 
-        yield detect_gpu_arch() or ""
+    return detect_gpu_arch() or ""

@@ -244,9 +244,11 @@ def test_without_a_cache_the_full_command_answers(
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("line", ["--c 7 --g 2", "--n 0", "--hi 1 --y 9 --pad 0"])
+@pytest.mark.parametrize(
+    "line", ["--c 7 --g 2", "--n 0", "--hi 1 --y 9 --pad 0", "--c 48 --split-k 2", "--c 48 --layout nhwgc", "--ndim 5"]
+)
 def test_errors_are_told_by_the_full_command(line: str) -> None:
-    """Impossible sizes have no quick answer."""
+    """Impossible sizes, and options of other operations, have no quick answer."""
     assert prepare(asked("--c 48"))
     assert text_of(asked(line)) is None
 
@@ -289,7 +291,7 @@ def test_little_is_imported(models: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from ckh.entry import run; "
         "assert run(['predict', '--c', '48']) == 0; "
-        "print([name for name in ('numpy', 'typer', 'click', 'rich', 'lightgbm') if name in sys.modules])"
+        "print([name for name in ('numpy', 'typer', 'click', 'pydantic', 'rich', 'lightgbm') if name in sys.modules])"
     )
     environment = {**os.environ, "CKH_MODELS": str(models), "CKH_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {"CKH_DATA_DIR": str(tmp_path / "user"), "PYTHONPATH": str(Path(cli.__file__).parents[1])}

@@ -1,0 +1,116 @@
+"""Answers that ship are those of the full command, from the first call on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.quick import shipped
+from ckh.quick.answer import text_of
+from ckh.quick.store import read_facts
+from ckh.ranking.library import is_available
+
+from .test_quick import asked, full
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LINES = [
+    "--n 16 --c 256",
+    "--c 64 --k 128 --hi 56 --stride 2 --top 3 --json",
+    "--di 9 --c 24 --y 1",
+    "--variant bwd_data --c 32 --g 32 --hi 17 --dtype fp32",
+    "--variant bwd_weight --arch host --c 96 --hi 14 --why",
+    "--m 128 --n 1536 --k 7168",
+    "--m 31 --n 17 --k 3 --layout rrr --json",
+    "--op miopen_conv --arch gfx90a --n 16 --c 256",
+    "--op miopen_conv --arch gfx90a --n 2 --c 128 --y 1 --layout nhwc --dtype fp16 --json",
+    "--op miopen_conv --arch gfx942 --c 64 --g 2 --json",
+]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the build puts into a wheel."""
+    folder = tmp_path_factory.mktemp("wheel") / "prepared"
+    with pytest.MonkeyPatch.context() as patch:
+        _own_folders(patch, folder.parent)
+        shipped.write(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def installed(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of it, in which nothing was done yet."""
+    if not is_available():
+        pytest.skip("ckh was installed without its C part")
+    _own_folders(monkeypatch, tmp_path)
+    copied = tmp_path / "prepared"
+    shutil.copytree(prepared, copied, copy_function=os.link)
+    monkeypatch.setattr(shipped, "FOLDER", copied)
+    return copied
+
+
+def _own_folders(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    patch.delenv("CKH_MODELS", raising=False)
+    patch.delenv("CKH_QUICK", raising=False)
+    patch.setenv("CKH_DATA_DIR", str(folder / "user"))
+    patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_the_first_answer_is_quick(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every operation, direction and layout, to the letter."""
+    found = text_of(asked(line))
+    assert found is not None
+    assert found == full(capsys, line)
+
+
+def test_other_models_are_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A user's own model, a folder of models, and a model that is named may answer instead."""
+    assert text_of(asked("--c 64")) == full(capsys, "--c 64")
+    assert shipped.find(asked("--c 64 --model models/mine")) is None
+    with monkeypatch.context() as patch:
+        patch.setenv("CKH_MODELS", str(tmp_path))
+        assert shipped.find(asked("--c 64")) is None
+    (tmp_path / "user" / "models" / "mine").mkdir(parents=True)
+    assert shipped.find(asked("--c 64")) is None
+
+
+@pytest.mark.parametrize("line", ["--arch gfx90a", "--dtype fp16", "--c 64 --layout nhwgc", "--op nothing"])
+def test_what_no_shipped_model_is_for_has_no_answer(line: str) -> None:
+    """The full command has an error to tell."""
+    assert shipped.find(asked(line)) is None
+
+
+def test_models_that_have_changed_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was prepared holds for the models that it was prepared from."""
+    assert shipped.find(asked("--c 64")) is not None
+    monkeypatch.setattr(shipped, "__version__", "9.9")
+    assert shipped.find(asked("--c 64")) is None
+
+
+@pytest.mark.parametrize("name", ["index.json", "0.json", "grouped_conv_forward_fp32_host.ckhm"])
+def test_damaged_answers_are_none(installed: Path, name: str) -> None:
+    """A bit that is wrong in any file that an answer needs."""
+    line = asked("--c 64")
+    facts = shipped.find(line)
+    assert facts is not None
+    path = installed / (name if name != "0.json" else _facts_name(installed))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.unlink()
+    path.write_bytes(content)
+    assert text_of(line) is None
+
+
+def _facts_name(folder: Path) -> str:
+    """The facts of forward convolutions in two dimensions."""
+    names = read_facts(folder / "index.json", shipped._stamp())
+    assert names is not None
+    return str(names["names"]["grouped_conv forward fp32 host 2 -"])
