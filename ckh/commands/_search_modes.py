@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Guide, Settings
 
-# A model answers faster than a surrogate thinks; a measurement does not.
-_MODEL_STRATEGY, _DEVICE_STRATEGY = "de", "surrogate"
-SPACE_LIMIT = 50_000  # kernels that a search may propose
+_DEVICE_STRATEGY = "surrogate"
+SPACE_LIMIT = 50_000  # kernels that may be measured
 _CHECKPOINTS = (50, 100, 220, 500)
 _HOST = "host"
 _NOTHING = Path()  # where candidates that come with a model are not
@@ -80,15 +79,14 @@ def replay_recording(path: Path, effort: Effort, seeds: int, jobs: int, *, as_js
     output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
 
-def ask_model(typed: Typed, effort: Effort, *, as_json: bool) -> None:
-    """Search with a model alone, and print the kernels that it expects to be the fastest.
+def ask_model(typed: Typed, top: int, *, as_json: bool) -> None:
+    """Score all kernels with a model, and print those that it expects to be the fastest.
 
     Raises:
         ModelError: there is no model for the problem, or it is damaged.
         NoKernelError: no kernel can be built and applies.
     """
     from ckh.archs import load_arch
-    from ckh.progress import progress
     from ckh.search.on_model import search_model
 
     chooser = typed.chooser(typed.arch)
@@ -97,14 +95,7 @@ def ask_model(typed: Typed, effort: Effort, *, as_json: bool) -> None:
         model = chooser.model(problem)
     except ModelError as error:
         raise ModelError(error.message, f"{error.hint}; or search by measuring, with --measure") from error
-    arch = load_arch(model.spec.arch)
-    pool = _ranked_pool(problem, arch, model)
-    space = _space(problem, arch, pool)
-    strategy = effort.strategy or _MODEL_STRATEGY
-    with progress("asking the model", effort.budget) as advance:
-        search = search_model(space, problem, model, pool, strategy, effort.seed, effort.budget, advance)
-    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
-    output.print_asked(summary, search, pool[0] if pool else None, as_json=as_json)
+    output.print_asked(problem, model, search_model(problem, model, load_arch(model.spec.arch), top), as_json=as_json)
 
 
 def measure(

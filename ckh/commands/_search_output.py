@@ -62,9 +62,7 @@ class Summary:
     def print_head(self) -> None:
         """The first lines of a report."""
         space = self.space
-        typer.echo(f"problem  {in_words(self.problem)}")
-        typer.echo(f"         {self.problem.canonical()}")
-        typer.echo(f"model    {'none' if self.model is None else self.model.path.name}")
+        _print_problem(self.problem, self.model)
         rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
         typer.echo(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
 
@@ -73,34 +71,39 @@ class Summary:
         return frozenset(self.space.kernels[: self.space.pool_size])
 
 
-def print_asked(summary: Summary, search: ModelSearch, first_choice: Ranked | None, *, as_json: bool) -> None:
-    """What a model said of the best proposals."""
-    pool, shown, op = summary.in_pool(), search.found[: summary.top], summary.op
+def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json: bool) -> None:
+    """Print the kernels that a model expects to be the fastest."""
+    op, first = model.spec.op, search.first_choice
+    shown = list(zip(search.found, search.in_pool, strict=True))
     if as_json:
         print_json(
             {
-                **summary.document(),
-                "distinct": search.distinct,
-                "evaluations": search.evaluations,
-                "first_choice": None if first_choice is None else _ranked(op, first_choice),
-                "kernels": [{**_ranked(op, one), "candidate": one.kernel in pool} for one in shown],
+                "problem": problem.canonical(),
+                "sizes": problem.to_dict(),
+                "model": str(model.path),
+                "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
+                "first_choice": None if first is None else _ranked(op, first),
+                "kernels": [{**_ranked(op, one), "candidate": is_candidate} for one, is_candidate in shown],
             }
         )
         return
-    summary.print_head()
-    typer.echo(
-        f"search   {summary.strategy}, seed {summary.seed}: asked about {search.evaluations} of {search.distinct}"
-    )
-    typer.echo("         kernels that the model tells apart")
+    _print_problem(problem, model)
+    typer.echo(f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict")
+    typer.echo(f"         all {search.distinct} that the model tells apart were scored")
     typer.echo("")
-    rows = [[str(place), *_cells(op, one), _yes(one.kernel in pool)] for place, one in enumerate(shown, 1)]
+    rows = [[str(place), *_cells(op, one), _yes(is_candidate)] for place, (one, is_candidate) in enumerate(shown, 1)]
     print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
-    if first_choice is not None:
-        typer.echo(f"\nfirst choice of the candidates: {', '.join(_cells(op, first_choice))}")
-        gain = shown[0].score - first_choice.score
-        typer.echo(
-            "the best scores the same" if gain <= 0 else f"the best scores {gain:.4g} more ({shown[0].score:.4g})"
-        )
+    if first is not None:
+        typer.echo(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
+        gain = search.found[0].score - first.score
+        better = f"the best scores {gain:.4g} more ({search.found[0].score:.4g})"
+        typer.echo("the best scores the same" if gain <= 0 else better)
+
+
+def _print_problem(problem: Problem, model: Model | None) -> None:
+    typer.echo(f"problem  {in_words(problem)}")
+    typer.echo(f"         {problem.canonical()}")
+    typer.echo(f"model    {'none' if model is None else model.path.name}")
 
 
 def print_measured(summary: Summary, outcome: Outcome, out: Path, *, as_json: bool) -> None:

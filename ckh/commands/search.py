@@ -12,7 +12,7 @@ from ckh.commands._problem_options import Typed, as_option, says_a_problem
 from ckh.errors import ExitCode, UsageError
 from ckh.strenum import StrEnum
 
-_TOP, _SEEDS = 10, 10
+_TOP, _SEEDS, _BUDGET = 10, 10, 500
 
 
 class StrategyName(StrEnum):
@@ -33,18 +33,18 @@ class DeviceKind(StrEnum):
 
 _HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
 
-The problem is said as for ckh predict. Every proposal keeps the rules of the architecture and of the problem; the space
-holds the candidates, every tile, waves, warp tile and pipeline, and a random part of all other combinations.
+The problem is said as for ckh predict. Every kernel keeps the rules of the architecture and of the problem; the space
+holds the candidates and every other combination of tile, waves, warp tile, pipeline and options.
 
-Without --measure a model is asked about each proposal, --budget of them; the search starts from the best candidates, so
-that it never ends below them. Kernels that the model cannot tell apart are one proposal. With --measure each proposal
-is compiled, checked and timed on the device, in a worker of its own; failures count. A model, if there is one, says
-where to begin. Compilers that wait (--jobs) get the kernels that will probably follow. At the end the best --top and
-the model's first choice of the candidates are timed again in turns. Every result is journalled in --out; Ctrl-C keeps
-all of them.
+Without --measure a model scores all of them: what is printed is exactly what it expects to be the fastest. Kernels that
+the model cannot tell apart are one. With --measure a strategy proposes kernels, each of which is compiled, checked
+and timed on the device, in a worker of its own; failures count. There the space has a random part of the combinations
+if they are very many. A model, if there is one, says where to begin. Compilers that wait (--jobs) get the kernels that
+will probably follow. At the end the best --top and the model's first choice of the candidates are timed again in turns.
+Every result is journalled in --out; Ctrl-C keeps all of them.
 
-Strategies: surrogate (a Gaussian process, the default with --measure), de (differential evolution, the default without:
-a model answers faster than a surrogate thinks), local (iterated local search), random (the best of random ones).
+Strategies: surrogate (a Gaussian process, the default), de (differential evolution), local (iterated local search),
+random (the best of random ones).
 """
 
 
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh search --n 16 --c 256",
-            "ckh search --m 128 --n 1536 --k 7168 --strategy local --budget 2000 --top 5",
+            "ckh search --m 128 --n 1536 --k 7168 --top 5",
             "ckh search --n 16 --c 256 --measure --budget 200 --time 10m --out runs/layer1",
             "ckh search --m 16 --n 4096 --k 4096 --measure --device hip --json",
             "ckh search --replay measured.parquet --strategy surrogate --budget 220 --seeds 20",
@@ -68,9 +68,9 @@ def register(app: typer.Typer) -> None:
 def search(
     typed: Typed,
     strategy: StrategyName | None = typer.Option(None, "--strategy", help="How to choose proposals; see above."),
-    budget: int = typer.Option(500, "--budget", min=1, help="Proposals, failures included."),
+    budget: int | None = typer.Option(None, "--budget", min=1, help="Proposals, failures included.  [500]"),
     top: int | None = typer.Option(None, "--top", min=1, help="How many kernels to print.  [10]"),
-    seed: int = typer.Option(0, "--seed", min=0, help="What all random choices follow from."),
+    seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [0]"),
     measure: bool = typer.Option(False, "--measure", help="Compile and time the proposals."),
     time: str | None = typer.Option(None, "--time", metavar="TIME", help="Measure proposals for so long, e.g. 10m."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
@@ -103,7 +103,8 @@ def search(
     measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
     measuring |= {"cold": cold or None, "force": force or None}
     replaying = {"seeds": seeds}
-    effort = modes.Effort(None if strategy is None else str(strategy), budget, seed, top or _TOP)
+    named = None if strategy is None else str(strategy)
+    effort = modes.Effort(named, _BUDGET if budget is None else budget, seed or 0, top or _TOP)
     if replay is not None:
         not_replayed = {**typed.given, "top": top, **measuring, "measure": measure or None}
         _refuse(not_replayed, "does not go with --replay")
@@ -111,8 +112,8 @@ def search(
         return
     _refuse(replaying, "needs --replay")
     if not measure:
-        _refuse(measuring | {"jobs": jobs}, "needs --measure")
-        modes.ask_model(typed, effort, as_json=as_json)
+        _refuse({"strategy": strategy, "budget": budget, "seed": seed, **measuring, "jobs": jobs}, "needs --measure")
+        modes.ask_model(typed, effort.top, as_json=as_json)
         return
     gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
     limits = modes.Limits(time, samples, timeout, compile_timeout, jobs)

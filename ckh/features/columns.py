@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.kernels.table import column_of
 from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def kernel_columns(kernels: Sequence[ConvKernel], *, legacy_tiles: bool = False)
     """One row per kernel; `legacy_tiles` names the tiles as AMD's models were trained with."""
     naming = LEGACY_TILES if legacy_tiles else TRUE_TILES
     return {
-        **{column: np.array([float(getattr(k, field)) for k in kernels]) for column, field in naming.items()},
-        "pipeline": np.array([k.pipeline for k in kernels], dtype=np.str_),
-        "wave_mode": np.array([str(k.scheduler) for k in kernels], dtype=np.str_),
-        "has_dsb": np.array([float(k.double_smem_buffer) for k in kernels]),
-        "has_si": np.array([float(k.split_image) for k in kernels]),
+        **{column: column_of(kernels, field).astype(np.float64) for column, field in naming.items()},
+        "pipeline": column_of(kernels, "pipeline").astype(np.str_),
+        "wave_mode": column_of(kernels, "scheduler").astype(np.str_),
+        "has_dsb": column_of(kernels, "double_smem_buffer").astype(np.float64),
+        "has_si": column_of(kernels, "split_image").astype(np.float64),
     }
 
 

@@ -55,6 +55,12 @@ class Rule:
         """The same for values of what it reads."""
         return self.function(*self._context(arch, problem), *values)
 
+    @property
+    def fields(self) -> frozenset[str]:
+        """The fields of a kernel that it depends on."""
+        parts = (self.derived[n].fields if n in self.derived else TRIPLES.get(n, (n,)) for n in self.reads)
+        return frozenset(name for part in parts for name in part)
+
     def _context(self, arch: ArchSpec, problem: Any) -> Iterator[Any]:
         return (arch if name == "arch" else problem for name in self.context)
 

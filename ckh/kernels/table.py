@@ -40,6 +40,7 @@ class KernelTable(Sequence[K], Generic[K]):
 
     Attributes:
         quantities: what rules derived from the columns, kept for the next time.
+        read: names of the columns that were looked at.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class KernelTable(Sequence[K], Generic[K]):
         self._length = length
         self._objects: dict[int, K] = {}
         self.quantities: dict[Any, Any] = {}
+        self.read: set[str] = set()
 
     @classmethod
     def product(cls, make: Callable[..., K], axes: Sequence[Axis], **same: Any) -> KernelTable[K]:
@@ -90,6 +92,41 @@ class KernelTable(Sequence[K], Generic[K]):
         }
         return KernelTable(self._make, columns, len(chosen))
 
+    def crossed(self, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> KernelTable[K]:
+        """Each kernel with each of some sets of values in the place of its own, kernel by kernel."""
+        numbers = np.repeat(np.arange(self._length), len(rows))
+        row_of = np.tile(np.arange(len(rows)), self._length)
+        columns = {
+            name: (values, None if codes is None else codes[numbers])
+            for name, (values, codes) in self._columns.items()
+            if name not in TRIPLES
+        }
+        columns |= {
+            name: _coded_values(values, row_of) for name, values in zip(names, zip(*rows, strict=True), strict=True)
+        }
+        return KernelTable(self._make, columns, len(numbers))
+
+    def numbers_of(self, kernels: Sequence[K], but: Sequence[str] = ()) -> NDArray[np.intp]:
+        """The first kernel here that is the same as each of some others, apart from the fields `but`; -1 if none is."""
+        names = [name for name in self._columns if name not in TRIPLES and name not in but]
+        keys, sought = np.zeros(self._length, np.intp), np.zeros(len(kernels), np.intp)
+        is_known = np.ones(len(kernels), np.bool_)
+        for name in names:
+            values, codes = self._columns[name]
+            code_of = {value: code for code, value in enumerate(values)}
+            found = np.array([code_of.get(getattr(kernel, name), -1) for kernel in kernels], np.intp)
+            is_known &= found >= 0
+            keys = keys * len(values) + (0 if codes is None else codes)
+            sought = sought * len(values) + found
+        order = np.argsort(keys, kind="stable")
+        place = np.searchsorted(keys[order], sought)
+        number = order[np.minimum(place, max(self._length - 1, 0))] if self._length else np.zeros(len(kernels), np.intp)
+        return (
+            np.where(is_known & (place < self._length) & (keys[number] == sought), number, -1)
+            if self._length
+            else number - 1
+        )
+
     def coded(self, name: str) -> tuple[tuple[Any, ...], Codes | None]:
         """The distinct values of a field or triple, and which each kernel has; None where all have the one."""
         if name == "is_complete":
@@ -104,6 +141,7 @@ class KernelTable(Sequence[K], Generic[K]):
     def column(self, name: str) -> NDArray[Any]:
         """The values of a field, shape (kernels,)."""
         values, codes = self.coded(name)
+        self.read.add(name)
         if codes is None:
             return np.broadcast_to(np.array(values[0] if values else 0), self._length)
         return np.array(values)[codes]
@@ -130,6 +168,13 @@ class KernelTable(Sequence[K], Generic[K]):
 
     def __iter__(self) -> Iterator[K]:
         return (self[number] for number in range(self._length))
+
+
+def column_of(kernels: Sequence[Any], name: str) -> NDArray[Any]:
+    """The values of a field of kernels, shape (kernels,)."""
+    if isinstance(kernels, KernelTable):
+        return kernels.column(name)
+    return np.array([getattr(kernel, name) for kernel in kernels])
 
 
 def distinct(

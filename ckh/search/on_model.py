@@ -1,26 +1,31 @@
-"""Searching with a model alone: what it is asked of a proposal stands for a measurement."""
+"""Searching with a model alone: it scores every kernel that can be built and applies, and so finds exactly the best."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.search.kernels.space import look_alikes
-from ckh.search.objective import as_time, log_speeds
-from ckh.search.run import run
-from ckh.search.strategies import make_strategy
+from ckh.errors import NoKernelError
+from ckh.learn.answer import answers
+from ckh.learn.ranked import Ranked, in_order
+from ckh.ranking.evaluator import best_first
+from ckh.search.kernels.space import product_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.table import KernelTable
     from ckh.learn.artifact import Model
-    from ckh.learn.ranked import Ranked
     from ckh.ops.base import Problem
-    from ckh.search.kernels import KernelSpace
+    from ckh.search.kernels.product import Product
 
-_STARTS = 5
+_PREPARED = 8  # spaces that are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,52 +33,117 @@ class ModelSearch:
     """What a search found.
 
     Attributes:
-        distinct: kernels of the space that the model can tell apart, which is what was searched.
-        evaluations: how many of them the model was asked about.
-        found: these, best first; of kernels that it cannot tell apart, the first.
+        legal: kernels that can be built and apply to the problem.
+        candidates: how many of them are candidates of the pool.
+        distinct: how many of the legal ones the model can tell apart; all of these were scored.
+        found: the best of these, best first; of kernels that the model cannot tell apart a candidate or else the first.
+        in_pool: of each of these, whether it is a candidate.
+        first_choice: the best candidate; None if there is none.
     """
 
+    legal: int
+    candidates: int
     distinct: int
-    evaluations: int
-    found: list[Ranked]
+    found: tuple[Ranked, ...]
+    in_pool: tuple[bool, ...]
+    first_choice: Ranked | None
 
 
-def search_model(
-    space: KernelSpace,
-    problem: Problem,
-    model: Model,
-    pool: list[Ranked],
-    strategy: str,
-    seed: int,
-    budget: int,
-    advance: Callable[[int, str], None],
-) -> ModelSearch:
-    """Find the kernels that a model expects to be the fastest.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scorable:
+    """A product as a model sees it.
+
+    Attributes:
+        product: the kernels.
+        groups: for each set of options, which of those that the model tells apart it is.
+        table: each base with each of these.
+        kind: of each kernel of the table, by all that the model reads; shape (kernels,).
+    """
+
+    product: Product
+    groups: NDArray[np.intp]
+    table: KernelTable[Any]
+    kind: NDArray[np.intp]
+
+
+def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> ModelSearch:
+    """Find the kernels that a model expects to be the fastest, among all that can be built and apply.
 
     Args:
-        space: what is searched.
         problem: what is to be computed.
-        model: what is asked.
-        pool: the ranked candidates of the pool; the search starts from the best of them.
-        strategy: name of the strategy.
-        seed: of all randomness.
-        budget: how many kernels the model is asked about at most.
-        advance: told of each.
+        model: what scores.
+        arch: what the kernels run on.
+        top: how many kernels.
 
     Raises:
-        UsageError: there is no such strategy.
+        UsageError: the operation's kernels are not made of parameters, or the model is for something else.
+        NoKernelError: no kernel can be built and applies.
         ModelError: a file of the model is damaged.
     """
-    distinct = space.of(look_alikes(space.kernels, model).first)
-    number = {kernel: i for i, kernel in enumerate(distinct.kernels)}
-    starts = [number[one.kernel] for one in pool if one.kernel in number][:_STARTS]
-    log_speed: dict[int, float] = {}
+    space = _scorable(product_of(problem, arch), model)
+    (pool,) = answers([problem], model)
+    candidates = tuple(pool.pool[index] for index in np.sort(pool.order).tolist())
+    product = space.product
+    legal = product.legal(problem, candidates)
+    if not legal.any():
+        raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
+    count = int(space.groups.max()) + 1
+    of_group = np.stack([legal[:, space.groups == group].any(axis=1) for group in range(count)], axis=1).reshape(-1)
+    bases, rows = product.numbers_of(candidates)
+    own = np.full(len(of_group), -1, np.intp)  # the set of options of a candidate
+    bases, rows = bases[bases >= 0], rows[bases >= 0]
+    of_pool = bases * count + space.groups[rows]
+    own[of_pool[::-1]] = rows[::-1]
+    # Of kernels alike the candidates first.
+    numbers = np.concatenate([of_pool, np.flatnonzero(of_group)])
+    _, first = np.unique(space.kind[numbers], return_index=True)
+    numbers = numbers[np.sort(first)]
+    score, tflops = model.score_pool([problem], space.table)  # type: ignore[arg-type]
+    best = numbers[best_first(score[0, numbers], top)]
+    kernels = []
+    for number in best.tolist():
+        base, group = divmod(number, count)
+        row = int(own[number]) if own[number] >= 0 else _first_row(legal[base] & (space.groups == group), product.own)
+        kernels.append(product.kernel(base, row))
+    speed = None if tflops is None else tflops[0, best]
+    found = in_order(problem, tuple(kernels), np.arange(len(best)), score[0, best], speed)
+    choice = pool.best(1)
+    return ModelSearch(
+        int(np.count_nonzero(legal)),
+        len(candidates),
+        len(numbers),
+        tuple(found),
+        tuple((own[best] >= 0).tolist()),
+        choice[0] if choice else None,
+    )
 
-    def evaluate(index: int) -> float:
-        log_speed[index] = float(log_speeds(model, problem, [distinct.kernels[index]])[0])
-        advance(1, "")
-        return as_time(log_speed[index])
 
-    result = run(make_strategy(strategy, distinct.space, seed, None, starts), evaluate, budget)
-    asked = np.array([step.index for step in result.trace])
-    return ModelSearch(len(distinct), len(asked), model.rank(problem, [distinct.kernels[i] for i in np.sort(asked)]))
+@lru_cache(maxsize=_PREPARED)
+def _scorable(product: Product, model: Model) -> _Scorable:
+    spec = model.spec
+    names, rows = product.options.names, product.options.rows
+    one = product.bases.take(np.arange(min(1, len(product.bases)))).crossed(names, rows)
+    spec.op.kernel_features(one, spec.encoding)
+    read = [place for place, name in enumerate(names) if name in one.read]
+    numbers: dict[tuple[Any, ...], int] = {}
+    groups = np.array([numbers.setdefault(tuple(row[i] for i in read), len(numbers)) for row in rows], np.intp)
+    _, first = np.unique(groups, return_index=True)
+    table = product.bases.crossed(names, [rows[row] for row in first.tolist()])
+    columns = spec.op.kernel_features(table, spec.encoding)
+    return _Scorable(product, groups, table, _kinds(list(columns.values()), len(table)))
+
+
+def _kinds(columns: Sequence[NDArray[Any]], length: int) -> NDArray[np.intp]:
+    """Rows that are the same in all columns are of one kind."""
+    kind = np.zeros(length, np.intp)
+    for column in columns:
+        values, code = np.unique(column, return_inverse=True)
+        if len(values) > 1:
+            _, kind = np.unique(kind * len(values) + code.reshape(-1), return_inverse=True)
+            kind = kind.reshape(-1)
+    return kind
+
+
+def _first_row(is_legal: NDArray[np.bool_], own: int) -> int:
+    """The first legal set of options, the bases' own if that is one."""
+    return own if own >= 0 and is_legal[own] else int(is_legal.argmax())

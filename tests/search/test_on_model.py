@@ -1,30 +1,41 @@
-"""Searching with a model alone: its budget, its seed, and that it never ends below the pool."""
+"""Searching with a model alone: every legal kernel is scored, against asking about one kernel after another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import fields, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from ckh.archs import load_arch
+from ckh.errors import NoKernelError
+from ckh.features.grouped_conv import CORE_NAMES
+from ckh.kernels.pool import conv_pool
+from ckh.kernels.rules.tables import curated_tiles
+from ckh.kernels.tiles import CONV_TILES
+from ckh.kernels.validity import check
+from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.problems import ConvProblem, Direction
-from ckh.search.kernels import KernelSpace, kernel_space
+from ckh.search.kernels import kernel_space
 from ckh.search.objective import as_time, log_speeds
-from ckh.search.on_model import ModelSearch, search_model
-from ckh.search.strategies import STRATEGIES
+from ckh.search.on_model import search_model
 from ckh.training import RankObjective
-from tests.learn.conftest import HOST, saved
+from tests.learn.conftest import HOST, amd_model, saved
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.archs import ArchSpec
+    from ckh.kernels.config import ConvKernel
     from ckh.learn.artifact import Model
-    from ckh.learn.ranked import Ranked
 
+SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=64, k=96, g=1, hi=14, wi=14, y=3, x=3, pad_h=1, pad_w=1)
-every_strategy = pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+GPU_PROBLEM = replace(PROBLEM, dtype="bf16")
 
 
 @pytest.fixture(scope="module")
@@ -34,61 +45,85 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 @pytest.fixture(scope="module")
-def pool(model: Model) -> list[Ranked]:
-    """The candidates, best first."""
-    return answer(PROBLEM, model).ranked
+def gpu_model(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """A model of AMD's for a GPU that refuses some kernels."""
+    folder = tmp_path_factory.mktemp("models") / "forward"
+    amd_model(folder, CORE_NAMES, arch="gfx942", hardware=None)
+    return load_model(folder)
 
 
-@pytest.fixture(scope="module")
-def space(pool: list[Ranked]) -> KernelSpace:
-    """Bases with their own vector widths: all that the model tells apart."""
-    return kernel_space(PROBLEM, HOST, [one.kernel for one in pool], 9000)
+def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], ConvKernel]:
+    """A legal kernel of each kind that a model of convolutions tells apart, found by asking about each kernel."""
+    found: dict[tuple[Any, ...], ConvKernel] = {}
+    pool = conv_pool(problem.variant, arch, problem.ndim, problem.dtype)
+    tiles = dict.fromkeys([*(row.tile for row in CONV_TILES), *(row.tile for row in curated_tiles(problem.variant))])
+    blocks = list(product(arch.wave_configs, arch.warp_tiles_for(problem.dtype)))
+    for tile, how in product(tiles, PIPELINE_VARIANTS):
+        options = {field.name: getattr(how, field.name) for field in fields(how)}
+        for wave, warp_tile in blocks:
+            if any(size % (w * t) for size, w, t in zip(tile, wave, warp_tile, strict=True)):
+                continue
+            sizes = dict(zip(SIZES, (*tile, *wave, *warp_tile), strict=True))
+            kernel = replace(pool[0], **sizes, **options)
+            if not check(kernel, arch, problem):
+                found[tile + tuple(options.values())] = kernel
+                break
+    return found
 
 
-def search(
-    space: KernelSpace, model: Model, pool: list[Ranked], strategy: str, budget: int, seed: int = 0
-) -> ModelSearch:
-    """A search that tells nobody how far it is."""
-    return search_model(space, PROBLEM, model, pool, strategy, seed, budget, lambda _steps, _text: None)
+def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
+    """As many kinds as asking one by one finds, the best of them with the scores that the model gives each alone."""
+    kinds = one_by_one(PROBLEM, HOST)
+    scores = model.predict(PROBLEM, list(kinds.values()), model.spec.rank_by)
+    search = search_model(PROBLEM, model, HOST, len(kinds) + 5)
+    assert search.distinct == len(kinds) == len(search.found)
+    assert search.legal > 100 * len(kinds)
+    assert search.candidates == 300
+    np.testing.assert_allclose([one.score for one in search.found], np.sort(scores)[::-1], rtol=1e-12)
+    expected = model.predict(PROBLEM, [one.kernel for one in search.found], model.spec.rank_by)
+    np.testing.assert_allclose([one.score for one in search.found], expected, rtol=1e-12)
+    assert all(check(one.kernel, HOST, PROBLEM) == [] for one in search.found)
 
 
-@every_strategy
-@pytest.mark.parametrize("budget", [1, 40])
-def test_a_search_never_ends_below_the_pool(
-    strategy: str, budget: int, space: KernelSpace, model: Model, pool: list[Ranked]
-) -> None:
-    """With a budget of one it is the pool's best; with more at least as good, and exactly as many were asked about."""
-    found = search(space, model, pool, strategy, budget)
-    assert found.evaluations == budget == len(found.found) == len({one.kernel for one in found.found})
-    assert found.found[0].score >= pool[0].score
-    scores = [one.score for one in found.found]
-    assert scores == sorted(scores, reverse=True)
-    if budget == 1:
-        assert found.found[0].kernel == pool[0].kernel
+def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -> None:
+    """The first of all; candidates stand for what the model cannot tell apart from them, and are marked."""
+    pool = answer(PROBLEM, model).ranked
+    every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
+    assert every.found[:3] == few.found
+    assert few.first_choice == pool[0]
+    assert few.found[0].score >= pool[0].score
+    marked = {one.kernel for one, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
+    assert marked == {one.kernel for one in pool}
 
 
-@every_strategy
-def test_the_seed_decides(strategy: str, space: KernelSpace, model: Model, pool: list[Ranked]) -> None:
-    """The same seed finds the same kernels, another one asks about others."""
-    first, again, other = (search(space, model, pool, strategy, 40, seed) for seed in (3, 3, 4))
-    assert first.found == again.found
-    assert {one.kernel for one in first.found} != {one.kernel for one in other.found}
+def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
+    """With 12 channels no candidate of a GPU applies; kernels with narrower vectors do, and are legal."""
+    arch, narrow = load_arch("gfx942"), replace(GPU_PROBLEM, c=12, k=20)
+    search = search_model(narrow, gpu_model, arch, 50)
+    assert (search.candidates, search.first_choice, any(search.in_pool)) == (0, None, False)
+    assert len(search.found) == 50
+    assert all(check(one.kernel, arch, narrow) == [] for one in search.found)
+    assert all(12 % one.kernel.vector_b == 0 and 20 % one.kernel.vector_c == 0 for one in search.found)
+    wide = search_model(GPU_PROBLEM, gpu_model, arch, 50)
+    assert wide.candidates == 208
+    assert wide.distinct > 208
+    assert {one.kernel.pipeline for one in wide.found}.isdisjoint({"compv5"})
 
 
-def test_a_large_budget_asks_about_everything_once(space: KernelSpace, model: Model, pool: list[Ranked]) -> None:
-    """The best of all is then the model's best of the whole space, and look-alikes are asked about once."""
-    found = search(space, model, pool, "random", 10**6)
-    assert found.evaluations == found.distinct < len(space)
-    scores = model.predict(PROBLEM, space.kernels, model.spec.rank_by)
-    assert found.found[0].score == pytest.approx(scores.max(), rel=1e-12)
+def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
+    """With an odd channel in each group no vector of a GPU fits B and C but single elements, and then A's must be 1."""
+    arch = load_arch("gfx942")
+    odd = replace(GPU_PROBLEM, c=3, k=5)
+    assert all(one.kernel.vector_b == one.kernel.vector_c == 1 for one in search_model(odd, gpu_model, arch, 9).found)
+    with pytest.raises(NoKernelError, match="no kernel of host that can be built applies"):
+        search_model(odd, gpu_model, HOST, 9)
 
 
 @pytest.mark.parametrize("rank", [RankObjective.RELATIVE, RankObjective.TFLOPS])
-def test_speeds_have_the_order_of_the_scores(
-    rank: RankObjective, tmp_path: Path, space: KernelSpace, pool: list[Ranked]
-) -> None:
+def test_speeds_have_the_order_of_the_scores(rank: RankObjective, tmp_path: Path) -> None:
     """What strategies take for a time falls as the score grows, for models that order by TFLOPS or by a score."""
     model = load_model(saved(tmp_path / "model", rank))
+    space = kernel_space(PROBLEM, HOST, [one.kernel for one in answer(PROBLEM, model).ranked], 9000)
     kernels = space.kernels[:: len(space) // 200]
     scores = model.predict(PROBLEM, kernels, model.spec.rank_by)
     speeds = log_speeds(model, PROBLEM, kernels)

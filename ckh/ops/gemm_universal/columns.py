@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.kernels.table import column_of
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS
 from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
 
@@ -51,11 +52,12 @@ def kernel_columns(kernels: Sequence[GemmKernel], *, mem_is_padded: bool = False
         mem_is_padded: whether kernels of the `mem` pipeline count as padded along every axis, as in what AMD's
             `convert_json_to_parquet` writes, and not as their names say.
     """
-    as_padded = np.array([mem_is_padded and k.pipeline in ALWAYS_PADDED_PIPELINES for k in kernels], dtype=bool)
+    texts = {name: column_of(kernels, name).astype(np.str_) for name in _TEXTS}
+    as_padded = np.isin(texts["pipeline"], list(ALWAYS_PADDED_PIPELINES)) & mem_is_padded
     return {
-        **{name: np.array([float(getattr(k, name)) for k in kernels]) for name in (*_SIZES, "persistent")},
-        **{name: np.array([str(getattr(k, name)) for k in kernels], dtype=np.str_) for name in _TEXTS},
-        **{name: (np.array([bool(getattr(k, name)) for k in kernels]) | as_padded).astype(float) for name in _PADS},
+        **{name: column_of(kernels, name).astype(np.float64) for name in (*_SIZES, "persistent")},
+        **texts,
+        **{name: (column_of(kernels, name).astype(np.bool_) | as_padded).astype(np.float64) for name in _PADS},
     }
 
 

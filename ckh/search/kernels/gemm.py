@@ -7,18 +7,17 @@ persistent. Vector widths are native, as in the pool.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_universal.pool import buildable
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, Block, space_of
-from ckh.ops.gemm_universal.validity import judge, problem_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.search.kernels.product import Options, Parameter, Product, by
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
-    from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.ops.gemm_universal.spaces import GemmSpace
 
@@ -34,23 +33,24 @@ _PARAMETERS = (
 
 def gemm_product(problem: GemmProblem, arch: ArchSpec) -> Product:
     """The kernels that may be proposed for a GEMM."""
-    whole = _space(problem, arch)
-    plain = replace(whole, pads=((True, True, True),), persistent=(False,))
-    bases = tuple(buildable(plain, arch, problem.dtype, problem.layout))
+    return _product(problem.dtype, problem.layout, arch)
+
+
+@cache
+def _product(dtype: str, layout: str, arch: ArchSpec) -> Product:
+    whole = _space(dtype, arch)
+    plain = replace(whole, pads=((True, True, True),), persistent=(False,)).narrowed(arch, dtype)
     rows = tuple((*pads, persistent) for pads in whole.pads for persistent in whole.persistent)
-
-    def is_legal(kernel: GemmKernel) -> bool:
-        return not problem_reasons(kernel, arch, problem) and not judge(kernel, arch)
-
-    return Product(bases, Options(("pad_m", "pad_n", "pad_k", "persistent"), rows), is_legal, _PARAMETERS)
+    options = Options(("pad_m", "pad_n", "pad_k", "persistent"), rows)
+    return Product(plain.table(dtype, layout), options, GEMM_RULES, (), arch, _PARAMETERS)
 
 
-def _space(problem: GemmProblem, arch: ArchSpec) -> GemmSpace:
+def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
     """AMD's space with the tiles of the pool's; on the host also with all of its waves and warp tiles."""
     pool = space_of(arch)
     blocks = AMD_SEARCH.blocks
     if not arch.is_gpu:
-        warp_tiles = arch.warp_tiles_for(problem.dtype) if problem.dtype in arch.dtypes else ()
+        warp_tiles = arch.warp_tiles_for(dtype) if dtype in arch.dtypes else ()
         blocks = tuple(Block(wave, warp_tile) for wave, warp_tile in product(arch.wave_configs, warp_tiles))
     return replace(
         AMD_SEARCH,

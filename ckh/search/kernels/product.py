@@ -1,7 +1,8 @@
-"""Kernels as a product: bases that an architecture builds, each with every set of values of some options.
+"""The kernels that a search may propose: bases, each with every set of values of some options.
 
-A base is a choice of tile, waves, warp tile and pipeline, with its other fields as in the candidate pool. Judging bases
-first leaves out, at once, most of what cannot be built.
+A base is a choice of tile, waves, warp tile and pipeline, with its other fields as in the candidate pool. Rules that no
+option enters judge the bases; the others judge each set of options with each kind of bases that they tell apart. So
+millions of kernels are judged without one of them becoming an object.
 """
 
 from __future__ import annotations
@@ -9,10 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import numpy as np
 
-    from ckh.ops.base import Kernel
+from ckh.kernels.judging import ProblemRules, judge_table
+from ckh.kernels.table import distinct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Rule, Rules
+    from ckh.kernels.table import KernelTable
+    from ckh.ops.base import Kernel, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +42,95 @@ class Parameter:
     value: Callable[[Kernel], Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """All kernels that may be proposed for a problem on an architecture, numbered base by base.
+    """All kernels that may be proposed for problems of a kind on an architecture, numbered base by base.
+
+    Args:
+        bases: combinations of what bases consist of.
+        options: what each base is combined with.
+        rules: those of the operation.
+        more: further rules of the architecture.
+        arch: the architecture.
+        parameters: what tells the kernels apart.
 
     Attributes:
-        bases: kernels that the architecture builds.
-        options: what each base is combined with.
-        is_legal: whether a kernel can be built and applies to the problem.
-        parameters: what tells the kernels apart.
+        bases: those that the architecture builds.
     """
 
-    bases: tuple[Kernel, ...]
-    options: Options
-    is_legal: Callable[[Kernel], bool]
-    parameters: tuple[Parameter, ...]
+    def __init__(
+        self,
+        bases: KernelTable[Any],
+        options: Options,
+        rules: Rules[Any],
+        more: tuple[Rule, ...],
+        arch: ArchSpec,
+        parameters: Sequence[Parameter],
+    ) -> None:
+        names = frozenset(options.names)
+        of_arch = (*rules.named, *rules.complete, *more)
+        self.bases = bases.take(rules.judge(bases, arch).passed)
+        self.options = options
+        self.parameters = tuple(parameters)
+        of_both = [rule for rule in (*of_arch, *rules.problem) if rule.fields & names]
+        self._kind_of, kinds = _kinds(self.bases, sorted(frozenset().union(*(r.fields for r in of_both)) - names))
+        crossed = kinds.crossed(options.names, options.rows)
+        builds = judge_table([rule for rule in of_arch if rule.fields & names], crossed, arch).number < 0
+        self._builds = builds.reshape(len(kinds), len(options.rows))
+        self._of_bases = ProblemRules([rule for rule in rules.problem if not rule.fields & names], self.bases, arch)
+        self._of_kinds = ProblemRules([rule for rule in rules.problem if rule.fields & names], crossed, arch)
+        others = [rule for rule in more if not rule.fields & names]
+        self._builds_base = judge_table(others, self.bases, arch).number < 0
+
+    def legal(self, problem: Problem, pool: Sequence[Kernel] = ()) -> NDArray[np.bool_]:
+        """Which kernels can be built and apply to a problem, shape (bases, sets of options); those of a pool do."""
+        applies = np.zeros(self._builds.size, np.bool_)
+        applies[self._of_kinds.judge(problem)[0]] = True
+        legal = (self._builds & applies.reshape(self._builds.shape))[self._kind_of]
+        base = np.zeros(len(self.bases), np.bool_)
+        base[self._of_bases.judge(problem)[0]] = True
+        legal &= (base & self._builds_base)[:, None]
+        bases, rows = self.numbers_of(pool)
+        legal[bases[bases >= 0], rows[bases >= 0]] = True
+        return legal
+
+    def useful(self, problem: Problem) -> NDArray[np.intp]:
+        """Numbers of the sets of options that some base could have for a problem, whatever the architecture builds."""
+        applies = np.zeros(self._builds.size, np.bool_)
+        applies[self._of_kinds.judge(problem)[0]] = True
+        kinds = self._kind_of[self._of_bases.judge(problem)[0]]
+        return np.flatnonzero(applies.reshape(self._builds.shape)[np.unique(kinds)].any(axis=0))
+
+    def numbers_of(self, kernels: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The base and the set of options of each kernel; -1 of those that are no such combination."""
+        row_of = {row: number for number, row in enumerate(self.options.rows)}
+        own = (tuple(getattr(kernel, name) for name in self.options.names) for kernel in kernels)
+        rows = np.array([row_of.get(values, -1) for values in own], np.intp)
+        bases = self.bases.numbers_of(kernels, self.options.names)
+        is_there = (bases >= 0) & (rows >= 0)
+        return np.where(is_there, bases, -1), np.where(is_there, rows, -1)
 
     @property
-    def plain(self) -> range:
-        """Numbers of the kernels that are bases as they stand; none if the bases' own options are not tried."""
-        own = tuple(getattr(self.bases[0], name) for name in self.options.names) if self.bases else ()
-        if own not in self.options.rows:
-            return range(0)
-        return range(self.options.rows.index(own), len(self), len(self.options.rows))
+    def own(self) -> int:
+        """The set of options that the bases have as they stand; -1 if it is none of them."""
+        if not len(self.bases):
+            return -1
+        values = tuple(self.bases.coded(name)[0][0] for name in self.options.names)
+        return self.options.rows.index(values) if values in self.options.rows else -1
 
-    def __len__(self) -> int:
-        return len(self.bases) * len(self.options.rows)
-
-    def __getitem__(self, number: int) -> Kernel:
-        base, row = divmod(number, len(self.options.rows))
-        return replace(self.bases[base], **dict(zip(self.options.names, self.options.rows[row], strict=True)))
+    def kernel(self, base: int, row: int) -> Kernel:
+        """The kernel of a base and a set of options."""
+        values = dict(zip(self.options.names, self.options.rows[row], strict=True))
+        return replace(self.bases[base], **values)
 
 
 def by(sizes: tuple[int, ...]) -> str:
     """Sizes as one category, such as 2x2x1."""
     return "x".join(map(str, sizes))
+
+
+def _kinds(table: KernelTable[Any], names: Sequence[str]) -> tuple[NDArray[np.intp], KernelTable[Any]]:
+    """The kind of each kernel by some fields, and a kernel of each kind."""
+    columns = [table.coded(name) for name in names]
+    _, kind = distinct([(codes, len(values)) for values, codes in columns], len(table))
+    _, first = np.unique(kind, return_index=True)
+    return kind, table.take(first)

@@ -90,17 +90,21 @@ def kernel_space(
         UsageError: kernels of the problem's operation are not made of parameters.
         NoKernelError: there is none.
     """
-    require_searchable(operation_of(problem.canonical()).name)
-    product = _product_of(problem, arch)
+    product = product_of(problem, arch)
+    legal = product.legal(problem)
+    rows = product.useful(problem)
+    total = len(legal) * len(rows)
     kernels = dict.fromkeys(kernel for kernel in pool if can_build(kernel))
     pool_size = len(kernels)
     left_out = 0
-    for looked_at, kernel in enumerate(_in_order(product)):
+    for looked_at, (base, row) in enumerate(_in_order(product, rows)):
         if len(kernels) >= max(limit, pool_size):
-            left_out = len(product) - looked_at
+            left_out = total - looked_at
             break
-        if kernel not in kernels and product.is_legal(kernel) and can_build(kernel):
-            kernels[kernel] = None
+        if legal[base, row]:
+            kernel = product.kernel(base, row)
+            if kernel not in kernels and can_build(kernel):
+                kernels[kernel] = None
     if not kernels:
         raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
     return KernelSpace(tuple(kernels), pool_size, left_out, _space_of(tuple(kernels), product.parameters))
@@ -127,8 +131,15 @@ def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
     return LookAlikes(first[order], position[kind.reshape(-1)])
 
 
-def _product_of(problem: Problem, arch: ArchSpec) -> Product:
-    if operation_of(problem.canonical()).name == GROUPED_CONV:
+def product_of(problem: Problem, arch: ArchSpec) -> Product:
+    """The kernels that may be proposed for a problem.
+
+    Raises:
+        UsageError: kernels of the problem's operation are not made of parameters.
+    """
+    op = operation_of(problem.canonical()).name
+    require_searchable(op)
+    if op == GROUPED_CONV:
         from ckh.search.kernels.conv import conv_product
 
         return conv_product(problem, arch)  # type: ignore[arg-type]
@@ -137,11 +148,15 @@ def _product_of(problem: Problem, arch: ArchSpec) -> Product:
     return gemm_product(problem, arch)  # type: ignore[arg-type]
 
 
-def _in_order(product: Product) -> Iterator[Kernel]:
-    """Those that are a base as it stands, then all others, both in random order."""
+def _in_order(product: Product, rows: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+    """Bases and sets of options: those that are a base as it stands, then all others, both in random order."""
     rng = np.random.default_rng(_SAMPLE_SEED)
-    for numbers in (product.plain, np.setdiff1d(np.arange(len(product)), product.plain)):
-        yield from (product[int(number)] for number in rng.permutation(numbers))
+    count = len(product.bases) * len(rows)
+    plain = np.flatnonzero(np.tile(rows == product.own, len(product.bases)))
+    for numbers in (plain, np.setdiff1d(np.arange(count), plain)):
+        for number in rng.permutation(numbers).tolist():
+            base, place = divmod(number, len(rows))
+            yield base, int(rows[place])
 
 
 def _space_of(kernels: Sequence[Kernel], parameters: Sequence[Parameter]) -> Space:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pytest
 
 from ckh.archs import load_arch
@@ -19,12 +21,13 @@ from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
 from ckh.problems import ConvProblem, Direction
 from ckh.search.kernels import KernelSpace, kernel_space
-from ckh.search.kernels.product import Options, Product
-from ckh.search.kernels.space import look_alikes, require_searchable
+from ckh.search.kernels.space import look_alikes, product_of, require_searchable
 from tests.learn.conftest import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ckh.archs import ArchSpec
 
 P = TypeVar("P", ConvProblem, GemmProblem)
 CONV = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=14, wi=14, y=3, x=3, pad_h=1, pad_w=1)
@@ -193,11 +196,51 @@ def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:
     assert [int(alike.first[kind]) for kind in alike.kind] == [first[seen(number)] for number in range(len(space))]
 
 
-def test_bases_are_numbered_where_they_stand_as_they_are() -> None:
-    """The numbers of plain kernels give the bases; there are none where their own options are not tried."""
-    bases = operation("grouped_conv").candidates(CONV, load_arch("host"), Path()).kernels[:3]
-    product = Product(bases, Options(("vector_a",), ((1,), (4,))), lambda _: True, ())
-    assert [product[number] for number in product.plain] == list(bases)
-    assert len(product) == 6
-    assert [product[number].vector_a for number in range(6)] == [1, 4] * 3
-    assert len(Product(bases, Options(("vector_a",), ((1,),)), lambda _: True, ()).plain) == 0
+@pytest.mark.parametrize(("arch", "dtype"), ARCH_DTYPES)
+@pytest.mark.parametrize("op", ["conv", "gemm"])
+def test_a_product_is_judged_as_its_kernels_are(op: str, arch: str, dtype: str) -> None:
+    """Of random bases with random options, for several problems: legal is what no rule refuses one by one."""
+    spec, rng = load_arch(arch), random.Random(f"{op} {arch}")
+    rules: Any = conv_validity.CONV_RULES if op == "conv" else gemm_validity.GEMM_RULES
+    verdicts = set()
+    for _ in range(4):
+        problem = random_conv(rng, dtype) if op == "conv" else random_gemm(rng, dtype)
+        product = product_of(problem, spec)
+        legal = product.legal(problem)
+        assert legal.shape == (len(product.bases), len(product.options.rows))
+        every = [(base, row) for base in range(len(product.bases)) for row in (0, len(product.options.rows) - 1)]
+        some = [(rng.randrange(len(product.bases)), rng.randrange(len(product.options.rows))) for _ in range(150)]
+        # Few options are refused whatever the problem: those that are must be among what is looked at.
+        unbuilt = np.argwhere(~product._builds[product._kind_of]).tolist()
+        assert (len(unbuilt) > 0) is ((op, spec.is_gpu) == ("conv", True))
+        for base, row in (*some, *rng.sample(every, 50), *rng.sample(unbuilt, min(30, len(unbuilt)))):
+            kernel = product.kernel(base, row)
+            is_legal = not rules.check(kernel, spec, problem) and (op == "gemm" or can_load(kernel, spec))
+            assert bool(legal[base, row]) is is_legal
+            verdicts.add(is_legal)
+            assert [int(found[0]) for found in product.numbers_of([kernel])] == [base, row]
+    # The rules of a problem refuse nothing on the host that builds: its kernels mask what is left over.
+    assert verdicts == ({True} if (op, arch) == ("conv", "host") else {True, False})
+
+
+def can_load(kernel: Any, spec: ArchSpec) -> bool:
+    """Whether the threads of a GPU's block load A and B in whole vectors."""
+    threads = spec.wavefront_size * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    shares = [rows * kernel.tile_k / threads for rows in (kernel.tile_m, kernel.tile_n)]
+    widths = (kernel.vector_a, kernel.vector_b)
+    fits = (share == int(share) and (share % width == 0 or width % share == 0) for share, width in zip(shares, widths))  # noqa: B905
+    return not spec.is_gpu or (kernel.tile_n % kernel.vector_c == 0 and all(fits))
+
+
+def test_a_products_pool_is_legal_whatever_rules_say() -> None:
+    """Candidates are in the space; kernels that are no such combination have no number."""
+    spec = load_arch("host")
+    pool = operation("grouped_conv").candidates(CONV, spec, Path()).kernels
+    product = product_of(CONV, spec)
+    bases, rows = product.numbers_of(pool)
+    assert [product.kernel(base, row) for base, row in zip(bases.tolist(), rows.tolist(), strict=True)] == list(pool)
+    assert set(rows.tolist()) == {product.own}
+    strange = replace(pool[0], vector_a=5), replace(pool[0], tile_m=48)
+    assert [found.tolist() for found in product.numbers_of(strange)] == [[-1, -1], [-1, -1]]
+    odd = replace(CONV, c=3, k=3, dtype="fp32")
+    assert product.legal(odd, pool)[bases, rows].all()
