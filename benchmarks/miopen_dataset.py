@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ckh.data import tables
 from ckh.data.dataset import Dataset, write_dataset
-from ckh.data.readers.miopen_fdb import to_arrow
 from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.formats import to_arrow
 from ckh.ops.miopen_conv.table import read_parquet
 
 

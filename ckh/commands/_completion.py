@@ -53,5 +53,19 @@ def problem_sets(incomplete: str) -> list[str]:
     return [*_starting(sets, incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
 
 
+def input_formats(incomplete: str) -> list[str]:
+    """Names of formats that are read."""
+    from ckh.data.readers import readers
+
+    return _starting(readers(), incomplete)
+
+
+def output_formats(incomplete: str) -> list[str]:
+    """Names of formats that are written."""
+    from ckh.data import conversion
+
+    return _starting([conversion.PARQUET, *conversion.output_formats()], incomplete)
+
+
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]

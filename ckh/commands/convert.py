@@ -10,23 +10,11 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.data import conversion
-from ckh.data.conversion import OutputFormat, Summary, WinnerSummary
-from ckh.data.readers import ReadOptions
+from ckh.data.conversion import PARQUET, Summary
+from ckh.data.readers import readers
+from ckh.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.log import warn
 from ckh.outputs import check_output
-from ckh.strenum import StrEnum
-
-
-class InputFormat(StrEnum):
-    """What `--from` takes: the names of the readers, here so that `--help` need not load them."""
-
-    JOURNAL = "journal"
-    AMD_CSV = "amd-csv"
-    MIOPEN_FDB = "miopen-fdb"
-    TILE_ENGINE_JSON = "tile-engine-json"
-    BENCH_LOG = "bench-log"
-    AITER_CSV = "aiter-csv"
-
 
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
@@ -36,6 +24,12 @@ with --average, the geometric mean of the inputs, which should have measured the
 A file that exists is replaced with --force only, and only by one of its kind; an input never is.
 A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
 """
+
+
+_FROM = "[" + "|".join(readers()) + "]"
+_OTHERS = conversion.output_formats()
+_TO = "[" + "|".join((PARQUET, *_OTHERS)) + "]"
+_TO_HELP = "; ".join(f"{one.name}: {one.summary}" for one in _OTHERS.values()) + "."
 
 
 def register(app: typer.Typer) -> None:
@@ -69,9 +63,19 @@ def convert(
         help="What a file of AMD's was measured on, e.g. gfx942.",
     ),
     num_cus: int | None = typer.Option(None, "--num-cus", min=1, help="Compute units of it, where a file may not say."),
-    from_format: InputFormat | None = typer.Option(None, "--from", help="Format of all inputs, instead of a look."),
-    to: OutputFormat = typer.Option(
-        OutputFormat.PARQUET, "--to", help="csv: AMD's 24 columns; problems: AITER's shapes."
+    from_format: str | None = typer.Option(
+        None,
+        "--from",
+        metavar=_FROM,
+        autocompletion=_completion.input_formats,
+        help="Format of all inputs, instead of a look.",
+    ),
+    to: str = typer.Option(
+        PARQUET,
+        "--to",
+        metavar=_TO,
+        autocompletion=_completion.output_formats,
+        help=_TO_HELP,
     ),
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
@@ -79,15 +83,16 @@ def convert(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
-    check_output(out, conversion.OUTPUT_KINDS[to], force=force, inputs=inputs)
+    check_output(out, conversion.output_kind(to), force=force, inputs=inputs)
     options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
-    format_name = None if from_format is None else str(from_format)
-    if to is OutputFormat.PROBLEMS:
-        _report_winners(out, conversion.convert_winners(inputs, out, options, format_name=format_name), as_json)
+    target = _OTHERS.get(to)
+    if isinstance(target, ProblemsFormat):
+        written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
+        _report_winners(out, written, as_json)
         return
-    summary = conversion.convert(inputs, out, options, format_name=format_name, to=to, averages=average)
+    summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
     _warn(summary)
-    next_command = f"ckh train {out} --out model" if to is OutputFormat.PARQUET else None
+    next_command = f"ckh train {out} --out model" if to == PARQUET else None
     if as_json:
         print_json({"out": str(out), **summary.to_dict(), "next": next_command})
     else:

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.amd_export import AMD_CSV, write_amd_csv
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input
-from ckh.data.readers.aiter_csv import NAME as AITER_CSV
-from ckh.data.readers.aiter_csv import WINNERS, read_winners, require_csv_name, write_winners
-from ckh.errors import UsageError
-from ckh.strenum import StrEnum
+from ckh.errors import DataError, UsageError
+from ckh.ops import operation, operation_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.data.readers import ReadOptions
+    from ckh.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
+    from ckh.ops.base import Operation
+    from ckh.outputs import FileKind
+
+PARQUET = "parquet"  # the name of the dataset's own format
 
 
-class OutputFormat(StrEnum):
-    """What a conversion writes."""
+@cache
+def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
+    """What the operations are written in besides the dataset's own format, by name."""
+    found: dict[str, RowsFormat | ProblemsFormat] = {}
+    for name in operation_names():
+        for one in operation(name).formats().written:
+            found.setdefault(one.name, one)
+    return found
 
-    PARQUET = "parquet"
-    CSV = "csv"
-    PROBLEMS = "problems"
 
+def output_kind(name: str) -> FileKind:
+    """What a file of a format is.
 
-# What a format's file is, where one exists already.
-OUTPUT_KINDS = {OutputFormat.PARQUET: DATASET, OutputFormat.CSV: AMD_CSV, OutputFormat.PROBLEMS: WINNERS}
+    Raises:
+        UsageError: there is no such format.
+    """
+    if name == PARQUET:
+        return DATASET
+    if name not in output_formats():
+        raise UsageError(f"unknown format {name!r}", "one of " + ", ".join((PARQUET, *output_formats())))
+    return output_formats()[name].kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ def convert(
     options: ReadOptions,
     *,
     format_name: str | None = None,
-    to: OutputFormat = OutputFormat.PARQUET,
+    to: str = PARQUET,
     averages: bool = False,
 ) -> Summary:
     """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
@@ -84,10 +97,10 @@ def convert(
     for reading in readings:
         dropped.update(reading.bad)
     warnings = [warning for reading in readings for warning in reading.warnings]
-    if to is OutputFormat.CSV:
-        warnings += write_amd_csv(merged.dataset, out)
-    else:
+    if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
+    else:
+        warnings += _row_format(merged.op, to).write(merged.dataset, out)
     return Summary(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
@@ -104,45 +117,22 @@ def convert(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WinnerSummary:
-    """What became of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
-
-    winners: int
-    problems: int
-    archs: tuple[str, ...]
-    dropped: dict[str, int]
-    repeated: int
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON."""
-        return asdict(self)
-
-
-def convert_winners(
-    inputs: Sequence[Path], out: Path, options: ReadOptions, *, format_name: str | None = None
+def convert_problems(
+    inputs: Sequence[Path], out: Path, options: ReadOptions, to: ProblemsFormat, *, format_name: str | None = None
 ) -> WinnerSummary:
-    """Write the winners of AITER's tuned tables as one problem file; nothing is written unless all is well.
+    """Write the problems of tables of winners as one problem file; nothing is written unless all is well.
 
     Raises:
         CkhError: an input is unusable or no such table, or the output cannot be written.
     """
-    require_csv_name(out)
     for path in inputs:
-        if (format_name or find_reader(path).name) != AITER_CSV:
-            raise UsageError(f"{path} is no tuned table of AITER", "only of these are problems written")
-    tables = [read_winners(path, options) for path in inputs]
-    winners = [winner for table in tables for winner in table.winners]
-    write_winners(winners, out)
-    dropped: Counter[str] = Counter()
-    for table in tables:
-        dropped.update(table.bad)
-    return WinnerSummary(
-        winners=len(winners),
-        problems=len({winner.problem for winner in winners}),
-        archs=tuple(sorted({winner.arch for winner in winners})),
-        dropped=dict(dropped),
-        repeated=sum(table.repeated for table in tables),
-        warnings=tuple(warning for table in tables for warning in table.warnings),
-    )
+        if (format_name or find_reader(path).name) != to.reader:
+            raise UsageError(f"{path} is no {to.source}", "only of these are problems written")
+    return to.write(inputs, out, options)
+
+
+def _row_format(op: Operation, name: str) -> RowsFormat:
+    for one in op.formats().rows:
+        if one.name == name:
+            return one
+    raise DataError(f"there is no format {name} for {op.name}", "write Parquet")

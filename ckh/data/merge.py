@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.data.readers import Reading
+    from ckh.formats import Reading
     from ckh.ops.base import Operation
     from ckh.schema import Column
 

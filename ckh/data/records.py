@@ -7,7 +7,7 @@ import reprlib
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ckh.ops import GROUPED_CONV
+from ckh.ops import DEFAULT_OPERATION
 from ckh.resources import Resources
 from ckh.schema import SCHEMA_VERSION, Status
 
@@ -49,7 +49,7 @@ class RunRecord:
     pad_channels: bool = False
     max_scratch: int | None = None
     cold: bool = False
-    op: str = GROUPED_CONV
+    op: str = DEFAULT_OPERATION
     model: str | None = None
     pairs: int | None = None
     schema_version: int = SCHEMA_VERSION

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.tables import compact_type
 from ckh.errors import DataError
-from ckh.ops import GROUPED_CONV, operation
+from ckh.ops import operation
 from ckh.ops.base import Encoding
 from ckh.schema import MEASURED, SHORTEST_MS, Status
 
@@ -32,7 +32,7 @@ class Pairs:
     kernels: Sequence[Kernel]
     kernel_names: Sequence[str]
     kernel_of_row: NDArray[Any]
-    op_type: str = GROUPED_CONV
+    op_type: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)

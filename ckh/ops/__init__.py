@@ -31,10 +31,11 @@ class _BuiltIn(NamedTuple):
     kernel_type: str
 
 
+# In the order in which their readers look at a file.
 _BUILT_IN = {
     GROUPED_CONV: _BuiltIn("ckh.ops.grouped_conv.operation:OPERATION", "conv_", "ConvKernel"),
-    GEMM_UNIVERSAL: _BuiltIn("ckh.ops.gemm_universal.operation:OPERATION", "gemm_", "GemmKernel"),
     MIOPEN_CONV: _BuiltIn("ckh.ops.miopen_conv.operation:OPERATION", "miopen_", "Solver"),
+    GEMM_UNIVERSAL: _BuiltIn("ckh.ops.gemm_universal.operation:OPERATION", "gemm_", "GemmKernel"),
 }
 _of_class: dict[type, Operation] = {}  # of problems and kernels that were looked up
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ckh.archs import HOST
+from ckh.formats import Formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -155,6 +156,7 @@ class Operation:
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
         default_dtype: element type of problems that state none; None: the architecture's.
+        formats: the formats of measurements that are this operation's alone.
     """
 
     name: str
@@ -189,6 +191,7 @@ class Operation:
     load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
     default_dtype: str | None = None
+    formats: Callable[[], Formats] = Formats
 
     @property
     def has_directions(self) -> bool:

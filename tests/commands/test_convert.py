@@ -9,12 +9,11 @@ import pandas as pd
 import pytest
 
 from ckh.cli import run
-from ckh.commands.convert import InputFormat
-from ckh.data.amd_export import AMD_COLUMNS
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import JournalWriter, ResultRow, RunRecord
-from ckh.data.readers import READERS
+from ckh.data.readers import readers
 from ckh.errors import ExitCode
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
@@ -224,9 +223,31 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert read_dataset(tmp_path / "data.parquet").frame["kernel_name"].tolist() == kernels
 
 
-def test_every_reader_can_be_named() -> None:
-    """`--from` takes exactly the formats that there are readers for."""
-    assert [str(name) for name in InputFormat] == list(READERS)
+def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
+    formats = ["journal", "amd-csv", "miopen-fdb", "tile-engine-json", "bench-log", "aiter-csv"]
+    assert list(readers()) == formats
+    assert run(["convert", "--help"]) == ExitCode.OK
+    text = "".join(capsys.readouterr().out.split())
+    assert f"[{'|'.join(formats)}]" in text
+    assert "[parquet|csv|problems]" in text
+    for option, names in (("--from", formats), ("--to", ["parquet", "csv", "problems"])):
+        args = ["convert", str(csv), "--arch", "gfx942", "--out", str(csv.with_name("x")), option, "xml"]
+        assert run(args) == ExitCode.USAGE
+        assert capsys.readouterr().err == f"error: unknown format 'xml'\nhint: one of {', '.join(names)}\n"
+    assert not csv.with_name("x").exists()
+
+
+def test_rows_of_another_operation_have_no_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AMD's columns are those of convolutions; nothing is written."""
+    log = tmp_path / "gemm.log"
+    name = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
+    result = {"name": name, "perf_result": {"latency(ms)": 0.5, "tflops(TFlops)": 0.001}}
+    log.write_text("Shape 1: M=64 N=64 K=64 dtype=fp16 layout=rcr\n" + json.dumps(result), encoding="utf-8")
+    out = tmp_path / "x.csv"
+    assert run(["convert", str(log), "--arch", "gfx942", "--to", "csv", "--out", str(out)]) == ExitCode.BAD_DATA
+    assert "there is no format csv for gemm_universal" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.data.amd_export import AMD_COLUMNS
 from ckh.data.merge import merge
-from ckh.data.readers import ReadOptions, read_input
+from ckh.data.readers import read_input
+from ckh.formats import ReadOptions
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ import pytest
 
 from ckh.data import tables
 from ckh.data.merge import Merged, merge
-from ckh.data.readers import Reading
 from ckh.errors import DataError
+from ckh.formats import Reading
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset

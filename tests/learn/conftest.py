@@ -85,6 +85,7 @@ def build(rows: Sequence[tuple[ConvProblem, ConvKernel, float]], failed: Sequenc
         kernels=what,
         kernel_names=[kernel_name(kernel) for kernel in what],
         kernel_of_row=np.array([what.index(kernel) for _, kernel, _ in rows]),
+        op_type="grouped_conv",
     )
     ok = ~np.isin(np.arange(len(rows)), failed)
     latency_ms = np.where(ok, [ms for _, _, ms in rows], np.nan)

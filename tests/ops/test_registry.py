@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-BUILT_IN = ("grouped_conv", "gemm_universal", "miopen_conv")
+BUILT_IN = ("grouped_conv", "miopen_conv", "gemm_universal")  # the order in which their readers look at a file
 
 
 @pytest.fixture

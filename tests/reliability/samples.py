@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.data.amd_export import AMD_COLUMNS
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.registry import write_registry
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.paths import data_dir
 from ckh.problems import Direction, parse_conv_problem
 from ckh.ranking.forest_file import encode
@@ -149,7 +149,7 @@ def table() -> Any:
     problems = [conv, dataclasses.replace(conv, n=2)]
     kernels = list(_HOST_POOL[:3])
     rows = np.arange(6)
-    pairs = Pairs(problems, rows // 3, kernels, [kernel_name(one) for one in kernels], rows % 3)
+    pairs = Pairs(problems, rows // 3, kernels, [kernel_name(one) for one in kernels], rows % 3, "grouped_conv")
     ok = rows != 4
     results = Results(status_of(ok, Status.CRASH), np.where(ok, 0.5 + rows, np.nan), {"spread": np.full(6, 0.01)})
     return build_table(pairs, results, Origin("host", "a CPU", load_arch("host").hardware.to_dict(), "run1"))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
 from ckh.data.dataset import read_dataset
-from ckh.data.readers import READERS, ReadOptions, find_reader
-from ckh.data.readers.aiter_csv import read_winners
+from ckh.data.readers import find_reader, readers
+from ckh.formats import ReadOptions
 from ckh.kernels.config import ConvKernel
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
@@ -21,6 +21,7 @@ from ckh.learn.warm_start import _our_manifest
 from ckh.ops.gemm_universal import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
+from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
 from ckh.ops.miopen_conv.candidates import read_candidates
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import parse_solver
@@ -95,12 +96,12 @@ def _data(name: str, file: str, arch: str | None = None) -> Target:
 
     def read(path: Path) -> object:
         if path.stat().st_size:
-            READERS[name].sniff(path.read_bytes()[:4096])
+            readers()[name].sniff(path.read_bytes()[:4096])
             skip = path.stat().st_size % 2 == 0
         else:
             find_reader(path)
             skip = False
-        return READERS[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
+        return readers()[name].read(path, ReadOptions(arch=arch, skip_bad=skip, num_cus=None))
 
     return Target(name, getattr(samples, name.replace("-", "_").replace("miopen_", "")), _file(file, read))
 
@@ -138,7 +139,7 @@ def _winners(path: Path) -> object:
 
 
 def _fdb(path: Path) -> object:
-    return READERS["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
+    return readers()["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
 
 
 def _arch(path: Path) -> object:

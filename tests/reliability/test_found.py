@@ -13,8 +13,9 @@ import pytest
 
 from ckh import cli
 from ckh.commands._common import print_table
-from ckh.data.readers import READERS, ReadOptions
+from ckh.data.readers import readers
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
+from ckh.formats import ReadOptions
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note, print_error, printable, warn
 from ckh.ops.miopen_conv.fdb import Tally, iter_rows
@@ -85,7 +86,7 @@ def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> 
     path.write_bytes(AMD.replace(b",2,64,128", b"," + cell + b",64,128", 1))
     assert path.read_bytes() != AMD
     with pytest.raises(DataError, match=r"1 bad row .*line 2: N is"):
-        READERS["amd-csv"].read(path, ReadOptions(arch="gfx942"))
+        readers()["amd-csv"].read(path, ReadOptions(arch="gfx942"))
 
 
 @pytest.mark.parametrize("change", ["text", "nested", "twice"])

@@ -1,31 +1,31 @@
-"""Readers of the formats that measurements come in: one table, in which a new format is one more entry."""
+"""Readers of the formats that measurements come in: journals, and what the operations have (`Operation.formats`)."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.data.readers import aiter_csv, amd_csv, bench_log, journal, miopen_fdb, tile_engine_json
-from ckh.data.readers._base import BadRow, Reader, Reading, ReadOptions
+from ckh.data.readers import journal
 from ckh.errors import DataError, UsageError
+from ckh.formats import Reader
+from ckh.ops import operation, operation_names
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.formats import Reading, ReadOptions
+
 _HEAD_BYTES = 65536
 
-READERS: dict[str, Reader] = {
-    reader.name: reader
-    for reader in (
-        Reader(journal.NAME, journal.sniff, journal.read),
-        Reader(amd_csv.NAME, amd_csv.sniff, amd_csv.read),
-        Reader(miopen_fdb.NAME, miopen_fdb.sniff, miopen_fdb.read),
-        Reader(tile_engine_json.NAME, tile_engine_json.sniff, tile_engine_json.read),
-        Reader(bench_log.NAME, bench_log.sniff, bench_log.read),
-        Reader(aiter_csv.NAME, aiter_csv.sniff, aiter_csv.read),
-    )
-}
 
-__all__ = ["READERS", "BadRow", "ReadOptions", "Reader", "Reading", "find_reader", "read_input"]
+@cache
+def readers() -> dict[str, Reader]:
+    """All readers by name, in the order in which they look at a file; what is installed replaces none of ckh's."""
+    found = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
+    for name in operation_names():
+        for reader in operation(name).formats().readers:
+            found.setdefault(reader.name, reader)
+    return found
 
 
 def read_input(path: Path, options: ReadOptions, format_name: str | None = None) -> Reading:
@@ -52,16 +52,16 @@ def find_reader(path: Path) -> Reader:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     if not head.strip():
         raise DataError(f"{path} is empty")
-    for reader in READERS.values():
+    for reader in readers().values():
         if reader.sniff(head):
             return reader
-    raise DataError(f"{path} is in no format that ckh reads", "name one with --from " + "|".join(READERS))
+    raise DataError(f"{path} is in no format that ckh reads", "name one with --from " + "|".join(readers()))
 
 
 def _named(format_name: str) -> Reader:
-    if format_name not in READERS:
-        raise UsageError(f"unknown format {format_name!r}", "one of " + ", ".join(READERS))
-    return READERS[format_name]
+    if format_name not in readers():
+        raise UsageError(f"unknown format {format_name!r}", "one of " + ", ".join(readers()))
+    return readers()[format_name]
 
 
 def _file_of(path: Path) -> Path:

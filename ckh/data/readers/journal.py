@@ -9,10 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.journal import RunRecord, read_journal
-from ckh.data.readers._base import BadRow, Reading, ReadOptions, refuse_bad
+from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.tables import concat
 from ckh.errors import CkhError, DataError, UsageError
+from ckh.formats import Reading, ReadOptions
 from ckh.ops import operation
 from ckh.resources import RESOURCE_NAMES
 from ckh.schema import HARDWARE, MEASURED, SHORTEST_MS

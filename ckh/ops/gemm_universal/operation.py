@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
+    from ckh.formats import Formats
     from ckh.ops.base import Encoding
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
@@ -137,6 +138,12 @@ def _set_names() -> tuple[str, ...]:
     return set_names()
 
 
+def _formats() -> Formats:
+    from ckh.ops.gemm_universal.formats import FORMATS
+
+    return FORMATS
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -169,4 +176,5 @@ OPERATION = Operation(
     model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
+    formats=_formats,
 )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
+    from ckh.formats import Formats
     from ckh.ops.base import Encoding
 
 _WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
@@ -109,6 +110,12 @@ def _set_names() -> tuple[str, ...]:
     return set_names()
 
 
+def _formats() -> Formats:
+    from ckh.ops.grouped_conv.formats import FORMATS
+
+    return FORMATS
+
+
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -141,4 +148,5 @@ OPERATION = Operation(
     model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
+    formats=_formats,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from ckh.archs import arch_names
+from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_line
 from ckh.untrusted import BZ2_MAGIC, most_unpacked, too_large
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from ckh.data.readers._base import BadRow
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
 NAME = "miopen-fdb"
@@ -59,8 +59,6 @@ class Tally:
 
     def add(self, reason: str, line: int, detail: str) -> None:
         """Count a bad line."""
-        from ckh.data.readers._base import BadRow  # whose package has a reader of this format
-
         self.bad[reason] = self.bad.get(reason, 0) + 1
         if len(self.first) < _KEPT_BAD:
             self.first.append(BadRow(reason, line, f"{reason}, {detail}"))
@@ -117,8 +115,6 @@ def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[F
     Raises:
         DataError: the file cannot be read or holds no problem; or, at its end, for bad lines unless `skip_bad`.
     """
-    from ckh.data.readers._base import refuse_bad
-
     is_empty = True
     for line in iter_lines(path, tally):
         is_empty = False

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
+    from ckh.formats import Formats
     from ckh.ops.base import Encoding
     from ckh.training import TrainOptions
 
@@ -106,6 +107,12 @@ def _load_problems(
     return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
 
 
+def _formats() -> Formats:
+    from ckh.ops.miopen_conv.formats import FORMATS
+
+    return FORMATS
+
+
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
@@ -140,4 +147,5 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
     default_dtype="fp32",  # as MIOpenDriver's: every database holds more of it than of others
+    formats=_formats,
 )

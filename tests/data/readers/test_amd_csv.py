@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh.data.amd_export import AMD_COLUMNS
-from ckh.data.readers import READERS, ReadOptions, find_reader, read_input
-from ckh.data.readers import _amd_rows as bad
+from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, UsageError
+from ckh.formats import ReadOptions
+from ckh.ops.grouped_conv import amd_rows as bad
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ def test_17_and_24_columns_agree(write_csv: Write) -> None:
 def test_column_order_does_not_matter(write_csv: Write) -> None:
     """Columns are found by name."""
     path = write_csv({}, columns=AMD_COLUMNS[::-1])
-    assert find_reader(path) is READERS["amd-csv"]
+    assert find_reader(path) is readers()["amd-csv"]
     assert rows_of(path)[0]["latency_ms"] == 0.5
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
-from ckh.data.readers import READERS, Reading, ReadOptions, find_reader, read_input
+from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError
+from ckh.formats import Reading, ReadOptions
 from ckh.kernels.names import kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.problems import Direction, parse_conv_problem
@@ -110,7 +111,7 @@ def test_a_journal_is_told_from_its_content(tmp_path: Path) -> None:
     """The first line, not the name, says that a file is a journal."""
     path = write(tmp_path, OK) / "journal.jsonl"
     other = path.rename(tmp_path / "data.csv")
-    assert find_reader(other) is READERS["journal"]
+    assert find_reader(other) is readers()["journal"]
 
 
 def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:

@@ -1,32 +1,17 @@
-"""What a reader is, what it gives, and how it reports the rows that it cannot use."""
+"""What readers share: the bytes of a file, where rows come from, and refusing those that cannot be used."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    import pyarrow as pa
-
 _NAMED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What a file may not say itself, `None` if not given, and whether bad rows are left out.
-
-    `arch` is the architecture that was measured, `num_cus` its number of compute units.
-    """
-
-    arch: str | None = None
-    skip_bad: bool = False
-    num_cus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,34 +21,6 @@ class BadRow:
     reason: str
     line: int
     detail: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
-    """What was read from one input.
-
-    `table` has the dataset's columns, in the order of the file; `bad` counts the rows left out by reason;
-    `superseded` counts rows that a later row of the same input replaced.
-    """
-
-    table: pa.Table
-    sources: tuple[dict[str, Any], ...]
-    runs: tuple[dict[str, Any], ...] = ()
-    bad: dict[str, int] = field(default_factory=dict)
-    superseded: int = 0
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A format: its name, whether the first bytes of a file look like it, and how it is read.
-
-    `read` raises `DataError` when the file is unusable, and for bad rows unless they are to be skipped.
-    """
-
-    name: str
-    sniff: Callable[[bytes], bool]
-    read: Callable[[Path, ReadOptions], Reading]
 
 
 def refuse_bad(path: Path, counts: dict[str, int], first: list[BadRow]) -> None:

@@ -10,11 +10,12 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.merge import merge
-from ckh.data.readers import READERS, Reading, ReadOptions, find_reader, read_input
-from ckh.data.readers import _gemm_kernels as kernels
-from ckh.data.readers import _gemm_rows as gemm_rows
-from ckh.data.readers import tile_engine_json as reader
+from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
+from ckh.formats import Reading, ReadOptions
+from ckh.ops.gemm_universal.readers import kernels
+from ckh.ops.gemm_universal.readers import rows as gemm_rows
+from ckh.ops.gemm_universal.readers import tile_engine_json as reader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,7 +168,7 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
     """It is told from its content, with a byte order mark too, and read like the whole."""
     path = tmp_path / "x_partial.json"
     path.write_text("\ufeff" + json.dumps([entry(OK)]), encoding="utf-8")
-    assert find_reader(path) is READERS["tile-engine-json"]
+    assert find_reader(path) is readers()["tile-engine-json"]
     assert rows_of(path)[0]["latency_ms"] == 0.125
 
 

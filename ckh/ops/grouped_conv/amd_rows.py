@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.numbering import group_numbers
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
+from ckh.features.grouped_conv import GROUPED_CONV
 from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.problems import CONV_COLUMNS, ConvProblem
 from ckh.schema import Status
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.data.readers._cells import Cells, Column, Faults
+    from ckh.data.readers.cells import Cells, Column, Faults
     from ckh.kernels.config import ConvKernel
 
 BAD_KERNEL = "with a kernel name that does not parse"
@@ -91,7 +92,9 @@ def judged_rows(
     if non_zero is not None:
         extra["non_zero"] = non_zero[good]
     table = build_table(
-        Pairs(problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good]),
+        Pairs(
+            problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
+        ),
         Results(status_of(right, Status.WRONG_RESULT), latency_ms[good], extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.data.readers._base import Reading, ReadOptions
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
-from ckh.ops import MIOPEN_CONV, operation
+from ckh.formats import Formats, Reader, Reading, ReadOptions
 from ckh.ops.miopen_conv.fdb import NAME, sniff
+from ckh.ops.miopen_conv.features import MIOPEN_CONV
+from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ckh.ops.miopen_conv.table import SolverTable
-
-__all__ = ["NAME", "read", "sniff", "to_arrow"]
 
 _CHUNK_BYTES = 1 << 20
 
@@ -52,10 +51,10 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
         Pairs(
             table.problems(),
             problem_of_row,
-            [operation(MIOPEN_CONV).parse_kernel(str(name)) for name in names],
+            [parse_solver(str(name)) for name in names],
             [str(name) for name in names],
             solver_of_row,
-            MIOPEN_CONV,
+            MIOPEN_CONV.op_type,
         ),
         Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
         Origin(device.arch, f"{device.arch}, {device.num_cus} CUs", hardware, run_id),
@@ -68,3 +67,6 @@ def _sha256(path: Path) -> str:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+FORMATS = Formats(readers=(Reader(NAME, sniff, read),))

@@ -13,12 +13,12 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.merge import merge
-from ckh.data.readers import READERS, ReadOptions, find_reader, read_input
-from ckh.data.readers import _gemm_kernels as kernels
-from ckh.data.readers import _gemm_rows as gemm_rows
-from ckh.data.readers import _gemm_scan as scan
-from ckh.data.readers import bench_log as reader
+from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
+from ckh.formats import ReadOptions
+from ckh.ops.gemm_universal.readers import bench_log as reader
+from ckh.ops.gemm_universal.readers import kernels, scan
+from ckh.ops.gemm_universal.readers import rows as gemm_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,7 +68,7 @@ def skipping(path: Path) -> tuple[list[float], dict[str, int]]:
 def test_exact_values(tmp_path: Path) -> None:
     """Every column of a row has the value that the log, the name, the problem or the arch gives it."""
     path = write(tmp_path, "starting\n", result(0.125, split_k=2), "done {not json\n".replace("{", "("))
-    assert find_reader(path) is READERS["bench-log"]
+    assert find_reader(path) is readers()["bench-log"]
     (row,) = rows_of(path)
     assert row["latency_ms"] == 0.125
     assert row["tflops"] == pytest.approx(FLOPS / 0.125 / 1e9, rel=1e-12)
@@ -302,7 +302,7 @@ def test_a_file_of_no_format_is_told_the_formats(tmp_path: Path) -> None:
     """The hint lists all of them."""
     with pytest.raises(DataError, match="in no format that ckh reads") as caught:
         read_input(write(tmp_path, "hello\n"), GFX950)
-    assert all(name in caught.value.hint for name in READERS)
+    assert all(name in caught.value.hint for name in readers())
 
 
 def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -328,7 +328,8 @@ def test_a_log_becomes_a_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[s
 _GROWTH = """
 import resource, sys, time
 from pathlib import Path
-from ckh.data.readers import ReadOptions, read_input
+from ckh.data.readers import read_input
+from ckh.formats import ReadOptions
 def read(path):
     reading = read_input(Path(path), ReadOptions(arch="gfx950", skip_bad=True), "bench-log")
     return reading.table.num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -10,13 +10,16 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
-from ckh.data.readers import READERS, ReadOptions, aiter_csv, find_reader, read_input
-from ckh.data.readers._cells import WRONG_CELLS
-from ckh.data.readers._gemm_rows import BAD_PROBLEM
-from ckh.data.readers.aiter_csv import Winners, read_winners, write_winners
+from ckh.data.readers import find_reader, read_input, readers
+from ckh.data.readers.cells import WRONG_CELLS
 from ckh.errors import DataError, ExitCode, OutputError, UsageError
+from ckh.formats import ReadOptions
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_files import read_problems
+from ckh.ops.gemm_universal.readers import aiter_csv
+from ckh.ops.gemm_universal.readers.aiter_csv import Winners, read_winners
+from ckh.ops.gemm_universal.readers.rows import BAD_PROBLEM
+from ckh.ops.gemm_universal.readers.winners import write_winners
 
 REAL = Path(__file__).parents[4] / "shared" / "data"
 COLUMNS = ("gfx", "cu_num", "M", "N", "K", "q_dtype_w", "libtype", "kernelId", "splitK", "us", "kernelName", "tflops")
@@ -40,7 +43,7 @@ def write(folder: Path, *rows: dict[str, Any], columns: tuple[str, ...] = COLUMN
 def test_exact_values(tmp_path: Path) -> None:
     """A winner has the shape, type and device of its row, and TFLOPS that follow from its time."""
     path = write(tmp_path, {})
-    assert find_reader(path) is READERS["aiter-csv"]
+    assert find_reader(path) is readers()["aiter-csv"]
     found = read_winners(path, ANY)
     (winner,) = found.winners
     assert winner.problem == GemmProblem(16, 1280, 8192, "int8", "rcr", 1)
@@ -232,7 +235,7 @@ def real(name: str) -> Winners:
     path = REAL / f"aiter_{name}_tuned_gemm.csv"
     if not path.exists():
         pytest.skip(f"{path} is not there")
-    assert find_reader(path) is READERS["aiter-csv"]
+    assert find_reader(path) is readers()["aiter-csv"]
     return read_winners(path, ANY)
 
 

@@ -16,15 +16,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.readers._base import BadRow, Reading, ReadOptions, read_bytes, refuse_bad, source_of
-from ckh.data.readers._cells import WRONG_CELLS, read_header
-from ckh.data.readers._gemm_rows import Unusable, problem_of
-from ckh.data.readers._gemm_winners import WINNERS, Winner, require_csv_name, write_winners
+from ckh.data.readers.base import BadRow, read_bytes, refuse_bad, source_of
+from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
+from ckh.formats import Reading, ReadOptions, WinnerSummary
+from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
+from ckh.ops.gemm_universal.readers.winners import Winner, require_csv_name, write_winners
 from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 NAME = "aiter-csv"
@@ -34,18 +35,6 @@ NO_KERNEL = "without a kernel"
 BAD_DTYPE = "with an element type that is missing or unknown"
 BAD_ARCH = "with an architecture that is missing or unknown"
 OTHER_ARCH = "of another architecture than --arch"
-
-__all__ = [
-    "NAME",
-    "WINNERS",
-    "Winner",
-    "Winners",
-    "read",
-    "read_winners",
-    "require_csv_name",
-    "sniff",
-    "write_winners",
-]
 
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _LAYOUT = "rcr"
@@ -132,6 +121,29 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
         raise DataError(f"{path}: not one good row" if bad else f"{path} has a header but no rows")
     return Winners(
         tuple(best.values()), source_of(path, content, NAME), counts, repeated, tuple(_warnings(path, differing))
+    )
+
+
+def write_problems(inputs: Sequence[Path], out: Path, options: ReadOptions) -> WinnerSummary:
+    """Write the winners of tuned tables as one problem file; nothing is written unless all is well.
+
+    Raises:
+        CkhError: an input is unusable, or the output cannot be written.
+    """
+    require_csv_name(out)
+    tables = [read_winners(path, options) for path in inputs]
+    winners = [winner for table in tables for winner in table.winners]
+    write_winners(winners, out)
+    dropped: Counter[str] = Counter()
+    for table in tables:
+        dropped.update(table.bad)
+    return WinnerSummary(
+        winners=len(winners),
+        problems=len({winner.problem for winner in winners}),
+        archs=tuple(sorted({winner.arch for winner in winners})),
+        dropped=dict(dropped),
+        repeated=sum(table.repeated for table in tables),
+        warnings=tuple(warning for table in tables for warning in table.warnings),
     )
 
 

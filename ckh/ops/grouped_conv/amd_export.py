@@ -7,30 +7,27 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
 from ckh.kernels.names import amd_short_name, parse_kernel_name
-from ckh.ops import GROUPED_CONV
 from ckh.outputs import FileKind, head_of, write_output
 from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.data.dataset import Dataset
+    from ckh.formats import Rows
 
 AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
 AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
 
 
-def write_amd_csv(dataset: Dataset, path: Path) -> list[str]:
+def write_amd_csv(dataset: Rows, path: Path) -> list[str]:
     """Write AMD's 24 columns and give warnings about what they cannot hold.
 
     As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those tell all kernels
     of the dataset apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
 
     Raises:
-        DataError: it is of another operation, the rows come from several architectures or none has a time.
+        DataError: the rows come from several architectures or none has a time.
     """
-    if dataset.op.name != GROUPED_CONV:
-        raise DataError(f"AMD has no CSV format for {dataset.op.name}", "write Parquet")
     _ = dataset.arch
     frame = dataset.frame.assign(problem_idx=dataset.problem_ids)
     frame = frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]

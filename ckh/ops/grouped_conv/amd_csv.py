@@ -11,12 +11,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.data.amd_export import AMD_COLUMNS
-from ckh.data.readers._amd_rows import DUPLICATE, Seen, judged_rows
-from ckh.data.readers._base import BadRow, Reading, ReadOptions, refuse_bad
-from ckh.data.readers._cells import Cells, Faults, read_cells, read_header
+from ckh.data.readers.base import BadRow, refuse_bad
+from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
 from ckh.data.tables import concat
 from ckh.errors import DataError, UsageError
+from ckh.formats import Reading, ReadOptions
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.amd_rows import DUPLICATE, Seen, judged_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.readers._gemm_rows import Unusable
 from ckh.errors import DataError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.name_grammar import EPILOGUES, MOST
@@ -13,6 +12,7 @@ from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
+from ckh.ops.gemm_universal.readers.rows import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

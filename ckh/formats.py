@@ -1,0 +1,144 @@
+"""Formats of measurements: what reads and writes one, and those that are an operation's alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.outputs import FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a file may not say itself, `None` if not given, and whether bad rows are left out.
+
+    `arch` is the architecture that was measured, `num_cus` its number of compute units.
+    """
+
+    arch: str | None = None
+    skip_bad: bool = False
+    num_cus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What was read from one input.
+
+    `table` has the dataset's columns, in the order of the file; `bad` counts the rows left out by reason;
+    `superseded` counts rows that a later row of the same input replaced.
+    """
+
+    table: pa.Table
+    sources: tuple[dict[str, Any], ...]
+    runs: tuple[dict[str, Any], ...] = ()
+    bad: dict[str, int] = field(default_factory=dict)
+    superseded: int = 0
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A format: its name, whether the first bytes of a file look like it, and how it is read.
+
+    `read` raises `DataError` when the file is unusable, and for bad rows unless they are to be skipped.
+    """
+
+    name: str
+    sniff: Callable[[bytes], bool]
+    read: Callable[[Path, ReadOptions], Reading]
+
+
+class Rows(Protocol):
+    """Measured rows, as `data.dataset.Dataset` has them."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows."""
+
+    @property
+    def arch(self) -> str:
+        """The one architecture; raises `DataError` if there are several."""
+
+    @property
+    def problem_ids(self) -> NDArray[np.int64]:
+        """Number of each row's problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFormat:
+    """A format that an operation's rows are written in.
+
+    Attributes:
+        name: what it is called on the command line.
+        summary: what is written, in a few words.
+        kind: what a file of it is.
+        write: writes rows and gives warnings about what the format cannot hold.
+    """
+
+    name: str
+    summary: str
+    kind: FileKind
+    write: Callable[[Rows, Path], list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerSummary:
+    """What became of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
+
+    winners: int
+    problems: int
+    archs: tuple[str, ...]
+    dropped: dict[str, int]
+    repeated: int
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemsFormat:
+    """A format that the problems of tables of winners are written in.
+
+    Attributes:
+        name: what it is called on the command line.
+        summary: what is written, in a few words.
+        kind: what a file of it is.
+        reader: name of the reader of such tables.
+        source: what such a table is called.
+        write: writes the problems of tables as one file.
+    """
+
+    name: str
+    summary: str
+    kind: FileKind
+    reader: str
+    source: str
+    write: Callable[[Sequence[Path], Path, ReadOptions], WinnerSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """The formats that are an operation's alone."""
+
+    readers: tuple[Reader, ...] = ()
+    rows: tuple[RowsFormat, ...] = ()
+    problems: tuple[ProblemsFormat, ...] = ()
+
+    @property
+    def written(self) -> tuple[RowsFormat | ProblemsFormat, ...]:
+        """What can be written."""
+        return (*self.rows, *self.problems)

@@ -1,0 +1,1 @@
+"""Readers of files of measurements that are of matrix products alone."""
