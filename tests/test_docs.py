@@ -1,0 +1,187 @@
+"""README, CONTRIBUTING and the guides: links lead somewhere, commands parse, paths exist, answers are today's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer
+
+import ckh
+from ckh.cli import COMMANDS, build_app, run
+from ckh.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(ckh.__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("[a-z]*/README.md")])
+GUIDES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # what was may have had other names
+
+FENCE = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+PROMPT = "$ "
+SEPARATORS = {"&&", ";", "|"}
+FOLDERS = ("ckh/", "tests/", "docs/", "benchmarks/", "data/", "models/", "archspecs/", ".ci/")
+OTHERS = {"--install-completion", "--reliability"}  # options of Typer's, and of our tests
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A command line with the output that stands below it."""
+
+    page: str
+    command: str
+    output: str
+
+
+def name_of(page: Path) -> str:
+    """A page's path inside the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[str]:
+    """What stands in fences, with continued lines joined."""
+    return [text.replace("\\\n", " ") for text in FENCE.findall(page.read_text(encoding="utf-8"))]
+
+
+def spans(page: Path) -> list[str]:
+    """What stands between backticks; a bar is escaped in tables."""
+    return [text.replace("\\|", "|") for text in CODE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))]
+
+
+def command_lines(block: str) -> list[str]:
+    """The lines of a block that are commands: those with a prompt, or all if there is none."""
+    lines = block.splitlines()
+    prompted = [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+    return prompted or lines
+
+
+def calls_of_ckh(line: str) -> Iterator[list[str]]:
+    """The arguments of each call of ckh in a line for a shell."""
+    words = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+    words.whitespace_split = True
+    simple: list[list[str]] = [[]]
+    for word in words:
+        if word in SEPARATORS:
+            simple.append([])
+        else:
+            simple[-1].append(word)
+    for command in simple:
+        while command and (command[0] == "time" or re.match(r"\w+=", command[0])):
+            command.pop(0)
+        if command[:1] == ["ckh"]:
+            yield [word for word in command[1:] if word != "…"]
+
+
+def written_calls() -> list[tuple[str, list[str]]]:
+    """Page and arguments of each call of ckh in a fence."""
+    lines = [(name_of(page), line) for page in PAGES for block in blocks(page) for line in command_lines(block)]
+    return [(page, call) for page, line in lines if "ckh " in line for call in calls_of_ckh(line)]
+
+
+@cache
+def options_of(*names: str) -> frozenset[str]:
+    """The options of a command, or of a command of a command."""
+    command = typer.main.get_command(build_app(names[:1]))
+    for name in names:
+        command = command.commands[name]  # type: ignore[attr-defined]
+    return frozenset(option for p in command.params for option in (*p.opts, *p.secondary_opts)) | {"--help", "-h"}
+
+
+def unknown_in(call: list[str]) -> list[str]:
+    """Words of a call that are no command or no option of it, whatever the values."""
+    names = call[:1] + [word for word in call[1:2] if call[0] == "validate" and not word.startswith("-")]
+    if not call or call[0].startswith("-"):
+        return [word for word in call if word.startswith("-") and word not in options_of() | OTHERS]
+    if call[0] not in COMMANDS:
+        return [call[0]]
+    known = options_of(*names)
+    return [word for word in call[1:] if word.startswith("-") and word.split("=")[0] not in known]
+
+
+def shown_answers() -> list[Shown]:
+    """Each call of `ckh predict` that stands with its output."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page):
+            command, _, output = block.removeprefix(PROMPT).partition("\n")
+            if block.startswith(f"{PROMPT}ckh predict "):
+                found.append(Shown(name_of(page), command, output))
+    return found
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """The file of each relative link exists, and so does the heading that it names."""
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_paths_exist(page: Path) -> None:
+    """A file of the repository that is named, by itself or in a command, is there; `<…>` and `*` stand for any text."""
+    words = [word for text in spans(page) for word in text.split() if word.startswith(FOLDERS)]
+    lines = [line for block in blocks(page) for line in command_lines(block)]
+    words += [word for line in lines for word in line.split() if word.startswith(("benchmarks/", "tests/", ".ci/"))]
+    missing = [word for word in words if not any(ROOT.glob(re.sub(r"<[^>]*>", "*", word.rstrip("/:,"))))]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("page", "call"), written_calls(), ids=lambda value: value if isinstance(value, str) else " ".join(value))
+def test_written_commands_parse(page: str, call: list[str]) -> None:
+    """A call of ckh in a fence has options that exist, values of their kinds and all arguments; it is not run."""
+    command = typer.main.get_command(build_app(call[:1]))
+    while hasattr(command, "commands"):
+        name, *call = call
+        command = command.commands[name]
+    command.make_context(page, call)
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=name_of)
+def test_mentioned_commands_and_options_exist(page: Path) -> None:
+    """So do calls and options in running text, which may be parts of a call."""
+    texts = spans(page)
+    calls = [call for text in texts if text.startswith("ckh ") for call in calls_of_ckh(text)]
+    assert [word for call in calls for word in unknown_in(call)] == []
+    known = options_of().union(*(options_of(name) for name in COMMANDS if name != "validate"), OTHERS)
+    known = known.union(*(options_of("validate", name) for name in ("oracle", "compare", "kernels")))
+    assert [text for text in texts if text.startswith("--") and re.split(r"[ =/]", text)[0] not in known] == []
+
+
+@pytest.mark.parametrize("shown", shown_answers(), ids=lambda shown: f"{shown.page}: {shown.command}")
+def test_answers_are_those_of_today(
+    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The output below `ckh predict` is what it prints with the models that ship, where there is no GPU."""
+    monkeypatch.delenv("CKH_MODELS", raising=False)
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "")  # no GPU
+    assert run(shlex.split(shown.command)[1:]) == ExitCode.OK
+    assert capsys.readouterr().out == shown.output
+
+
+def test_the_guides_are_there() -> None:
+    """What is tested above are not a few pages by accident: all guides, many calls, and the answers of README."""
+    assert {"README.md", "CONTRIBUTING.md", "docs/results.md", "benchmarks/README.md"} <= {name_of(p) for p in PAGES}
+    assert len(written_calls()) >= 30
+    assert sum(shown.page == "README.md" for shown in shown_answers()) == 2
