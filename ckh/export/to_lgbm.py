@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
 from ckh.learn.artifact import read_forest
+from ckh.ranking.tracing import describe
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -60,5 +61,5 @@ def _describe(model: Model) -> dict[str, Any]:
         "log_targets": list(spec.log_targets),
         "categorical_features": list(spec.categorical_features),
         "hardware": model.hardware,
-        "features": spec.engine.describe(spec.feature_names),
+        "features": describe(spec.engine, spec.feature_names),
     }

@@ -1,7 +1,7 @@
 """The feature engine: features are declared once, as data, and one loop over them makes a matrix.
 
-A declaration says a feature's name, unit, what it depends on and its formula over columns. It drives extraction,
-`feature_spec.json`, the documentation, and what ranking may treat as constant for one problem.
+A declaration says a feature's name, unit and its formula over columns. It drives extraction, `feature_spec.json`, the
+documentation, and what ranking may treat as constant for one problem; what a feature depends on is traced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import DataError, ModelError
-from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,22 +21,12 @@ if TYPE_CHECKING:
 Array = Any  # a NumPy array of any type; formulas mix floats, integers and booleans
 
 
-class Depends(StrEnum):
-    """What a feature's value depends on."""
-
-    PROBLEM = "problem"
-    KERNEL = "kernel"
-    BOTH = "both"
-    HARDWARE = "hardware"
-
-
 @dataclass(frozen=True, slots=True)
 class Feature:
     """A feature: `formula` maps columns to an array that broadcasts over the rows."""
 
     name: str
     unit: str
-    depends: Depends
     formula: Callable[[Columns], Array]
 
 
@@ -106,6 +95,7 @@ class FeatureEngine:
         categorical: names of the features that are categories.
         derived: formulas of intermediate quantities.
         defaults: values of columns that may be missing.
+        kernel_columns: the raw columns that are a kernel's; the others are a problem's, or the hardware's (`hw_…`).
         encoding_version: changes when a feature's values change under the same name.
     """
 
@@ -114,6 +104,7 @@ class FeatureEngine:
     categorical: tuple[str, ...]
     derived: Mapping[str, Callable[[Columns], Array]]
     defaults: Mapping[str, float | str]
+    kernel_columns: frozenset[str] = frozenset()
     encoding_version: int = 0
 
     @property
@@ -155,8 +146,3 @@ class FeatureEngine:
             row[:] = feature.formula(lazy)
         by_row: NDArray[np.float64] = matrix.T
         return by_row
-
-    def describe(self, names: Sequence[str] | None = None) -> list[dict[str, str]]:
-        """Name, unit and dependence of features, for documents and specs."""
-        chosen = self.features if names is None else self.select(names)
-        return [{"name": f.name, "unit": f.unit, "depends": str(f.depends)} for f in chosen]

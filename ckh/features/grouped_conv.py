@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.features.grouped_conv_extra import EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.problems import CONV_COLUMNS, DTYPE_BYTES
@@ -121,7 +121,6 @@ _DERIVED: dict[str, Callable[[Columns], Any]] = {
     "hw_total_simds": lambda c: c["hw_num_cus"] * c["hw_simds_per_cu"],
 }
 
-_P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
 _HARDWARE_ORDER = (
     "num_cus",
     "simds_per_cu",
@@ -144,79 +143,77 @@ def _is_cube(taps: int) -> Callable[[Columns], Any]:
 
 
 _PROBLEM_FEATURES = (
-    *(Feature(name, "", _P, _raw(name)) for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")),
-    *(Feature(name, "", _P, _raw(name)) for name in ("stride_h", "stride_w", "pad_h", "pad_w", "Ho", "Wo")),
-    *(Feature(f"log2_{name}", "log2", _P, _log2_of(name)) for name in ("N", "C", "K", "G", "Hi", "Wi")),
-    Feature("log2_spatial", "log2", _P, _log2_of("input_volume")),
-    Feature("log2_filter", "log2", _P, _log2_of("filter_volume")),
-    Feature("log2_output", "log2", _P, _log2_of("output_volume")),
-    Feature("arithmetic_intensity", "flop/byte", _P, _ratio("flops", "bytes")),
-    Feature("filter_area", "taps", _P, _raw("filter_volume")),
-    Feature("is_1x1_conv", "", _P, lambda c: (c["Y"] == 1) & (c["X"] == 1) & (c["Z"] == 1)),
-    Feature("is_3x3_conv", "", _P, _is_cube(3)),
-    Feature("channels_per_group", "channels", _P, _raw("c_per_group")),
-    Feature("aspect_ratio_hw", "", _P, _ratio("Hi", "Wi")),
-    Feature("aspect_ratio_filter", "", _P, _ratio("Y", "X")),
-    *(Feature(name, "", _P, _raw(name)) for name in ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d")),
-    *(Feature(name, "", _P, _raw(name)) for name in ("dilation_h", "dilation_w")),
-    Feature("log2_channels_per_group", "log2", _P, _log2_of("c_per_group")),
-    Feature("log2_output_channels_per_group", "log2", _P, _log2_of("k_per_group")),
-    Feature("is_depthwise", "", _P, lambda c: (c["G"] == c["C"]) & (c["G"] == c["K"])),
-    Feature("group_density", "", _P, _ratio("G", "C")),
-    Feature("is_small_group", "", _P, lambda c: (c["c_per_group"] < _SMALL_GROUP) | (c["k_per_group"] < _SMALL_GROUP)),
-    Feature("channels_product_per_group", "", _P, lambda c: c["c_per_group"] * c["k_per_group"]),
-    Feature("batch_group_product", "", _P, lambda c: c["N"] * c["G"]),
-    Feature("is_small_batch_grouped", "", _P, lambda c: (c["N"] < _SMALL_BATCH) & (c["G"] > 1)),
+    *(Feature(name, "", _raw(name)) for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X")),
+    *(Feature(name, "", _raw(name)) for name in ("stride_h", "stride_w", "pad_h", "pad_w", "Ho", "Wo")),
+    *(Feature(f"log2_{name}", "log2", _log2_of(name)) for name in ("N", "C", "K", "G", "Hi", "Wi")),
+    Feature("log2_spatial", "log2", _log2_of("input_volume")),
+    Feature("log2_filter", "log2", _log2_of("filter_volume")),
+    Feature("log2_output", "log2", _log2_of("output_volume")),
+    Feature("arithmetic_intensity", "flop/byte", _ratio("flops", "bytes")),
+    Feature("filter_area", "taps", _raw("filter_volume")),
+    Feature("is_1x1_conv", "", lambda c: (c["Y"] == 1) & (c["X"] == 1) & (c["Z"] == 1)),
+    Feature("is_3x3_conv", "", _is_cube(3)),
+    Feature("channels_per_group", "channels", _raw("c_per_group")),
+    Feature("aspect_ratio_hw", "", _ratio("Hi", "Wi")),
+    Feature("aspect_ratio_filter", "", _ratio("Y", "X")),
+    *(Feature(name, "", _raw(name)) for name in ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d")),
+    *(Feature(name, "", _raw(name)) for name in ("dilation_h", "dilation_w")),
+    Feature("log2_channels_per_group", "log2", _log2_of("c_per_group")),
+    Feature("log2_output_channels_per_group", "log2", _log2_of("k_per_group")),
+    Feature("is_depthwise", "", lambda c: (c["G"] == c["C"]) & (c["G"] == c["K"])),
+    Feature("group_density", "", _ratio("G", "C")),
+    Feature("is_small_group", "", lambda c: (c["c_per_group"] < _SMALL_GROUP) | (c["k_per_group"] < _SMALL_GROUP)),
+    Feature("channels_product_per_group", "", lambda c: c["c_per_group"] * c["k_per_group"]),
+    Feature("batch_group_product", "", lambda c: c["N"] * c["G"]),
+    Feature("is_small_batch_grouped", "", lambda c: (c["N"] < _SMALL_BATCH) & (c["G"] > 1)),
 )
 
 _KERNEL_FEATURES = (
-    *(Feature(name, "elements", _K, _raw(name)) for name in ("block_size", "gemm_m_per_block", "gemm_n_per_block")),
-    Feature("pipeline", "category", _K, _raw("pipeline_code")),
-    Feature("num_warps", "", _K, lambda c: c["block_size"] / 4),
-    Feature("tile_volume", "", _K, lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"] * c["block_size"]),
-    Feature("tile_mn", "", _K, lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"]),
-    Feature("lds_usage_estimate", "bytes", _B, _raw("lds_usage")),
-    Feature("lds_usage_ratio", "", _B, lambda c: c["lds_usage"] / c["lds_cap"]),
-    Feature("block_tile_ratio_m", "", _K, _ratio("gemm_m_per_block", "block_size")),
-    Feature("block_tile_ratio_n", "", _K, _ratio("gemm_n_per_block", "block_size")),
+    *(Feature(name, "elements", _raw(name)) for name in ("block_size", "gemm_m_per_block", "gemm_n_per_block")),
+    Feature("pipeline", "category", _raw("pipeline_code")),
+    Feature("num_warps", "", lambda c: c["block_size"] / 4),
+    Feature("tile_volume", "", lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"] * c["block_size"]),
+    Feature("tile_mn", "", lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"]),
+    Feature("lds_usage_estimate", "bytes", _raw("lds_usage")),
+    Feature("lds_usage_ratio", "", lambda c: c["lds_usage"] / c["lds_cap"]),
+    Feature("block_tile_ratio_m", "", _ratio("gemm_m_per_block", "block_size")),
+    Feature("block_tile_ratio_n", "", _ratio("gemm_n_per_block", "block_size")),
     Feature(
         "block_efficiency",
         "",
-        _K,
         lambda c: (
             np.minimum(c["gemm_m_per_block"], c["gemm_n_per_block"])
             / np.maximum(np.maximum(c["gemm_m_per_block"], c["gemm_n_per_block"]), 1)
         ),
     ),
-    *(Feature(f"is_{name}", "", _K, _one_hot(name)) for name in ("compv3", "compv4", "compv5")),
-    Feature("is_intrawave", "", _K, lambda c: c.raw("wave_mode").astype(str) == "intrawave"),
-    Feature("has_dsb", "", _K, _flag("has_dsb")),
-    Feature("has_si", "", _K, _flag("has_si")),
-    Feature("is_basic", "", _K, lambda c: np.char.startswith(c.raw("pipeline").astype(str), "basic_v")),
-    *(Feature(f"is_{name}", "", _K, _one_hot(name)) for name in ("compv6", "mem")),
+    *(Feature(f"is_{name}", "", _one_hot(name)) for name in ("compv3", "compv4", "compv5")),
+    Feature("is_intrawave", "", lambda c: c.raw("wave_mode").astype(str) == "intrawave"),
+    Feature("has_dsb", "", _flag("has_dsb")),
+    Feature("has_si", "", _flag("has_si")),
+    Feature("is_basic", "", lambda c: np.char.startswith(c.raw("pipeline").astype(str), "basic_v")),
+    *(Feature(f"is_{name}", "", _one_hot(name)) for name in ("compv6", "mem")),
 )
 
 _SIDES = (("m", "gemm_m_per_block"), ("n", "gemm_n_per_block"), ("k", "block_size"))
 _BOTH_FEATURES = (
-    *(Feature(f"gemm_{side}_output", "", _P, _raw(f"gemm_{side}_output")) for side, _ in _SIDES),
-    *(Feature(f"num_tiles_{side}", "tiles", _B, _raw(f"num_tiles_{side}")) for side, _ in _SIDES),
-    Feature("total_output_tiles", "tiles", _B, _raw("total_output_tiles")),
-    *(Feature(f"tile_eff_{side}", "", _B, _raw(f"tile_eff_{side}")) for side, _ in _SIDES),
-    Feature("overall_tile_efficiency", "", _B, lambda c: c["tile_eff_m"] * c["tile_eff_n"] * c["tile_eff_k"]),
-    Feature("cu_utilization", "tiles/CU", _B, _ratio("total_output_tiles", "hw_num_cus")),
-    *(Feature(f"ratio_gemm_{s}_to_tile_{s}", "", _B, _ratio(f"gemm_{s}_output", tile)) for s, tile in _SIDES),
+    *(Feature(f"gemm_{side}_output", "", _raw(f"gemm_{side}_output")) for side, _ in _SIDES),
+    *(Feature(f"num_tiles_{side}", "tiles", _raw(f"num_tiles_{side}")) for side, _ in _SIDES),
+    Feature("total_output_tiles", "tiles", _raw("total_output_tiles")),
+    *(Feature(f"tile_eff_{side}", "", _raw(f"tile_eff_{side}")) for side, _ in _SIDES),
+    Feature("overall_tile_efficiency", "", lambda c: c["tile_eff_m"] * c["tile_eff_n"] * c["tile_eff_k"]),
+    Feature("cu_utilization", "tiles/CU", _ratio("total_output_tiles", "hw_num_cus")),
+    *(Feature(f"ratio_gemm_{s}_to_tile_{s}", "", _ratio(f"gemm_{s}_output", tile)) for s, tile in _SIDES),
     *(
         Feature(
             f"problem_smaller_than_tile_{s}",
             "",
-            _B,
             lambda c, size=f"gemm_{s}_output", tile=tile: c[size] < c[tile],  # type: ignore[misc]
         )
         for s, tile in _SIDES
     ),
 )
 _HARDWARE_FEATURES = tuple(
-    Feature(f"hw_{name}", _HARDWARE_UNITS.get(name, "KB" if name.endswith("_kb") else ""), _H, _raw(f"hw_{name}"))
+    Feature(f"hw_{name}", _HARDWARE_UNITS.get(name, "KB" if name.endswith("_kb") else ""), _raw(f"hw_{name}"))
     for name in _HARDWARE_ORDER
 )
 
@@ -229,12 +226,16 @@ _SINCE_97 = frozenset({"is_intrawave", "has_dsb", "has_si", "is_basic", "is_comp
 NAMES_91: tuple[str, ...] = tuple(name for name in CORE_NAMES if name not in _SINCE_97)
 NAMES_83: tuple[str, ...] = tuple(name for name in NAMES_91 if name not in _SINCE_91)
 
+_KERNEL_COLUMNS = (
+    *("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "wave_mode", "has_dsb", "has_si"),
+)
 GROUPED_CONV = FeatureEngine(
     op_type="grouped_conv",
     features=(*_CORE, *EXTRA_FEATURES),
     categorical=("pipeline", "kernel_variant", "tile_shape"),
     derived=_DERIVED | EXTRA_DERIVED,
     defaults=_BASE_DEFAULTS,
+    kernel_columns=frozenset(_KERNEL_COLUMNS),
 )
 
 # Raw columns that the features read, besides the hardware profile.
@@ -242,5 +243,5 @@ INPUT_COLUMNS: tuple[str, ...] = (
     *CONV_COLUMNS,
     "variant",
     "dtype",
-    *("block_size", "gemm_m_per_block", "gemm_n_per_block", "pipeline", "wave_mode", "has_dsb", "has_si"),
+    *_KERNEL_COLUMNS,
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Depends, Feature
+from ckh.features.engine import Columns, Feature
 from ckh.kernels.tiles import CONV_TILES
 from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.problems import Direction
@@ -19,7 +19,6 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_P, _K, _B = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH
 _KIB = 1024
 _SIDES = (("m", "gemm_m_per_block"), ("n", "gemm_n_per_block"), ("k", "block_size"))
 _UNKNOWN_ROW = -1.0
@@ -90,34 +89,30 @@ EXTRA_DERIVED: dict[str, Callable[[Columns], Any]] = {
 }
 
 EXTRA_FEATURES: tuple[Feature, ...] = (
-    *(Feature(f"log2_group_gemm_{s}", "log2", _P, lambda c, s=s: _log2(c[f"group_gemm_{s}"])) for s, _ in _SIDES),  # type: ignore[misc]
-    Feature("log2_flops", "log2", _P, lambda c: _log2(c["flops"])),
-    Feature("log2_group_flops", "log2", _P, lambda c: _log2(c["flops"] / c["groups"])),
-    Feature(
-        "filter_to_activation", "", _P, lambda c: c["filter_elements"] / (c["input_elements"] + c["output_elements"])
-    ),
-    Feature("is_strided", "", _P, lambda c: (c["stride_h"] > 1) | (c["stride_w"] > 1) | (c["stride_d"] > 1)),
-    Feature("is_dilated", "", _P, lambda c: (c["dilation_h"] > 1) | (c["dilation_w"] > 1) | (c["dilation_d"] > 1)),
-    Feature("is_padded", "", _P, lambda c: (c["pad_h"] > 0) | (c["pad_w"] > 0) | (c["pad_d"] > 0)),
-    Feature("contiguous_run", "elements", _P, lambda c: c["c_per_group"] * np.where(c["G"] == 1, c["X"], 1)),
-    Feature("log2_input_over_l2", "log2", _P, _relative_to_cache("input_elements", "hw_l2_cache_kb")),
-    Feature("log2_filter_over_l2", "log2", _P, _relative_to_cache("filter_elements", "hw_l2_cache_kb")),
-    Feature("log2_output_over_l2", "log2", _P, _relative_to_cache("output_elements", "hw_l2_cache_kb")),
-    Feature("kernel_variant", "category", _K, _kernel_variant),
-    Feature("tile_shape", "category", _K, _tile_shape),
-    *(Feature(f"group_tiles_{side}", "tiles", _B, lambda c, s=side: c[f"group_tiles_{s}"]) for side, _ in _SIDES),  # type: ignore[misc]
-    *(Feature(f"average_fill_{side}", "", _B, _average_fill(side, tile)) for side, tile in _SIDES),
+    *(Feature(f"log2_group_gemm_{s}", "log2", lambda c, s=s: _log2(c[f"group_gemm_{s}"])) for s, _ in _SIDES),  # type: ignore[misc]
+    Feature("log2_flops", "log2", lambda c: _log2(c["flops"])),
+    Feature("log2_group_flops", "log2", lambda c: _log2(c["flops"] / c["groups"])),
+    Feature("filter_to_activation", "", lambda c: c["filter_elements"] / (c["input_elements"] + c["output_elements"])),
+    Feature("is_strided", "", lambda c: (c["stride_h"] > 1) | (c["stride_w"] > 1) | (c["stride_d"] > 1)),
+    Feature("is_dilated", "", lambda c: (c["dilation_h"] > 1) | (c["dilation_w"] > 1) | (c["dilation_d"] > 1)),
+    Feature("is_padded", "", lambda c: (c["pad_h"] > 0) | (c["pad_w"] > 0) | (c["pad_d"] > 0)),
+    Feature("contiguous_run", "elements", lambda c: c["c_per_group"] * np.where(c["G"] == 1, c["X"], 1)),
+    Feature("log2_input_over_l2", "log2", _relative_to_cache("input_elements", "hw_l2_cache_kb")),
+    Feature("log2_filter_over_l2", "log2", _relative_to_cache("filter_elements", "hw_l2_cache_kb")),
+    Feature("log2_output_over_l2", "log2", _relative_to_cache("output_elements", "hw_l2_cache_kb")),
+    Feature("kernel_variant", "category", _kernel_variant),
+    Feature("tile_shape", "category", _tile_shape),
+    *(Feature(f"group_tiles_{side}", "tiles", lambda c, s=side: c[f"group_tiles_{s}"]) for side, _ in _SIDES),  # type: ignore[misc]
+    *(Feature(f"average_fill_{side}", "", _average_fill(side, tile)) for side, tile in _SIDES),
     Feature(
         "average_fill",
         "",
-        _B,
         lambda c: np.prod(np.broadcast_arrays(*(_average_fill(side, tile)(c) for side, tile in _SIDES)), axis=0),
     ),
-    Feature("log2_all_tiles", "log2", _B, lambda c: _log2(c["all_tiles"])),
+    Feature("log2_all_tiles", "log2", lambda c: _log2(c["all_tiles"])),
     Feature(
         "last_wave_fill",
         "",
-        _B,
         lambda c: (
             c["all_tiles"] / (np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))
         ),

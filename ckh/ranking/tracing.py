@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.features.engine import Array, Columns
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,3 +63,44 @@ def trace(
     """
     columns = TracedColumns(engine, given)
     return [columns.of_feature(feature) for feature in features], columns.reads
+
+
+class Depends(StrEnum):
+    """What a feature's value depends on."""
+
+    PROBLEM = "problem"
+    KERNEL = "kernel"
+    BOTH = "both"
+    HARDWARE = "hardware"
+
+
+class _AnyColumns(TracedColumns):
+    """Columns of any name, of a value that is text and a number."""
+
+    def raw(self, name: str) -> Array:
+        """A stand-in, noted."""
+        self._open[-1].add(name)
+        return np.array(["1"])
+
+
+def dependence(engine: FeatureEngine, names: Sequence[str]) -> list[Depends]:
+    """What features depend on, by the raw columns that their formulas read.
+
+    Raises:
+        ModelError: the engine lacks a feature.
+    """
+    columns = _AnyColumns(engine, {})
+    return [_kind(columns.of_feature(feature), engine.kernel_columns) for feature in engine.select(names)]
+
+
+def _kind(reads: frozenset[str], of_kernel: frozenset[str]) -> Depends:
+    others = {name for name in reads - of_kernel if not name.startswith("hw_")}
+    if reads & of_kernel:
+        return Depends.BOTH if others else Depends.KERNEL
+    return Depends.PROBLEM if others else Depends.HARDWARE
+
+
+def describe(engine: FeatureEngine, names: Sequence[str]) -> list[dict[str, str]]:
+    """Name, unit and dependence of features, for documents."""
+    chosen = zip(engine.select(names), dependence(engine, names), strict=True)
+    return [{"name": feature.name, "unit": feature.unit, "depends": str(depends)} for feature, depends in chosen]

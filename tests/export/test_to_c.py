@@ -340,13 +340,13 @@ def test_exports_are_reproducible(tmp_path: Path) -> None:
 def test_a_formula_that_cannot_be_exported_is_named(tmp_path: Path) -> None:
     """A feature that decides by sizes in Python is refused by its name."""
     from ckh.errors import ModelError
-    from ckh.features.engine import Depends, Feature
+    from ckh.features.engine import Feature
 
     saved(tmp_path / "small")
     model = load_model(tmp_path / "small")
     engine = model.spec.engine
     used = model.spec.feature_names[model.packed_forest("rank").families[0, 0]]
-    odd = Feature(used, "", Depends.PROBLEM, lambda c: c["N"] if c["N"] > 1 else c["C"])
+    odd = Feature(used, "", lambda c: c["N"] if c["N"] > 1 else c["C"])
     op = replace(
         model.spec.op, engine=replace(engine, features=tuple(odd if f.name == used else f for f in engine.features))
     )

@@ -12,10 +12,10 @@ import pytest
 
 from ckh.errors import DataError, ModelError
 from ckh.features.columns import kernel_columns, problem_columns
-from ckh.features.engine import Depends
 from ckh.features.grouped_conv import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
 from ckh.kernels.names import parse_kernel_name
 from ckh.problems import ConvProblem, Direction
+from ckh.ranking.tracing import Depends, dependence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,18 +111,19 @@ def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
 _TILES = ("16x64x64_compv3_intrawave", "128x128x64_compv4_intrawave_dsb_si", "128x64x128_basic_v1_interwave_si")
 
 
-def test_declared_dependence_is_true() -> None:
-    """A feature that says it depends on the problem alone is the same for all kernels, and the other way round."""
+def test_traced_dependence_is_true() -> None:
+    """A feature that is found to depend on the problem alone is the same for all kernels, and the other way round."""
     kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
     other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
     a, b = (
         GROUPED_CONV.matrix({**problem_columns([p]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
         for p in (PROBLEM, other)
     )
+    depends = dependence(GROUPED_CONV, GROUPED_CONV.names)
     for column, feature in enumerate(GROUPED_CONV.features):
-        if feature.depends in (Depends.PROBLEM, Depends.HARDWARE):
+        if depends[column] in (Depends.PROBLEM, Depends.HARDWARE):
             assert len(set(a[:, column])) == 1, feature.name
-        if feature.depends in (Depends.KERNEL, Depends.HARDWARE):
+        if depends[column] in (Depends.KERNEL, Depends.HARDWARE):
             assert (a[:, column] == b[:, column]).all(), feature.name
 
 

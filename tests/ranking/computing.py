@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,9 +61,7 @@ def computed(
     """
     names = engine.names if names is None else names
     texts = {name: column[0] for name, column in problems.items() if not is_number(column)}
-    engine = engine.__class__(
-        engine.op_type, engine.features, (), engine.derived, {**engine.defaults, **texts}, engine.encoding_version
-    )
+    engine = replace(engine, defaults={**engine.defaults, **texts})
     example = {name: column[:1] for name, column in problems.items() if name not in texts}
     pool = Pool(engine, names, hardware, kernels, example, np.ones(len(names), np.int64))
     program = trace_program(pool, pool.numbers)

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from ckh.features.engine import Depends, Feature, FeatureEngine
+from ckh.features.engine import Feature, FeatureEngine
 from ckh.ranking import library as c_part
 from ckh.ranking.layout import CSRC
 from ckh.ranking.lightgbm_text import parse_forest
@@ -64,25 +64,24 @@ def _quietly(formula: Any) -> Any:
     return quiet
 
 
-_K, _B, _P, _H = Depends.KERNEL, Depends.BOTH, Depends.PROBLEM, Depends.HARDWARE
 _FORMULAS = {
-    "p": (_P, lambda c: c["p"]),
-    "q": (_P, lambda c: c["q"]),
-    "a": (_K, lambda c: c["a"]),
-    "b": (_K, lambda c: c["b"]),
-    "u": (_K, lambda c: c["u"]),
-    "v": (_K, lambda c: c.codes("v", {"x": 0.0, "y": 1.0, "z": 40.0}, -1.0)),
-    "p_over_a": (_B, lambda c: c["p_over_a"]),
-    "fill": (_B, lambda c: np.mod(c["p_over_a"], 3) * c["hw_units"]),
-    "q_less_u": (_B, lambda c: c["q"] < c["u"]),
-    "a_if_x": (_K, lambda c: np.where(c.raw("v") == "x", c["a"], c["b"])),
-    "mixed": (_B, lambda c: np.where(c["u"] > 1, c["p_over_a"], c["q"]) + c["b"]),
-    "units": (_H, lambda c: c["hw_units"]),
-    "kind": (_P, lambda c: np.mod(np.rint(c["q"] * 3), 5)),
+    "p": lambda c: c["p"],
+    "q": lambda c: c["q"],
+    "a": lambda c: c["a"],
+    "b": lambda c: c["b"],
+    "u": lambda c: c["u"],
+    "v": lambda c: c.codes("v", {"x": 0.0, "y": 1.0, "z": 40.0}, -1.0),
+    "p_over_a": lambda c: c["p_over_a"],
+    "fill": lambda c: np.mod(c["p_over_a"], 3) * c["hw_units"],
+    "q_less_u": lambda c: c["q"] < c["u"],
+    "a_if_x": lambda c: np.where(c.raw("v") == "x", c["a"], c["b"]),
+    "mixed": lambda c: np.where(c["u"] > 1, c["p_over_a"], c["q"]) + c["b"],
+    "units": lambda c: c["hw_units"],
+    "kind": lambda c: np.mod(np.rint(c["q"] * 3), 5),
 }
 ENGINE = FeatureEngine(
     op_type="test",
-    features=tuple(Feature(name, "", depends, _quietly(f)) for name, (depends, f) in _FORMULAS.items()),
+    features=tuple(Feature(name, "", _quietly(f)) for name, f in _FORMULAS.items()),
     categorical=("v", "b", "kind"),
     derived={"p_over_a": _quietly(lambda c: c["p"] / c["a"])},
     defaults={},

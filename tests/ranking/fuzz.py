@@ -29,7 +29,7 @@ from unittest.mock import patch
 import numpy as np
 
 from ckh.errors import ModelError
-from ckh.features.engine import Depends, Feature, FeatureEngine
+from ckh.features.engine import Feature, FeatureEngine
 from ckh.ranking import forest_file, plan, pool
 from ckh.ranking import library as c_part
 from ckh.ranking.axes import split
@@ -61,7 +61,7 @@ _FORMULAS: dict[str, Callable[[Any], Any]] = {
     "units": lambda c: c["hw_units"],
     "kind": lambda c: np.mod(c["q"], 5),
 }
-_ENGINE = FeatureEngine("fuzz", tuple(Feature(n, "", Depends.BOTH, f) for n, f in _FORMULAS.items()), (), {}, {})
+_ENGINE = FeatureEngine("fuzz", tuple(Feature(n, "", f) for n, f in _FORMULAS.items()), (), {}, {})
 _CATEGORIES = tuple(map(_ENGINE.names.index, ("b", "v", "kind")))
 _VALUES = np.array([-3.0, -0.0, 0.0, 1e-36, 1.0, 2.0, 5.0, 33.0, np.nan, np.inf, -np.inf, 5e-324, 1e300])
 _ODD = np.array([-(2**31), -2, -1, 0, 1, 2, 7, 63, 64, 2**20, 2**31 - 1])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
-from ckh.features.engine import Depends, Feature, FeatureEngine
+from ckh.features.engine import Feature, FeatureEngine
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
 from ckh.ranking.graph import Graph
@@ -95,9 +95,7 @@ def _quietly(formula: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return quiet
 
 
-_ENGINE = FeatureEngine(
-    "test", tuple(Feature(n, "", Depends.BOTH, _quietly(f)) for n, f in _FORMULAS.items()), (), {}, {}
-)
+_ENGINE = FeatureEngine("test", tuple(Feature(n, "", _quietly(f)) for n, f in _FORMULAS.items()), (), {}, {})
 
 
 def _assert_equal(ours: Any, reference: Any, names: tuple[str, ...]) -> None:
@@ -136,9 +134,7 @@ def test_every_operation_is_numpys(library: Path, seed: int, tiles: int, count: 
 
 def test_logarithms_are_numpys_to_the_last_bit_but_one(library: Path) -> None:
     """Mathematical libraries differ by one unit in the last place at most; powers of two are exact."""
-    engine = replace(
-        _ENGINE, features=(Feature("log2", "", Depends.PROBLEM, lambda c: np.log2(np.maximum(c["p"], 1))),)
-    )
+    engine = replace(_ENGINE, features=(Feature("log2", "", lambda c: np.log2(np.maximum(c["p"], 1))),))
     random = np.random.default_rng(0)
     values = np.concatenate([np.floor(np.exp(random.uniform(0, 40, 2000))), 2.0 ** np.arange(60)])
     ours = computed(library, engine, {}, {"a": np.ones(1)}, {"p": values})[:, 0, 0]

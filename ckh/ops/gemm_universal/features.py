@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.kernels.pipelines import PIPELINE_CODES
+from ckh.ops.gemm_universal.columns import KERNEL_COLUMNS
 from ckh.ops.gemm_universal.features_extra import EXTRA_CATEGORIES, EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE
 from ckh.problems import DTYPE_BYTES
@@ -104,45 +105,44 @@ _DERIVED: dict[str, Formula] = {
     "total_output_tiles": _product("num_tiles_m", "num_tiles_n"),
 }
 
-_P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
 _PROBLEM_FEATURES = (
-    *(Feature(axis.upper(), "elements", _P, _raw(axis)) for axis in _AXES),
-    Feature("split_k", "parts", _P, _raw("split_k")),
-    *(Feature(f"log2_{axis.upper()}", "log2", _P, _log2_of(axis)) for axis in _AXES),
-    Feature("log2_MNK", "log2", _P, _log2_of("mnk")),
-    Feature("arithmetic_intensity", "flop/byte", _P, _ratio("flops", "bytes")),
-    *(Feature(f"aspect_ratio_{a}{b}", "", _P, _ratio(a, b)) for a, b in ("mn", "mk", "nk")),
-    Feature("layout", "category", _P, _code("layout")),
+    *(Feature(axis.upper(), "elements", _raw(axis)) for axis in _AXES),
+    Feature("split_k", "parts", _raw("split_k")),
+    *(Feature(f"log2_{axis.upper()}", "log2", _log2_of(axis)) for axis in _AXES),
+    Feature("log2_MNK", "log2", _log2_of("mnk")),
+    Feature("arithmetic_intensity", "flop/byte", _ratio("flops", "bytes")),
+    *(Feature(f"aspect_ratio_{a}{b}", "", _ratio(a, b)) for a, b in ("mn", "mk", "nk")),
+    Feature("layout", "category", _code("layout")),
 )
 _KERNEL_FEATURES = (
-    *(Feature(f"tile_{axis}", "elements", _K, _raw(f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"warp_{axis}", "waves", _K, _raw(f"wave_{axis}")) for axis in _AXES),
-    *(Feature(f"warp_tile_{axis}", "elements", _K, _raw(f"warp_tile_{axis}")) for axis in _AXES),
-    *(Feature(name, "category", _K, _raw(f"{name}_code")) for name in ("pipeline", "scheduler", "epilogue")),
-    *(Feature(f"pad_{axis}", "", _K, _raw(f"pad_{axis}")) for axis in _AXES),
-    Feature("persistent", "", _K, _raw("persistent")),
-    Feature("num_warps", "waves", _K, _product("wave_m", "wave_n", "wave_k")),
-    Feature("tile_volume", "", _K, _product("tile_m", "tile_n", "tile_k")),
-    Feature("tile_mn", "", _K, _product("tile_m", "tile_n")),
+    *(Feature(f"tile_{axis}", "elements", _raw(f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_{axis}", "waves", _raw(f"wave_{axis}")) for axis in _AXES),
+    *(Feature(f"warp_tile_{axis}", "elements", _raw(f"warp_tile_{axis}")) for axis in _AXES),
+    *(Feature(name, "category", _raw(f"{name}_code")) for name in ("pipeline", "scheduler", "epilogue")),
+    *(Feature(f"pad_{axis}", "", _raw(f"pad_{axis}")) for axis in _AXES),
+    Feature("persistent", "", _raw("persistent")),
+    Feature("num_warps", "waves", _product("wave_m", "wave_n", "wave_k")),
+    Feature("tile_volume", "", _product("tile_m", "tile_n", "tile_k")),
+    Feature("tile_mn", "", _product("tile_m", "tile_n")),
 )
 _BOTH_FEATURES = (
-    Feature("lds_usage_estimate", "bytes", _B, _raw("lds_usage")),
-    Feature("lds_usage_ratio", "", _B, lambda c: c["lds_usage"] / c["lds_cap"]),
-    *(Feature(f"num_tiles_{axis}", "tiles", _B, _raw(f"num_tiles_{axis}")) for axis in _AXES),
-    Feature("total_output_tiles", "tiles", _B, _raw("total_output_tiles")),
-    *(Feature(f"tile_eff_{axis}", "", _B, _raw(f"tile_eff_{axis}")) for axis in _AXES),
-    Feature("overall_tile_efficiency", "", _B, _product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
-    Feature("cu_utilization", "tiles/CU", _B, _ratio("total_output_tiles", "hw_num_cus")),
+    Feature("lds_usage_estimate", "bytes", _raw("lds_usage")),
+    Feature("lds_usage_ratio", "", lambda c: c["lds_usage"] / c["lds_cap"]),
+    *(Feature(f"num_tiles_{axis}", "tiles", _raw(f"num_tiles_{axis}")) for axis in _AXES),
+    Feature("total_output_tiles", "tiles", _raw("total_output_tiles")),
+    *(Feature(f"tile_eff_{axis}", "", _raw(f"tile_eff_{axis}")) for axis in _AXES),
+    Feature("overall_tile_efficiency", "", _product("tile_eff_m", "tile_eff_n", "tile_eff_k")),
+    Feature("cu_utilization", "tiles/CU", _ratio("total_output_tiles", "hw_num_cus")),
 )
 # What AMD's schema gained after its first 55: how the problem compares with the tile, and what padding it needs.
 _FIT_FEATURES = (
-    *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", _B, _ratio(axis, f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"problem_smaller_than_tile_{axis}", "", _B, _raw(f"smaller_{axis}")) for axis in _AXES),
-    Feature("any_dim_too_small", "", _B, _any("smaller_m", "smaller_n", "smaller_k")),
-    *(Feature(f"needs_padding_{axis}", "", _B, lambda c, a=axis: c[f"rest_{a}"] > 0) for axis in _AXES),  # type: ignore[misc]
-    *(Feature(f"has_padding_when_needed_{axis}", "", _B, _raw(f"padded_{axis}")) for axis in _AXES),
-    *(Feature(f"missing_required_padding_{axis}", "", _B, _raw(f"unpadded_{axis}")) for axis in _AXES),
-    Feature("missing_any_required_padding", "", _B, _any("unpadded_m", "unpadded_n", "unpadded_k")),
+    *(Feature(f"ratio_{axis.upper()}_to_tile_{axis}", "", _ratio(axis, f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"problem_smaller_than_tile_{axis}", "", _raw(f"smaller_{axis}")) for axis in _AXES),
+    Feature("any_dim_too_small", "", _any("smaller_m", "smaller_n", "smaller_k")),
+    *(Feature(f"needs_padding_{axis}", "", lambda c, a=axis: c[f"rest_{a}"] > 0) for axis in _AXES),  # type: ignore[misc]
+    *(Feature(f"has_padding_when_needed_{axis}", "", _raw(f"padded_{axis}")) for axis in _AXES),
+    *(Feature(f"missing_required_padding_{axis}", "", _raw(f"unpadded_{axis}")) for axis in _AXES),
+    Feature("missing_any_required_padding", "", _any("unpadded_m", "unpadded_n", "unpadded_k")),
 )
 _HARDWARE_UNITS = {
     "num_cus": "",
@@ -158,9 +158,7 @@ _HARDWARE_UNITS = {
     "l3_cache_kb": "KB",
     "num_xcd": "",
 }
-_HARDWARE_FEATURES = tuple(
-    Feature(f"hw_{name}", unit, _H, _raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items()
-)
+_HARDWARE_FEATURES = tuple(Feature(f"hw_{name}", unit, _raw(f"hw_{name}")) for name, unit in _HARDWARE_UNITS.items())
 
 _CORE = (*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES, *_FIT_FEATURES, *_HARDWARE_FEATURES)
 
@@ -170,6 +168,7 @@ GEMM_UNIVERSAL = FeatureEngine(
     categorical=("layout", "pipeline", "scheduler", "epilogue", *EXTRA_CATEGORIES),
     derived=_DERIVED | EXTRA_DERIVED,
     defaults={},
+    kernel_columns=frozenset(KERNEL_COLUMNS),
 )
 NAMES_72: tuple[str, ...] = tuple(feature.name for feature in _CORE)
 _SINCE_55 = frozenset(feature.name for feature in _FIT_FEATURES)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Depends, Feature
+from ckh.features.engine import Columns, Feature
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Formula = Callable[[Columns], Any]
 
-_P, _K, _B = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH
 _AXES = "mnk"
 _BLOCK_AXES = "mn"  # along which waves lie
 _OPERANDS = {"a": ("m", "k"), "b": ("k", "n"), "c": ("m", "n")}
@@ -94,43 +93,41 @@ EXTRA_DERIVED: dict[str, Formula] = {
 
 EXTRA_FEATURES: tuple[Feature, ...] = (
     *(
-        Feature(f"log2_{operand.upper()}_over_{level}", "log2", _P, _over_cache(_operand_bytes(operand), cache))
+        Feature(f"log2_{operand.upper()}_over_{level}", "log2", _over_cache(_operand_bytes(operand), cache))
         for operand in _OPERANDS
         for level, cache in (("l2", "hw_l2_cache_kb"), ("l3", "hw_l3_cache_kb"))
     ),
-    *(Feature(f"powers_of_two_{axis.upper()}", "", _P, _powers_of_two(axis)) for axis in _AXES),
+    *(Feature(f"powers_of_two_{axis.upper()}", "", _powers_of_two(axis)) for axis in _AXES),
     *(
-        Feature(f"rest_16_{axis.upper()}", "elements", _P, lambda c, axis=axis: np.mod(c[axis], _SMALL))  # type: ignore[misc]
+        Feature(f"rest_16_{axis.upper()}", "elements", lambda c, axis=axis: np.mod(c[axis], _SMALL))  # type: ignore[misc]
         for axis in _AXES
     ),
-    *(Feature(f"block_{axis}", "elements", _K, _raw(f"block_{axis}")) for axis in _BLOCK_AXES),
-    Feature("block_aspect", "", _K, lambda c: c["block_m"] / np.maximum(c["block_n"], 1)),
-    *(Feature(f"blocks_{axis}", "", _K, _pieces(f"tile_{axis}", f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"block_{axis}", "elements", _raw(f"block_{axis}")) for axis in _BLOCK_AXES),
+    Feature("block_aspect", "", lambda c: c["block_m"] / np.maximum(c["block_n"], 1)),
+    *(Feature(f"blocks_{axis}", "", _pieces(f"tile_{axis}", f"block_{axis}")) for axis in _BLOCK_AXES),
     Feature(
         "code_path",
         "category",
-        _K,
         lambda c: c["pipeline_code"] * 8 + c["scheduler_code"] * 4 + c["epilogue_code"] * 2 + c["persistent"],
     ),
-    Feature("padding", "category", _K, lambda c: c["pad_m"] * 4 + c["pad_n"] * 2 + c["pad_k"]),
-    *(Feature(f"average_fill_{axis}", "", _B, _average_fill(axis, f"tile_{axis}")) for axis in _AXES),
-    *(Feature(f"block_fill_{axis}", "", _B, _average_fill(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
-    *(Feature(f"block_rest_{axis}", "elements", _B, _rest(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
-    *(Feature(f"used_{axis}", "elements", _B, _raw(f"used_{axis}")) for axis in _AXES),
+    Feature("padding", "category", lambda c: c["pad_m"] * 4 + c["pad_n"] * 2 + c["pad_k"]),
+    *(Feature(f"average_fill_{axis}", "", _average_fill(axis, f"tile_{axis}")) for axis in _AXES),
+    *(Feature(f"block_fill_{axis}", "", _average_fill(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"block_rest_{axis}", "elements", _rest(axis, f"block_{axis}")) for axis in _BLOCK_AXES),
+    *(Feature(f"used_{axis}", "elements", _raw(f"used_{axis}")) for axis in _AXES),
     *(
-        Feature(f"log2_tile_{operand}_over_{level}", "log2", _B, _over_cache(_tile_bytes(operand), cache))
+        Feature(f"log2_tile_{operand}_over_{level}", "log2", _over_cache(_tile_bytes(operand), cache))
         for operand in _OPERANDS
         for level, cache in (("l1", "hw_l1_cache_kb"), ("l2", "hw_l2_cache_kb"))
     ),
     *(
-        Feature(f"log2_panel_{axis}_over_l2", "log2", _B, _over_cache(_panel_bytes(axis), "hw_l2_cache_kb"))
+        Feature(f"log2_panel_{axis}_over_l2", "log2", _over_cache(_panel_bytes(axis), "hw_l2_cache_kb"))
         for axis in _BLOCK_AXES
     ),
-    *(Feature(f"log2_read_{operand}", "log2", _B, _log2_read(operand)) for operand in "ab"),
+    *(Feature(f"log2_read_{operand}", "log2", _log2_read(operand)) for operand in "ab"),
     Feature(
         "last_wave_fill",
         "",
-        _B,
         lambda c: (
             c["total_output_tiles"]
             / (np.ceil(c["total_output_tiles"] / np.maximum(c["hw_num_cus"], 1)) * np.maximum(c["hw_num_cus"], 1))

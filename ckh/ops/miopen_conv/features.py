@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.engine import Columns, Depends, Feature, FeatureEngine
+from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, fill_of, log2_of, of_solver, ratio, raw
 from ckh.ops.miopen_conv._tiles import TILES
 from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Origin, Serves
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ckh.strenum import StrEnum
 
 OP_TYPE = "miopen_conv"
-_P, _K, _B, _H = Depends.PROBLEM, Depends.KERNEL, Depends.BOTH, Depends.HARDWARE
 _LOG2_SIZES = (
     *("N", "C", "K", "G", "c_per_group", "k_per_group", "input_pixels", "output_pixels", "taps"),
     *("gemm_m", "gemm_n", "gemm_k", "blas_m", "blas_n", "blas_k", "image_groups", "flops"),
@@ -77,9 +76,9 @@ def _tile_features() -> tuple[Feature, ...]:
         for tile in _TILES:
             text = f"{name}_{tile[0]}x{tile[1]}"
             made += [
-                Feature(f"{text}_tiles_per_cu", "tiles/CU", _P, _per_cu(*sides, tile)),
-                Feature(f"{text}_last_wave", "", _P, _last_wave(*sides, tile)),
-                Feature(f"{text}_fill", "", _P, _fill(*sides, tile)),
+                Feature(f"{text}_tiles_per_cu", "tiles/CU", _per_cu(*sides, tile)),
+                Feature(f"{text}_last_wave", "", _last_wave(*sides, tile)),
+                Feature(f"{text}_fill", "", _fill(*sides, tile)),
             ]
     return tuple(made)
 
@@ -102,57 +101,57 @@ def _log2_per_cu(c: Columns) -> Any:
 
 
 _PROBLEM_FEATURES = (
-    Feature("direction", "category", _P, raw("direction")),
-    Feature("dtype", "category", _P, raw("dtype_code")),
-    Feature("is_nchw", "", _P, raw("is_nchw")),
-    Feature("ndim_spatial", "", _P, raw("ndim_spatial")),
-    *(Feature(name, "", _P, raw(name)) for name in CONV_COLUMNS),
-    *(Feature(name, "", _P, raw(name)) for name in ("Do", "Ho", "Wo")),
-    *(Feature(f"log2_{name}", "log2", _P, log2_of(name)) for name in _LOG2_SIZES),
-    *(Feature(f"log2_{name}", "log2 bytes", _P, log2_of(name)) for name in _LOG2_BYTES),
-    *(Feature(f"aligned_{name}", "log2", _P, alignment_of(name)) for name in _ALIGNED),
-    Feature("arithmetic_intensity", "flop/byte", _P, ratio("flops", "bytes")),
-    Feature("w_share", "", _P, ratio("w_bytes", "bytes")),
-    Feature("y_share", "", _P, ratio("y_bytes", "bytes")),
-    Feature("k_by_c", "", _P, ratio("K", "C")),
-    Feature("is_1x1", "", _P, _all_one("Z", "Y", "X")),
-    Feature("is_3x3", "", _P, lambda c: (c["Y"] == _3X3) & (c["X"] == _3X3)),
-    Feature("is_large_filter", "", _P, lambda c: np.maximum(c["Y"], c["X"]) >= _5X5),
-    Feature("has_unit_stride", "", _P, _all_one("stride_d", "stride_h", "stride_w")),
-    Feature("is_dilated", "", _P, lambda c: ~_all_one("dilation_d", "dilation_h", "dilation_w")(c)),
-    Feature("keeps_size", "", _P, _is_same),
-    Feature("is_depthwise", "", _P, lambda c: (c["G"] > 1) & (c["c_per_group"] == 1)),
-    Feature("channels", "", _P, lambda c: c["C"] + c["K"]),
-    Feature("log2_pixels_by_channels", "log2", _P, lambda c: np.log2(c["input_pixels"] / c["C"])),
-    Feature("h_by_w", "", _P, ratio("Hi", "Wi")),
-    *(Feature(f"divisor_{name}", "log2", _P, alignment_of(name, _MOST_DIVISOR)) for name in _DIVIDED),
-    *(Feature(f"{name}_{tile}_fill", "", _P, fill_of(name, tile)) for name, tile in _FILLED),
-    Feature("exact_tiles_per_cu", "tiles/CU", _P, raw("exact_tiles_per_cu")),
-    Feature("exact_last_wave", "", _P, _exact_last_wave),
-    Feature("log2_exact_tile", "log2", _P, log2_of("exact_tile")),
-    Feature("tuned_gemm_work", "", _P, raw("tuned_gemm_work")),
-    Feature("tuned_blas_work", "", _P, raw("tuned_blas_work")),
-    Feature("blas_by_gemm_work", "", _P, lambda c: c["tuned_blas_work"] / c["tuned_gemm_work"]),
+    Feature("direction", "category", raw("direction")),
+    Feature("dtype", "category", raw("dtype_code")),
+    Feature("is_nchw", "", raw("is_nchw")),
+    Feature("ndim_spatial", "", raw("ndim_spatial")),
+    *(Feature(name, "", raw(name)) for name in CONV_COLUMNS),
+    *(Feature(name, "", raw(name)) for name in ("Do", "Ho", "Wo")),
+    *(Feature(f"log2_{name}", "log2", log2_of(name)) for name in _LOG2_SIZES),
+    *(Feature(f"log2_{name}", "log2 bytes", log2_of(name)) for name in _LOG2_BYTES),
+    *(Feature(f"aligned_{name}", "log2", alignment_of(name)) for name in _ALIGNED),
+    Feature("arithmetic_intensity", "flop/byte", ratio("flops", "bytes")),
+    Feature("w_share", "", ratio("w_bytes", "bytes")),
+    Feature("y_share", "", ratio("y_bytes", "bytes")),
+    Feature("k_by_c", "", ratio("K", "C")),
+    Feature("is_1x1", "", _all_one("Z", "Y", "X")),
+    Feature("is_3x3", "", lambda c: (c["Y"] == _3X3) & (c["X"] == _3X3)),
+    Feature("is_large_filter", "", lambda c: np.maximum(c["Y"], c["X"]) >= _5X5),
+    Feature("has_unit_stride", "", _all_one("stride_d", "stride_h", "stride_w")),
+    Feature("is_dilated", "", lambda c: ~_all_one("dilation_d", "dilation_h", "dilation_w")(c)),
+    Feature("keeps_size", "", _is_same),
+    Feature("is_depthwise", "", lambda c: (c["G"] > 1) & (c["c_per_group"] == 1)),
+    Feature("channels", "", lambda c: c["C"] + c["K"]),
+    Feature("log2_pixels_by_channels", "log2", lambda c: np.log2(c["input_pixels"] / c["C"])),
+    Feature("h_by_w", "", ratio("Hi", "Wi")),
+    *(Feature(f"divisor_{name}", "log2", alignment_of(name, _MOST_DIVISOR)) for name in _DIVIDED),
+    *(Feature(f"{name}_{tile}_fill", "", fill_of(name, tile)) for name, tile in _FILLED),
+    Feature("exact_tiles_per_cu", "tiles/CU", raw("exact_tiles_per_cu")),
+    Feature("exact_last_wave", "", _exact_last_wave),
+    Feature("log2_exact_tile", "log2", log2_of("exact_tile")),
+    Feature("tuned_gemm_work", "", raw("tuned_gemm_work")),
+    Feature("tuned_blas_work", "", raw("tuned_blas_work")),
+    Feature("blas_by_gemm_work", "", lambda c: c["tuned_blas_work"] / c["tuned_gemm_work"]),
     *_tile_features(),
-    Feature("log2_flops_per_cu", "log2", _P, _log2_per_cu),
+    Feature("log2_flops_per_cu", "log2", _log2_per_cu),
 )
 _SOLVER_FEATURES = (
-    Feature("solver", "category", _K, _number("id")),
-    Feature("algorithm", "", _K, _code(Algorithm, "algorithm")),
-    Feature("origin", "", _K, _code(Origin, "origin")),
-    Feature("math_unit", "", _K, _code(MathUnit, "unit")),
-    Feature("serves", "", _K, _code(Serves, "serves")),
-    *(Feature(f"solver_{name}", "", _K, _number(name)) for name in ("is_nhwc", "is_1x1", "is_padded", "is_grouped")),
-    *(Feature(f"solver_{name}", "", _K, _number(name)) for name in ("version", "tile_h", "taps_h", "batches")),
+    Feature("solver", "category", _number("id")),
+    Feature("algorithm", "", _code(Algorithm, "algorithm")),
+    Feature("origin", "", _code(Origin, "origin")),
+    Feature("math_unit", "", _code(MathUnit, "unit")),
+    Feature("serves", "", _code(Serves, "serves")),
+    *(Feature(f"solver_{name}", "", _number(name)) for name in ("is_nhwc", "is_1x1", "is_padded", "is_grouped")),
+    *(Feature(f"solver_{name}", "", _number(name)) for name in ("version", "tile_h", "taps_h", "batches")),
 )
 _BOTH_FEATURES = (
-    Feature("winograd_work", "", _B, raw("winograd_work")),
-    Feature("log2_transposed_bytes", "log2 bytes", _B, log2_of("transposed_bytes")),
-    Feature("transposed_by_flops", "byte/flop", _B, ratio("transposed_bytes", "flops")),
-    Feature("log2_solver_im2col_bytes", "log2 bytes", _B, log2_of("solver_im2col_bytes")),
-    Feature("log2_solver_image_groups", "log2", _B, log2_of("solver_image_groups")),
+    Feature("winograd_work", "", raw("winograd_work")),
+    Feature("log2_transposed_bytes", "log2 bytes", log2_of("transposed_bytes")),
+    Feature("transposed_by_flops", "byte/flop", ratio("transposed_bytes", "flops")),
+    Feature("log2_solver_im2col_bytes", "log2 bytes", log2_of("solver_im2col_bytes")),
+    Feature("log2_solver_image_groups", "log2", log2_of("solver_image_groups")),
 )
-_HARDWARE_FEATURES = (Feature("hw_num_cus", "", _H, raw("hw_num_cus")),)
+_HARDWARE_FEATURES = (Feature("hw_num_cus", "", raw("hw_num_cus")),)
 
 MIOPEN_CONV = FeatureEngine(
     op_type=OP_TYPE,
@@ -160,6 +159,7 @@ MIOPEN_CONV = FeatureEngine(
     categorical=("direction", "dtype", "solver"),
     derived=DERIVED | TILES,
     defaults={},
+    kernel_columns=frozenset({"kernel_name"}),
 )
 
 # Raw columns that the features read, besides the hardware profile. `kernel_name` is the solver's.

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from ckh.errors import DataError, ModelError
-from ckh.features.engine import Depends
 from ckh.ops.gemm_universal.columns import INPUT_COLUMNS, from_amd, kernel_columns, problem_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ranking.tracing import Depends, dependence
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,17 +160,18 @@ def test_a_batch_equals_its_rows() -> None:
         np.testing.assert_array_equal(_one(list(GEMM_UNIVERSAL.names), index), row)
 
 
-def test_declared_dependence_is_true() -> None:
-    """A feature that says it depends on the problem alone is the same for all kernels, and the other way round."""
+def test_traced_dependence_is_true() -> None:
+    """A feature that is found to depend on the problem alone is the same for all kernels, and the other way round."""
     other = GemmProblem(17, 8192, 50, "fp16", "rrr")
     a, b = (
         GEMM_UNIVERSAL.matrix({**problem_columns([p]), **kernel_columns(KERNELS)}, REFERENCE_HARDWARE)
         for p in (PROBLEM, other)
     )
+    depends = dependence(GEMM_UNIVERSAL, GEMM_UNIVERSAL.names)
     for column, feature in enumerate(GEMM_UNIVERSAL.features):
-        if feature.depends in (Depends.PROBLEM, Depends.HARDWARE):
+        if depends[column] in (Depends.PROBLEM, Depends.HARDWARE):
             assert len(set(a[:, column])) == 1, feature.name
-        if feature.depends in (Depends.KERNEL, Depends.HARDWARE):
+        if depends[column] in (Depends.KERNEL, Depends.HARDWARE):
             assert (a[:, column] == b[:, column]).all(), feature.name
 
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError
-from ckh.features.engine import Depends
 from ckh.ops.miopen_conv.fdb import Device
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.ops.miopen_conv.table import from_frame
 from ckh.problems import Direction
+from ckh.ranking.tracing import Depends, dependence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -216,14 +216,16 @@ def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
     assert np.isfinite(whole).all()
 
 
-def test_declared_dependence_is_true() -> None:
+def test_traced_dependence_is_true() -> None:
     """Features of the problem do not change with the solver, those of the solver not with problem or hardware."""
     base, other_solver = _features(WEIGHT), _features(WEIGHT, "ConvBinWinogradRxSf2x3")
     other_problem = _features(NCHW, "GemmFwdRest", cus=7)
-    for feature in MIOPEN_CONV.features:
-        if feature.depends in {Depends.PROBLEM, Depends.HARDWARE}:
+    found = dependence(MIOPEN_CONV, MIOPEN_CONV.names)
+    assert {*found} == {*Depends}
+    for feature, depends in zip(MIOPEN_CONV.features, found, strict=True):
+        if depends in {Depends.PROBLEM, Depends.HARDWARE}:
             assert base[feature.name] == other_solver[feature.name], feature.name
-        if feature.depends is Depends.KERNEL:
+        if depends is Depends.KERNEL:
             assert base[feature.name] == other_problem[feature.name], feature.name
 
 
