@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-import ckh
 from ckh.cli import COMMANDS, build_app, run
 from ckh.errors import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(ckh.__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("[a-z]*/README.md")])
 GUIDES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # what was may have had other names
 
