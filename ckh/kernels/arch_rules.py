@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec, Triple
     from ckh.problems import Direction
 
-rule = RuleBook().rule
+BOOK = RuleBook()
+rule = BOOK.rule
 
 
 @rule
@@ -124,14 +125,15 @@ def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
         yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(_by, known))})"
 
 
-@rule
-def _tile_divisibility(tile: Triple, wave: Triple, warp_tile: Triple) -> Iterator[str]:
-    for axis, size, waves, width in zip("mnk", tile, wave, warp_tile, strict=True):
+def _divides(axis: str) -> Rule:
+    def divides(size: int, waves: int, width: int) -> Iterator[str]:
         step = waves * width
         if min(size, step) < 1:
             yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
         elif size % step:
             yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
+
+    return Rule(divides, (), (f"tile_{axis}", f"wave_{axis}", f"warp_tile_{axis}"), {})
 
 
 @rule
@@ -141,18 +143,21 @@ def _vectors(vectors: Triple) -> Iterator[str]:
             yield f"vector_{operand} must be 1 or even, not {width}"
 
 
-@rule
-def _compv6_loads(
-    arch: ArchSpec, pipeline: str, tile_m: int, tile_n: int, tile_k: int, wave: Triple, vectors: Triple
-) -> Iterator[str]:
-    """Every thread of a compv6 block must have at least one vector of A and of B to load."""
+@BOOK.quantity
+def compv6_threads(arch: ArchSpec, pipeline: str, wave: Triple) -> int:
+    """Threads of a compv6 block on a GPU, each of which must have a vector of A and of B to load; 0 of others."""
     if pipeline != "compv6" or not arch.is_gpu:
-        return
+        return 0
     wave_m, wave_n, wave_k = wave
-    threads = wave_m * wave_n * wave_k * arch.wavefront_size
-    for operand, size, width in zip("ab", (tile_m, tile_n), vectors, strict=False):
-        if size * tile_k < threads * width:
+    return wave_m * wave_n * wave_k * arch.wavefront_size
+
+
+def _compv6_loads(operand: str, axis: str) -> Rule:
+    def loads(threads: int, size: int, depth: int, width: int) -> Iterator[str]:
+        if size * depth < threads * width:
             yield f"compv6 needs a vector of {operand.upper()} for each of {threads} threads"
+
+    return Rule(loads, (), ("compv6_threads", f"tile_{axis}", "tile_k", f"vector_{operand}"), BOOK.derived)
 
 
 @rule
@@ -185,8 +190,9 @@ COMPLETE_RULES: tuple[Rule, ...] = (
     _waves,
     _computing_wave_groups,
     _warp_tile,
-    _tile_divisibility,
+    *map(_divides, "mnk"),
     _vectors,
-    _compv6_loads,
+    _compv6_loads("a", "m"),
+    _compv6_loads("b", "n"),
     _block_per_cu,
 )

@@ -73,10 +73,14 @@ class Rule:
 
 
 class RuleBook:
-    """The rules of an operation's kernels, in the order of their sentences. Its methods are decorators."""
+    """Where rules and the quantities that they read are declared: its methods are decorators.
+
+    Attributes:
+        derived: the quantities, by name.
+    """
 
     def __init__(self) -> None:
-        self._derived: dict[str, Rule] = {}
+        self.derived: dict[str, Rule] = {}
 
     def rule(self, function: Callable[..., Iterator[str]]) -> Rule:
         """Declare a rule."""
@@ -85,7 +89,7 @@ class RuleBook:
     def quantity(self, function: Callable[..., Any]) -> Rule:
         """Declare a quantity, by the function's name, that rules can read."""
         made = self._made(function)
-        self._derived[function.__name__] = made
+        self.derived[function.__name__] = made
         return made
 
     def _made(self, function: Callable[..., Any]) -> Rule:
@@ -94,7 +98,7 @@ class RuleBook:
             function,
             tuple(name for name in names if name in _CONTEXT),
             tuple(name for name in names if name not in _CONTEXT),
-            self._derived,
+            self.derived,
         )
 
 

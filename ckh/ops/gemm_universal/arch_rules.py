@@ -114,14 +114,15 @@ def _warp_tile(arch: ArchSpec, dtype: str, pipeline: str, warp_tile: Triple) -> 
         yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {has})"
 
 
-@rule
-def _tile_divisibility(tile: Triple, wave: Triple, warp_tile: Triple) -> Iterator[str]:
-    for axis, size, waves, width in zip("mnk", tile, wave, warp_tile, strict=True):
+def _divides(axis: str) -> Rule:
+    def divides(size: int, waves: int, width: int) -> Iterator[str]:
         step = waves * width
         if min(size, waves, width) < 1:
             yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
         elif size % step:
             yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
+
+    return Rule(divides, (), (f"tile_{axis}", f"wave_{axis}", f"warp_tile_{axis}"), {})
 
 
 @rule
@@ -161,6 +162,6 @@ COMPLETE_RULES: tuple[Rule, ...] = (
     _waves,
     _computing_wave_groups,
     _warp_tile,
-    _tile_divisibility,
+    *map(_divides, "mnk"),
     _vectors,
 )

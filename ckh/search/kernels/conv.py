@@ -42,8 +42,8 @@ _PARAMETERS = (
 
 @RuleBook().rule
 def _loads_whole_vectors(arch: ArchSpec, dtype: str, tile: Triple, wave: Triple, vectors: Triple) -> Iterator[str]:
-    """The threads of CK Tile's kernels must load alike, in whole vectors."""
-    if arch.is_gpu and not is_loadable(tile, wave, vectors, dtype, arch.wavefront_size):
+    """On a GPU: the threads of CK Tile's kernels must load alike, in whole vectors."""
+    if not is_loadable(tile, wave, vectors, dtype, arch.wavefront_size):
         yield "the threads of a block do not load as many whole vectors each"
 
 
@@ -61,4 +61,4 @@ def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Produ
     blocks = _GPU_BLOCKS_PER_CU if arch.is_gpu else _HOST_BLOCKS_PER_CU
     rows = tuple((*vectors, count) for vectors in product(_VECTORS, repeat=3) for count in blocks)
     options = Options(("vector_a", "vector_b", "vector_c", "block_per_cu"), rows)
-    return Product(bases, options, CONV_RULES, (_loads_whole_vectors,), arch, _PARAMETERS)
+    return Product(bases, options, CONV_RULES, (_loads_whole_vectors,) if arch.is_gpu else (), arch, _PARAMETERS)
