@@ -56,9 +56,9 @@ class _Choice(ctypes.Structure):
     )
 
 
-def _compile(folder: Path, sources: list[Path], compiler: str, name: str) -> Path:
+def _compile(folder: Path, sources: list[Path], compiler: str, name: str, *flags: str) -> Path:
     library = folder / name
-    command = [compiler, *_FLAGS, f"-I{sources[0].parent}", *map(str, sources), "-o", str(library), "-lm"]
+    command = [compiler, *_FLAGS, *flags, f"-I{sources[0].parent}", *map(str, sources), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
     return library
 
@@ -153,7 +153,7 @@ def main() -> None:
         folder = Path(name, "c")
         write_folder(folder, c_files(models, embed=False)[0].items())
         python = [path for path in sorted(CSRC.glob("*.c")) if path.name != "ckh.c"]
-        library.LIBRARY = _compile(Path(name), python, options.cc, "python.so")
+        library.LIBRARY = _compile(Path(name), python, options.cc, "python.so", "-DCKH_SIZES_ONLY")
         sources = [path for path in sorted(folder.glob("*.c")) if path.name != "example.c"]
         exported = _compile(Path(name), sources, options.cc, "export.so")
         for model in models:

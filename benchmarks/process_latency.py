@@ -21,6 +21,7 @@ _GEMM = [_CKH, "predict", "--m", "128", "--n", "1536", "--k", "7168"]
 _COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python -c pass": ([sys.executable, "-c", "pass"], {}),
     "ckh predict, a convolution": (_CONVOLUTION, {}),
+    "ckh predict, a convolution, --json": ([*_CONVOLUTION, "--json"], {}),
     "ckh predict, a GEMM": (_GEMM, {}),
     "ckh predict, a convolution, full": (_CONVOLUTION, {"CKH_QUICK": "0"}),
     "ckh --help": ([_CKH, "--help"], {}),
