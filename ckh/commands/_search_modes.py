@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.device import Device
-    from ckh.commands._problem_options import Chooser, Typed
+    from ckh.commands._problem_options import Typed
     from ckh.learn.artifact import Model
+    from ckh.learn.choice import Chooser
     from ckh.learn.ranked import Ranked
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace

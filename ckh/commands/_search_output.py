@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands._common import print_json, print_table
 from ckh.commands._duration import format_duration
-from ckh.commands._ranking_text import in_words
+from ckh.ops import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

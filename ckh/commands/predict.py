@@ -11,15 +11,17 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.commands._problem_options import Chooser, Typed, as_option, says_a_problem
-from ckh.commands._ranking_text import KernelRow, Ranking, cells, columns
+from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import NoKernelError, UsageError
+from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns
+from ckh.requested import as_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.learn.answer import Answer
     from ckh.learn.artifact import Model
+    from ckh.learn.choice import Chooser
     from ckh.ops.base import Problem
 
 _HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.

@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from ckh.commands._common import JSON_HELP, examples
-from ckh.commands._problem_options import Typed, as_option, says_a_problem
+from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ExitCode, UsageError
+from ckh.requested import as_option
 from ckh.strenum import StrEnum
 
 _TOP, _SEEDS, _BUDGET = 10, 10, 500

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import UsageError
+from ckh.log import warn
+from ckh.requested import fields_in_words
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from importlib.metadata import EntryPoint
 
     from ckh.ops.base import Operation, Problem
+    from ckh.requested import Requested
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 DEFAULT_OPERATION = GROUPED_CONV  # of commands without --op, and of journals that are older than the key `op`
@@ -24,18 +28,17 @@ GROUP = "ckh.operations"  # of entry points
 
 
 class _BuiltIn(NamedTuple):
-    """An operation of ckh's own: where its record is, and what is known of it without an import."""
+    """What is known without an import of an operation of ckh's own; its folder has its name."""
 
-    record: str
     prefix: str
     kernel_type: str
 
 
 # In the order in which their readers look at a file.
 _BUILT_IN = {
-    GROUPED_CONV: _BuiltIn("ckh.ops.grouped_conv.operation:OPERATION", "conv_", "ConvKernel"),
-    MIOPEN_CONV: _BuiltIn("ckh.ops.miopen_conv.operation:OPERATION", "miopen_", "Solver"),
-    GEMM_UNIVERSAL: _BuiltIn("ckh.ops.gemm_universal.operation:OPERATION", "gemm_", "GemmKernel"),
+    GROUPED_CONV: _BuiltIn("conv_", "ConvKernel"),
+    MIOPEN_CONV: _BuiltIn("miopen_", "Solver"),
+    GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel"),
 }
 _of_class: dict[type, Operation] = {}  # of problems and kernels that were looked up
 
@@ -50,6 +53,11 @@ def _plug_ins() -> dict[str, EntryPoint]:
 def operation_names() -> tuple[str, ...]:
     """Names of all operations, ckh's own first."""
     return (*_BUILT_IN, *_plug_ins())
+
+
+def built_in_names() -> tuple[str, ...]:
+    """Names of ckh's own operations, for what does without the others."""
+    return tuple(_BUILT_IN)
 
 
 def is_operation(name: str) -> bool:
@@ -67,8 +75,7 @@ def operation(name: str) -> Operation:
     if not is_operation(name):
         raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()))
     if name in _BUILT_IN:
-        module, _, attribute = _BUILT_IN[name].record.partition(":")
-        found: Operation = getattr(import_module(module), attribute)
+        found: Operation = import_module(f"{__name__}.{name}.operation").OPERATION
         return found
     return _loaded(_plug_ins()[name])
 
@@ -100,12 +107,16 @@ def operation_of(problem: str) -> Operation:
     Raises:
         UsageError: it is no problem of any operation.
     """
+    return operation(_name_of(problem))
+
+
+def _name_of(problem: str) -> str:
     for name, own in _BUILT_IN.items():
         if problem.startswith(own.prefix):
-            return operation(name)
+            return name
     for name in _plug_ins():
         if problem.startswith(operation(name).prefix):
-            return operation(name)
+            return name
     raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()))
 
 
@@ -136,3 +147,52 @@ def operation_of_kernel(kernel: object) -> Operation:
             raise KeyError(kind.__name__)
         _of_class[kind] = op
     return _of_class[kind]
+
+
+def requested(name: str) -> Requested[Any] | None:
+    """How problems of an operation are requested, if they can be. Of ckh's own operations no more is imported.
+
+    Raises:
+        UsageError: there is no such operation, or the package that has it is broken.
+    """
+    if name in _BUILT_IN:
+        found: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
+        return found
+    part = operation(name).requested
+    return None if part is None else part()
+
+
+def built_in_requested() -> dict[str, Requested[Any]]:
+    """How problems of ckh's own operations are requested, by operation."""
+    return {name: part for name in _BUILT_IN if (part := requested(name))}
+
+
+@cache
+def all_requested() -> dict[str, Requested[Any]]:
+    """How problems of all operations are requested; those of a broken package are left out, with a warning."""
+    found = built_in_requested()
+    for name in _plug_ins():
+        try:
+            part = requested(name)
+        except UsageError as error:
+            warn(error.message)
+            continue
+        if part is not None:
+            found[name] = part
+    return found
+
+
+def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:
+    """The first operation with an option of its own among those given, which no operation before it has; or None."""
+    taken: set[str] = set()
+    for name, part in parts.items():
+        if any(option in given and option not in taken for option in part.own):
+            return name
+        taken.update(option.name for option in part.options)
+    return None
+
+
+def in_words(problem: Problem) -> str:
+    """All sizes of a problem, as people write them."""
+    part = requested(_name_of(problem.canonical()))
+    return fields_in_words(problem) if part is None else part.words(problem)

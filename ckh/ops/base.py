@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
     from ckh.kernels.judging import ProblemRules
+    from ckh.requested import Requested
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
@@ -155,8 +156,8 @@ class Operation:
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
-        default_dtype: element type of problems that state none; None: the architecture's.
         formats: the formats of measurements that are this operation's alone.
+        requested: how its problems are requested on a command line; None: in files and sets alone.
     """
 
     name: str
@@ -190,8 +191,8 @@ class Operation:
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]]
     load_problems: LoadProblems
     set_names: Callable[[], tuple[str, ...]]
-    default_dtype: str | None = None
     formats: Callable[[], Formats] = Formats
+    requested: Callable[[], Requested[Any]] | None = None
 
     @property
     def has_directions(self) -> bool:

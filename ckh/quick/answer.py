@@ -8,17 +8,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
+from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.quick import shipped
 from ckh.quick.store import paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
+from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ckh.commands._ranking_text import KernelRow, Ranking
     from ckh.learn.probes import Probe
+    from ckh.learn.ranking_text import KernelRow, Ranking
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
     from ckh.ranking.library import Choice
@@ -67,21 +69,11 @@ def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:
     Raises:
         CkhError: it is impossible.
     """
-    if facts["op"] == "gemm_universal":
-        from ckh.ops.gemm_universal.problem import GemmProblem
-
-        return GemmProblem(**asked.sizes, dtype=facts["dtype"])  # type: ignore[arg-type]
-    from ckh.commands._conv_sizes import resolve
-
-    others = {"m", "split_k"} | (set() if facts["op"] == "miopen_conv" else {"layout"})
-    if others & asked.sizes.keys():
-        raise UsageError("a convolution has no such option")
-    problem = resolve(dict(asked.sizes), asked.kind["variant"] or "forward", facts["dtype"])
-    if facts["op"] != "miopen_conv":
-        return problem
-    from ckh.ops.miopen_conv.problem import from_convolution
-
-    return from_convolution(problem, asked.kind["layout"])
+    part = requested(facts["op"])
+    if part is None:
+        raise UsageError(f"no options say a problem of {facts['op']}")
+    found: Problem = requested_problem(facts["op"], part, asked.sizes, asked.kind["variant"], facts["dtype"])
+    return found
 
 
 def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) -> Ranking:
@@ -90,7 +82,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
     Raises:
         CkhError: C has an error to tell, or what was measured cannot be read.
     """
-    from ckh.commands._ranking_text import Ranking
+    from ckh.learn.ranking_text import Ranking
     from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in asked.flags else None
@@ -121,7 +113,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
 
 
 def _row(choice: Choice, name: str, *, is_told: bool) -> KernelRow:
-    from ckh.commands._ranking_text import KernelRow
+    from ckh.learn.ranking_text import KernelRow
 
     tflops, latency_ms = (choice.tflops, choice.latency_ms) if is_told else (None, None)
     return KernelRow(name, choice.score, tflops, latency_ms, None)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ckh.ops import built_in_requested, meant_operation
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Options with a whole number and with text. Everything else, and whatever looks strange, is for the full command.
-NUMBERS = ("n", "c", "k", "g", "hi", "wi", "y", "x", "ndim", "di", "z", "m", "split_k", "top")
-TEXTS = ("stride", "pad", "dilation", "layout", "variant", "dtype", "arch", "op", "model")
+# Options with a whole number and with text, besides those of problems. Everything else, and whatever looks strange, is
+# for the full command, problems of operations that were installed too.
+NUMBERS = ("top",)
+TEXTS = ("variant", "dtype", "arch", "op", "model")
 FLAGS = ("json", "why", "measured", "no_measured")
 
-_NOT_OF_PROBLEM = ("top", "variant", "dtype", "arch", "op", "model")
 _MOST_DIGITS = 9
 _TOP = 5
 
@@ -40,6 +42,9 @@ def parse(args: Sequence[str]) -> Asked | None:
     Args:
         args: the command line after `predict`.
     """
+    parts = built_in_requested()
+    kinds = {option.name: option.kind for part in parts.values() for option in part.options}
+    kinds |= dict.fromkeys(NUMBERS, int) | dict.fromkeys(TEXTS, str)
     given: dict[str, int | str] = {}
     flags: set[str] = set()
     rest = iter(args)
@@ -53,22 +58,20 @@ def parse(args: Sequence[str]) -> Asked | None:
         value = next(rest, "-")
         if value.startswith("-"):
             return None
-        if name in NUMBERS:
+        if kinds.get(name) is int:
             if not (value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
                 return None
             given[name] = int(value)
-        elif name in TEXTS and value:
+        elif name in kinds and value:
             given[name] = value
         else:
             return None
     top = given.get("top", _TOP)
     if not isinstance(top, int) or top < 1 or {"measured", "no_measured"} <= flags:
         return None
-    kind = {name: str(given.get(name, "")) for name in _NOT_OF_PROBLEM if name != "top"}
-    sizes = {name: value for name, value in given.items() if name not in _NOT_OF_PROBLEM}
-    # What a pool depends on besides: dimensions and layout, and for MIOpen's solvers whether there are groups.
-    kind["is_gemm"] = "yes" if "m" in sizes or kind["op"] == "gemm_universal" else ""
-    kind["is_3d"] = "yes" if sizes.get("ndim") == 3 or {"di", "z"} & sizes.keys() else ""  # noqa: PLR2004
-    kind["is_grouped"] = "yes" if sizes.get("g", 1) != 1 else ""
-    kind["layout"] = str(sizes.get("layout", ""))
+    kind = {name: str(given.get(name, "")) for name in TEXTS}
+    sizes = {name: value for name, value in given.items() if name not in (*NUMBERS, *TEXTS)}
+    kind["op"] = kind["op"] or meant_operation(sizes, parts) or ""
+    request = {**sizes, "variant": kind["variant"]}
+    kind |= {f"pool of {name}": part.pool(request) for name, part in parts.items()}
     return Asked(sizes, top, kind, frozenset(flags))

@@ -39,22 +39,21 @@ def prepare(asked: Asked) -> bool:
 
 def _prepare(asked: Asked) -> bool:
     from ckh.archs import load_arch
-    from ckh.commands._problem_options import Chooser
     from ckh.export.groups import group_of, kind_of
     from ckh.export.programs import model_content
-    from ckh.ops import GEMM_UNIVERSAL
-    from ckh.problems import Direction
+    from ckh.learn.choice import Chooser
+    from ckh.ops import built_in_names
 
     facts_path, model_path = paths(asked)
     now = stamp(asked)
     if read_facts(facts_path, now) is not None and _can_open(model_path):
         return True
     kind = asked.kind
-    op = kind["op"] or (GEMM_UNIVERSAL if kind["is_gemm"] else None)
     named = Path(kind["model"]) if kind["model"] else None
-    chooser = Chooser(named, kind["arch"] or None, kind["dtype"] or None, op)
-    variant = Direction(kind["variant"]) if kind["variant"] else None
-    problem = chooser.problem(dict(asked.sizes), variant, "predict")
+    chooser = Chooser(named, kind["arch"] or None, kind["dtype"] or None, kind["op"] or None)
+    if chooser.op.name not in built_in_names():
+        return False
+    problem = chooser.problem(asked.sizes, kind["variant"], "predict")
     model = chooser.model(problem)
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
     if len(found.pool) > MOST_KERNELS:

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh import __version__
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV
+from ckh.ops import DEFAULT_OPERATION, built_in_requested
 from ckh.paths import MODELS_VARIABLE, data_dir, user_data_dir
 from ckh.quick.store import VERSION, detected_arch, encode_facts, files, folders, read_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
@@ -25,9 +23,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).with_name("prepared")
 _INDEX = "index.json"
 _HOST = "host"
-# Layouts that problems have which do not say one.
-_GEMM_LAYOUT = "rcr"
-_MIOPEN_LAYOUTS = {"2": "nchw", "3": "ncdhw"}
 
 
 def find(asked: Asked) -> tuple[dict[str, Any], Path] | None:
@@ -39,12 +34,9 @@ def find(asked: Asked) -> tuple[dict[str, Any], Path] | None:
     kind = asked.kind
     if index is None or (arch := kind["arch"] or detected_arch() or _HOST) not in index["dtypes"]:
         return None
-    op = kind["op"] or (GEMM_UNIVERSAL if kind["is_gemm"] else GROUPED_CONV)
-    is_gemm = op == GEMM_UNIVERSAL
+    op = kind["op"] or DEFAULT_OPERATION
     dtype = kind["dtype"] or index["dtypes"][arch].get(op, "")
-    direction = "" if is_gemm else kind["variant"] or "forward"
-    ndim = "" if is_gemm else "3" if kind["is_3d"] else "2"
-    name = index["names"].get(_key(op, direction, dtype, arch, ndim, kind["layout"]))
+    name = index["names"].get(_key(op, dtype, arch, kind.get(f"pool of {op}", "")))
     facts = None if name is None else read_facts(FOLDER / name, now)
     if facts is None:
         return None
@@ -71,12 +63,13 @@ def write(folder: Path) -> None:
     from ckh.quick.prepare import facts_of
 
     folder.mkdir(parents=True)
+    parts = built_in_requested()
     stamp = _stamp()
     names: dict[str, str] = {}
     dtypes: dict[str, dict[str, str]] = {}
     for ref in list_models([data_dir("models")]):
         spec, arch = ref.spec, load_arch(ref.spec.arch)
-        dtypes.setdefault(spec.arch, {})[spec.op_type] = spec.op.default_dtype or arch.default_dtype
+        dtypes.setdefault(spec.arch, {})[spec.op_type] = parts[spec.op_type].default_dtype or arch.default_dtype
         model = load_model(ref.path)
         groups = [group for group in groups_of(model) if group.candidates and _is_chosen(model, group.example)]
         if not groups:
@@ -91,7 +84,8 @@ def write(folder: Path) -> None:
             name = f"{len(names)}.json"
             facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}
             (folder / name).write_bytes(encode_facts(facts))
-            names |= dict.fromkeys(_keys_of(model, group.example), name)
+            pool = parts[spec.op_type].pool(group.example.to_dict())
+            names[_key(spec.op_type, group.example.dtype, spec.arch, pool)] = name
     (folder / _INDEX).write_bytes(encode_facts({"stamp": stamp, "names": names, "dtypes": dtypes}))
 
 
@@ -101,18 +95,6 @@ def _is_chosen(model: Model, problem: Problem) -> bool:
     from ckh.learn.artifact import fitting_models
 
     return fitting_models(wanted_for(problem, model.spec.arch))[0].path == model.path
-
-
-def _keys_of(model: Model, problem: Any) -> Iterator[str]:
-    """What problems of a group are looked up by: with their layout, where it can be typed, and without."""
-    op, arch = model.spec.op_type, model.spec.arch
-    is_gemm = op == GEMM_UNIVERSAL
-    direction, ndim = ("", "") if is_gemm else (str(problem.variant), str(problem.ndim))
-    if op != GROUPED_CONV:
-        yield _key(op, direction, problem.dtype, arch, ndim, problem.layout)
-    own = {GEMM_UNIVERSAL: _GEMM_LAYOUT, GROUPED_CONV: problem.layout}
-    if problem.layout == own.get(op, _MIOPEN_LAYOUTS.get(ndim)):
-        yield _key(op, direction, problem.dtype, arch, ndim, "")
 
 
 def _key(*parts: str) -> str:

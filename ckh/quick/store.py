@@ -14,7 +14,7 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from ckh.quick.asked import Asked
 
-VERSION = 5  # of what is prepared, and how
+VERSION = 6  # of what is prepared, and how
 _FOLDER = "answers"
 _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs

@@ -18,6 +18,7 @@ from ckh.commands import predict as command
 from ckh.entry import run
 from ckh.errors import ExitCode
 from ckh.learn.probes import Probe, Timed, remember, this_device
+from ckh.ops import built_in_requested
 from ckh.quick import answer
 from ckh.quick.answer import text_of
 from ckh.quick.asked import FLAGS, NUMBERS, TEXTS, Asked, parse
@@ -280,8 +281,14 @@ def test_options_are_those_of_predict() -> None:
     """Each has the name and type that the full command gives it, and flags are those that print or leave out."""
     parameters = inspect.signature(command.predict).parameters
     types = {name: str(one.annotation).removeprefix("<class '") for name, one in parameters.items()}
+    sizes = {option.name: option.kind.__name__ for part in built_in_requested().values() for option in part.options}
+    assert {name for name, kind in sizes.items() if not types[name].startswith(kind)} == set()
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
+    others = {"problems", "probe", "timeout", "measured", "why", "as_json"}
+    assert {*sizes, *NUMBERS, *TEXTS, *others} == set(types), (
+        "each is a size, a number or text, or for the full command"
+    )
     assert {name for name, kind in types.items() if kind.startswith("bool")} == {"measured", "why", "as_json"}
     assert set(FLAGS) == {"measured", "no_measured", "why", "json"}
 

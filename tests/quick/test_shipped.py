@@ -85,7 +85,7 @@ def test_other_models_are_not_passed_over(
 @pytest.mark.parametrize("line", ["--arch gfx90a", "--dtype fp16", "--c 64 --layout nhwgc", "--op nothing"])
 def test_what_no_shipped_model_is_for_has_no_answer(line: str) -> None:
     """The full command has an error to tell."""
-    assert shipped.find(asked(line)) is None
+    assert text_of(asked(line)) is None
 
 
 def test_models_that_have_changed_have_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,4 +113,4 @@ def _facts_name(folder: Path) -> str:
     """The facts of forward convolutions in two dimensions."""
     names = read_facts(folder / "index.json", shipped._stamp())
     assert names is not None
-    return str(names["names"]["grouped_conv forward fp32 host 2 -"])
+    return str(names["names"]["grouped_conv fp32 host forward 2D"])

@@ -125,9 +125,9 @@ def _measure() -> None:
 
 
 def _problem() -> str:
-    from ckh.commands._conv_sizes import resolve
+    from ckh.ops.grouped_conv.requested import requested_convolution
 
-    return resolve({"n": 16, "c": 256}, "forward", "fp32").canonical()
+    return requested_convolution({"n": 16, "c": 256}, "forward", "fp32").canonical()
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.formats import Formats
     from ckh.ops.base import Encoding
+    from ckh.requested import Requested
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
 _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
@@ -144,6 +145,12 @@ def _formats() -> Formats:
     return FORMATS
 
 
+def _requested() -> Requested[GemmProblem]:
+    from ckh.ops.gemm_universal.requested import REQUESTED
+
+    return REQUESTED
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -177,4 +184,5 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=_set_names,
     formats=_formats,
+    requested=_requested,
 )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.formats import Formats
     from ckh.ops.base import Encoding
+    from ckh.requested import Requested
 
 _WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
 
@@ -116,6 +117,12 @@ def _formats() -> Formats:
     return FORMATS
 
 
+def _requested() -> Requested[ConvProblem]:
+    from ckh.ops.grouped_conv.requested import REQUESTED
+
+    return REQUESTED
+
+
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -149,4 +156,5 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=_set_names,
     formats=_formats,
+    requested=_requested,
 )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.formats import Formats
     from ckh.ops.base import Encoding
+    from ckh.requested import Requested
     from ckh.training import TrainOptions
 
 _MANY_ROWS = 100_000
@@ -113,6 +114,12 @@ def _formats() -> Formats:
     return FORMATS
 
 
+def _requested() -> Requested[MiopenProblem]:
+    from ckh.ops.miopen_conv.requested import REQUESTED
+
+    return REQUESTED
+
+
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
@@ -146,6 +153,6 @@ OPERATION = Operation(
     model_files={CANDIDATES_NAME: _candidates_file},
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
-    default_dtype="fp32",  # as MIOpenDriver's: every database holds more of it than of others
     formats=_formats,
+    requested=_requested,
 )

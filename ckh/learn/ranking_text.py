@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from ckh.commands._common import json_text, table_text
+from ckh.ops import in_words
+from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,17 +127,6 @@ class Ranking:
                 for one in self.kernels
             ],
         }
-
-
-def in_words(problem: Problem) -> str:
-    """All sizes of a problem, as people write them."""
-    from ckh.problems import ConvProblem
-
-    if isinstance(problem, ConvProblem):
-        from ckh.commands import _conv_sizes
-
-        return _conv_sizes.in_words(problem)
-    return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
 def columns(*, is_measured: bool) -> tuple[str, ...]:

@@ -1,13 +1,33 @@
-"""A convolution from the sizes that were typed, and in words."""
+"""How convolutions are requested: their options, the problem that these say, and its words."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
+from ckh.requested import Requested, SizeOption
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ckh.problems import ConvProblem
+
+OPTIONS = (
+    SizeOption("n", "Batch", "1"),
+    SizeOption("c", "Input channels, all groups together", "64"),
+    SizeOption("k", "Output channels, all groups together", "C"),
+    SizeOption("g", "Groups", "1"),
+    SizeOption("hi", "Input height", "28"),
+    SizeOption("wi", "Input width", "Hi"),
+    SizeOption("y", "Filter height", "3"),
+    SizeOption("x", "Filter width", "Y"),
+    SizeOption("stride", "Stride, e.g. 2 or 2x1", "1", str, "S|SHxSW"),
+    SizeOption("pad", "Padding on each side", "same", str, "P|PHxPW"),
+    SizeOption("dilation", "Dilation", "1", str, "D|DHxDW"),
+    SizeOption("ndim", "Dimensions; 3 if --di or --z is given", "2", low=2, high=3),
+    SizeOption("di", "Input depth, 3D", "8"),
+    SizeOption("z", "Filter depth, 3D", "Y"),
+)
 
 _DEFAULTS = {"n": 1, "c": 64, "g": 1, "hi": 28, "y": 3}
 _DEFAULT_DEPTH = 8
@@ -16,15 +36,15 @@ _TAPS = {"d": "z", "h": "y", "w": "x"}
 _3D = 3
 
 
-def resolve(given: dict[str, Any], variant: str, dtype: str) -> ConvProblem:
-    """The problem that was typed, with the defaults that the help states.
+def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) -> ConvProblem:
+    """The problem that was requested, with the defaults that the help states; forward unless a direction was given.
 
     Raises:
         UsageError: it is impossible.
     """
     from ckh.problems import ConvProblem, Direction
 
-    ndim = given.get("ndim", _3D if {"di", "z"} & given.keys() else 2)
+    ndim = dimensions(given)
     if ndim != _3D and {"di", "z"} & given.keys():
         raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2")
     sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
@@ -37,7 +57,7 @@ def resolve(given: dict[str, Any], variant: str, dtype: str) -> ConvProblem:
     same = {f"pad_{axis}": dilations[f"dilation_{axis}"] * (sizes[_TAPS[axis]] - 1) // 2 for axis in axes}
     pads = _per_axis("pad", given["pad"], axes) if "pad" in given else same
     sizes |= strides | dilations | pads
-    return ConvProblem(variant=Direction(variant), ndim=ndim, dtype=dtype, **sizes)
+    return ConvProblem(variant=Direction(variant or Direction.FORWARD), ndim=ndim, dtype=dtype, **sizes)
 
 
 def _per_axis(name: str, text: str, axes: tuple[str, ...]) -> dict[str, int]:
@@ -58,3 +78,16 @@ def in_words(problem: ConvProblem) -> str:
         f"{word} " + "x".join(str(getattr(problem, f"{name}_{axis}")) for axis in _AXES[problem.ndim])
         for word, name in steps
     )
+
+
+def pool(given: Mapping[str, Any]) -> str:
+    """Direction and dimensions."""
+    return f"{given.get('variant') or 'forward'} {dimensions(given)}D"
+
+
+def dimensions(given: Mapping[str, Any]) -> int:
+    """How many dimensions are requested."""
+    return int(given.get("ndim", _3D if {"di", "z"} & given.keys() else 2))
+
+
+REQUESTED = Requested(OPTIONS, requested_convolution, in_words, has_directions=True, pool=pool)

@@ -1,0 +1,79 @@
+"""What is ranked for: operation, architecture, element type and model, from what a command was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import default_arch, load_arch
+from ckh.errors import UsageError
+from ckh.learn.answer import wanted_for
+from ckh.learn.artifact import find_model, load_model
+from ckh.learn.spec import ANY
+from ckh.ops import DEFAULT_OPERATION, operation, requested
+from ckh.requested import requested_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ckh.learn.artifact import Model
+    from ckh.ops.base import Problem
+
+
+class Chooser:
+    """What is ranked for: operation, architecture and element type; and for each problem its model.
+
+    A model is the one that was named, or the first that fits (`artifact.fitting_models`).
+
+    Raises:
+        UsageError: there is no such operation or architecture.
+        ModelError: the model that was named is missing or damaged.
+    """
+
+    def __init__(self, path: Path | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+        self._named = None if path is None else load_model(path)
+        if self._named is not None:
+            spec = self._named.spec
+            self.op = operation(op or spec.op_type)
+            spec_of_arch = load_arch(spec.arch if arch is None else arch)
+            own_dtype = None if spec.dtype == ANY else spec.dtype
+        else:
+            self.op = operation(op or DEFAULT_OPERATION)
+            spec_of_arch = load_arch(default_arch() if arch is None else arch)
+            own_dtype = None
+        self.arch = spec_of_arch.name
+        self._requested = requested(self.op.name)
+        of_op = self._requested.default_dtype if self._requested else ""
+        self.dtype = dtype or own_dtype or of_op or spec_of_arch.default_dtype
+        self._found: dict[Any, Model] = {}
+
+    def model(self, problem: Problem) -> Model:
+        """The model for a problem.
+
+        Raises:
+            ModelError: there is none, or it is damaged.
+            UsageError: the one that was named is for something else.
+        """
+        wanted = wanted_for(problem, self.arch)
+        if self._named is not None:
+            self._named.require(wanted)
+            return self._named
+        if wanted not in self._found:
+            self._found[wanted] = find_model(wanted)
+        return self._found[wanted]
+
+    def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
+        """The problem that was requested.
+
+        Args:
+            given: the options that were given, by name.
+            variant: the direction; empty if none was given.
+            command: the one whose help is referred to.
+
+        Raises:
+            UsageError: it is impossible, or an option does not go with the operation.
+        """
+        if self._requested is None:
+            raise UsageError(f"no options say a problem of {self.op.name}", "name a set or file with --problems")
+        found: Problem = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        return found

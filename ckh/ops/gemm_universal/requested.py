@@ -1,0 +1,37 @@
+"""How matrix products are requested: their options, and the problem that these say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.requested import Requested, SizeOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+_LAYOUT = "rcr"  # of problems that state none
+_OPTIONS = (
+    SizeOption("n", "columns of a GEMM's result"),
+    SizeOption("k", "what a GEMM sums over"),
+    SizeOption("m", "GEMM: rows of the result"),
+    SizeOption("layout", "GEMM: of A, B and C, e.g. rrr", _LAYOUT, str),
+    SizeOption("split_k", "GEMM: parts that K is split into", "1"),
+)
+
+
+def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> GemmProblem:
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+    if missing := [name for name in ("m", "n", "k") if name not in given]:
+        raise UsageError(f"a GEMM needs --m, --n and --k: --{missing[0]} is missing")
+    return GemmProblem(**given, dtype=dtype)
+
+
+def _pool(given: Mapping[str, Any]) -> str:
+    return str(given.get("layout", _LAYOUT))
+
+
+REQUESTED = Requested(_OPTIONS, _problem, own=("m",), pool=_pool)
