@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError
-from ckh.learn.answer import answers
+from ckh.learn.answer import wanted_for
 from ckh.learn.ranked import Ranked, in_order
 from ckh.ranking.evaluator import best_first
 from ckh.search.kernels.space import product_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.table import KernelTable
     from ckh.learn.artifact import Model
-    from ckh.ops.base import Problem
+    from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels.product import Product
 
 _PREPARED = 8  # spaces that are kept
@@ -81,8 +81,8 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         ModelError: a file of the model is damaged.
     """
     space = _scorable(product_of(problem, arch), model)
-    (pool,) = answers([problem], model)
-    candidates = tuple(pool.pool[index] for index in np.sort(pool.order).tolist())
+    model.require(wanted_for(problem, model.spec.arch))
+    candidates = model.spec.op.candidates(problem, arch, model.path).kernels
     product = space.product
     legal = product.legal(problem, candidates)
     if not legal.any():
@@ -91,7 +91,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     of_group = np.stack([legal[:, space.groups == group].any(axis=1) for group in range(count)], axis=1).reshape(-1)
     bases, rows = product.numbers_of(candidates)
     own = np.full(len(of_group), -1, np.intp)  # the set of options of a candidate
-    bases, rows = bases[bases >= 0], rows[bases >= 0]
+    assert (bases >= 0).all(), "a candidate is no kernel of the space"
     of_pool = bases * count + space.groups[rows]
     own[of_pool[::-1]] = rows[::-1]
     # Of kernels alike the candidates first.
@@ -105,9 +105,9 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         base, group = divmod(number, count)
         row = int(own[number]) if own[number] >= 0 else _first_row(legal[base] & (space.groups == group), product.own)
         kernels.append(product.kernel(base, row))
-    speed = None if tflops is None else tflops[0, best]
-    found = in_order(problem, tuple(kernels), np.arange(len(best)), score[0, best], speed)
-    choice = pool.best(1)
+    found = _ranked(problem, kernels, best, score, tflops)
+    first = of_pool[best_first(score[0, of_pool], 1)] if len(of_pool) else of_pool
+    choice = _ranked(problem, [candidates[of_pool.tolist().index(n)] for n in first.tolist()], first, score, tflops)
     return ModelSearch(
         int(np.count_nonzero(legal)),
         len(candidates),
@@ -116,6 +116,18 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         tuple((own[best] >= 0).tolist()),
         choice[0] if choice else None,
     )
+
+
+def _ranked(
+    problem: Problem,
+    kernels: Sequence[Kernel],
+    numbers: NDArray[np.intp],
+    score: NDArray[np.float64],
+    tflops: NDArray[np.float64] | None,
+) -> list[Ranked]:
+    """Kernels with what the model says of those of these numbers."""
+    speed = None if tflops is None else tflops[0, numbers]
+    return in_order(problem, tuple(kernels), np.arange(len(kernels)), score[0, numbers], speed)
 
 
 @lru_cache(maxsize=_PREPARED)
