@@ -57,7 +57,7 @@ class Reader:
     read: Callable[[Path, ReadOptions], Reading]
 
 
-class Rows(Protocol):
+class MeasuredRows(Protocol):
     """Measured rows, as `data.dataset.Dataset` has them."""
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class RowsFormat:
     name: str
     summary: str
     kind: FileKind
-    write: Callable[[Rows, Path], list[str]]
+    write: Callable[[MeasuredRows, Path], list[str]]
 
 
 @dataclass(frozen=True, slots=True)

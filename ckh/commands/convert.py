@@ -10,7 +10,7 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.data import conversion
-from ckh.data.conversion import PARQUET, Summary
+from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.readers import readers
 from ckh.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.log import warn
@@ -99,7 +99,7 @@ def convert(
         _print_summary(out, summary, next_command)
 
 
-def _warn(summary: Summary | WinnerSummary) -> None:
+def _warn(summary: ConversionSummary | WinnerSummary) -> None:
     for warning in summary.warnings:
         warn(warning)
     for reason, count in summary.dropped.items():
@@ -121,7 +121,7 @@ def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:
     print_table(str(out), ("", "count"), [list(row) for row in rows])
 
 
-def _print_summary(out: Path, summary: Summary, next_command: str | None) -> None:
+def _print_summary(out: Path, summary: ConversionSummary, next_command: str | None) -> None:
     rows: list[tuple[str, Any]] = [
         ("rows", summary.rows),
         ("usable times", summary.valid),

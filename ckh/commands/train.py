@@ -15,7 +15,7 @@ from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
-from ckh.strenum import StrEnum
+from ckh.training import RankObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,17 +23,8 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.halving import Trial, Tuning
     from ckh.learn.trained import Trained, TrainedTarget
-    from ckh.learn.warm_start import Comparison, Start
+    from ckh.learn.warm_start import Start, StartComparison
     from ckh.training import TrainOptions
-
-
-class Rank(StrEnum):
-    """What `--rank` takes (`training.RankObjective`, here so that `--help` need not load it)."""
-
-    RELATIVE = "relative"
-    LAMBDARANK = "lambdarank"
-    BLEND = "blend"
-    TFLOPS = "tflops"
 
 
 _NO_FOLDS = (1, 2)
@@ -87,7 +78,9 @@ def train(
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
-    rank: Rank | None = typer.Option(None, "--rank", help="What the model that orders is trained for.  [relative]"),
+    rank: RankObjective | None = typer.Option(
+        None, "--rank", help="What the model that orders is trained for.  [relative]"
+    ),
     trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [2000]"),
     leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [255]"),
     learning_rate: float | None = typer.Option(
@@ -119,7 +112,6 @@ def train(
     from ckh.learn.train import train as fit
     from ckh.learn.warm_start import continued, read_start
     from ckh.progress import progress
-    from ckh.training import RankObjective
 
     paths = [*(inputs or []), *data]
     check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start else [])])
@@ -132,7 +124,7 @@ def train(
     options = _options(
         defaults if start is None else continued(start, defaults),
         targets=None if targets is None else _targets(targets),
-        rank=None if rank is None else RankObjective(str(rank)),
+        rank=rank,
         folds=folds,
         seed=seed,
         ensemble=ensemble,
@@ -304,7 +296,7 @@ def _by_efficiency(trial: Trial) -> tuple[float, int]:
     return -trial.mean_efficiency, trial.number
 
 
-def _against_start(comparison: Comparison) -> str:
+def _against_start(comparison: StartComparison) -> str:
     count = comparison.problems
     if comparison.seen is None:
         which = f"{count} problems, which of them it was trained on is unknown"

@@ -48,7 +48,7 @@ def output_kind(name: str) -> FileKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ConversionSummary:
     """What a conversion did.
 
     `by_status` and `dropped` (by reason) count rows; `superseded` rows gave way to a later one of their run and
@@ -81,7 +81,7 @@ def convert(
     format_name: str | None = None,
     to: str = PARQUET,
     averages: bool = False,
-) -> Summary:
+) -> ConversionSummary:
     """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
 
     With `averages` the time of a pair that several inputs measured is their geometric mean.
@@ -101,7 +101,7 @@ def convert(
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
         warnings += _row_format(merged.op, to).write(merged.dataset, out)
-    return Summary(
+    return ConversionSummary(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),
         problems=merged.problems,

@@ -51,8 +51,8 @@ class ModelSpec:
         rank_by: target that orders kernels.
         hardware: the profile that all training data shared, by name of `schema.HARDWARE`; what it lacks comes from
             the architecture.
-        legacy_tiles: whether the model was trained by AMD's tools, which name tiles otherwise: for convolutions
-            tile_m x tile_n x tile_k is fed as block_size x gemm_m x gemm_n.
+        legacy_tiles: whether the model was trained by AMD's tools, whose columns of kernels mean something
+            else (`Operation.legacy_columns`).
     """
 
     op_type: str

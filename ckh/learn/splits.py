@@ -16,7 +16,7 @@ MIN_GROUPS = 3  # one to train on, one to stop on, one to score
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Split:
+class FoldSplit:
     """Row numbers of one round: trained on `train`, stopped by `stop`, scored on `score`."""
 
     train: NDArray[np.int64]
@@ -24,7 +24,7 @@ class Split:
     score: NDArray[np.int64]
 
 
-def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[Split]:
+def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[FoldSplit]:
     """One split per fold; each row is scored once. Fewer folds if there are fewer groups, none below three groups.
 
     Args:
@@ -40,4 +40,4 @@ def grouped_splits(groups: NDArray[np.int64], folds: int) -> Iterator[Split]:
     for i, score in enumerate(parts):
         stop = parts[(i + 1) % count]
         others = [parts[j] for j in range(count) if j not in (i, (i + 1) % count)]
-        yield Split(np.sort(np.concatenate(others)), stop, score)
+        yield FoldSplit(np.sort(np.concatenate(others)), stop, score)

@@ -20,10 +20,10 @@ from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.spec import spec_of
-from ckh.learn.splits import MIN_GROUPS, Split, grouped_splits
+from ckh.learn.splits import MIN_GROUPS, FoldSplit, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
 from ckh.learn.trained import FoldMetrics, Trained, TrainedTarget
-from ckh.learn.warm_start import Comparison, Start, check_start, compare, split_counts
+from ckh.learn.warm_start import Start, StartComparison, check_start, compare, split_counts
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Prepared:
         """A fit with the weights by noise, if there are any."""
         return fit if self.noise is None else weighted(fit, self.noise)
 
-    def splits(self, folds: int) -> list[Split]:
+    def splits(self, folds: int) -> list[FoldSplit]:
         """The splits of cross-validation; none for too few groups."""
         return list(grouped_splits(self.dataset.split_ids, folds))
 
@@ -193,7 +193,7 @@ class Trainer:
             mined=mined,
         )
 
-    def fold_efficiency(self, fit: Fit, split: Split) -> NDArray[np.float64]:
+    def fold_efficiency(self, fit: Fit, split: FoldSplit) -> NDArray[np.float64]:
         """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
         model = self._fit(fit, split.train, split.stop, fit.target)
         predicted = np.full(len(fit.label), np.nan)
@@ -226,7 +226,7 @@ class Trainer:
             folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration)))
         return _Validated(predicted, tuple(folds))
 
-    def _compare(self, target: str, chosen: NDArray[np.float64] | None) -> Comparison | None:
+    def _compare(self, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
         """The held-out choices against those of the start."""
         start, dataset = self._prepared.start, self._prepared.dataset
         if start is None or chosen is None or target != rank_target(self._options):
@@ -339,7 +339,7 @@ class Trainer:
         return np.asarray(self._efficiency[rows[chosen]])
 
     def _metrics(
-        self, number: int, fit: Fit, split: Split, oof: NDArray[np.float64], best_iteration: int
+        self, number: int, fit: Fit, split: FoldSplit, oof: NDArray[np.float64], best_iteration: int
     ) -> FoldMetrics:
         label, error = fit.label[split.score], oof[split.score] - fit.label[split.score]
         chosen = self._chosen_efficiency(oof, split.score) if fit.target in (TFLOPS, RANK) else None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.learn.halving import Tuning
     from ckh.learn.mining import Mined
-    from ckh.learn.warm_start import Comparison, Start
+    from ckh.learn.warm_start import Start, StartComparison
     from ckh.training import TrainOptions
 
 
@@ -49,7 +49,7 @@ class TrainedTarget:
     importances: dict[str, int]
     oof_mean_efficiency: float | None
     oof_p10_efficiency: float | None
-    comparison: Comparison | None = None
+    comparison: StartComparison | None = None
     mined: Mined | None = None
 
 

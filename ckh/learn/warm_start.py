@@ -74,7 +74,7 @@ class Start:
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
 
-    def to_dict(self, comparison: Comparison | None) -> dict[str, Any]:
+    def to_dict(self, comparison: StartComparison | None) -> dict[str, Any]:
         """What the manifest of the continued model says of this one, and of its own start."""
         return {
             "from": str(self.path),
@@ -88,7 +88,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class StartComparison:
     """A continued model against its start: efficiency of the choices of both on the same problems.
 
     The continued model had each of them held out. `seen` of the problems were trained on by the start, which flatters
@@ -116,7 +116,9 @@ class Comparison:
         return {**asdict(self), "worse": bool(self.worse)}
 
 
-def compare(before: NDArray[np.float64], after: NDArray[np.float64], is_seen: NDArray[np.bool_] | None) -> Comparison:
+def compare(
+    before: NDArray[np.float64], after: NDArray[np.float64], is_seen: NDArray[np.bool_] | None
+) -> StartComparison:
     """Compare the efficiencies of the start and of the continued model, shape (problems,).
 
     On the problems that the start has not seen, if there are enough of them; else on all.
@@ -124,7 +126,7 @@ def compare(before: NDArray[np.float64], after: NDArray[np.float64], is_seen: ND
     used = np.ones(len(before), dtype=bool)
     if is_seen is not None and int((~is_seen).sum()) >= _ENOUGH:
         used = ~is_seen
-    return Comparison(
+    return StartComparison(
         problems=int(used.sum()),
         seen=None if is_seen is None else int((is_seen & used).sum()),
         start_mean_efficiency=float(before[used].mean()),

@@ -10,7 +10,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.errors import ExitCode, UsageError
+from ckh.errors import DataError, ExitCode
 from ckh.learn.artifact import load_model
 from ckh.problems import Direction
 from tests.learn.conftest import measured, saved
@@ -182,7 +182,7 @@ def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_data_of_an_unknown_operation(tmp_path: Path) -> None:
     """Rows of an operation that ckh does not have are no dataset."""
     data = measured()
-    with pytest.raises(UsageError, match="unknown operation 'pooling'"):
+    with pytest.raises(DataError, match="ckh has no operation 'pooling'"):
         write_dataset(type(data)(data.frame.assign(op_type="pooling")), tmp_path / "data.parquet")
 
 

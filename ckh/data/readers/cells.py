@@ -27,7 +27,7 @@ _BLOCK_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class TextColumn:
     """A column as distinct texts, stripped of spaces, and each row's number among them."""
 
     texts: list[str]
@@ -57,10 +57,12 @@ class Cells:
         """The cell of a row in a column whose texts are many."""
         return str(self.table.column(name)[row].as_py())
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> TextColumn:
         """A column whose distinct texts are few."""
         array = self.table.column(name).unify_dictionaries().combine_chunks()
-        return Column([text.strip() for text in array.dictionary.to_pylist()], array.indices.to_numpy().astype("int64"))
+        return TextColumn(
+            [text.strip() for text in array.dictionary.to_pylist()], array.indices.to_numpy().astype("int64")
+        )
 
     def floats(self, name: str) -> NDArray[np.float64]:
         """A column as numbers, NaN where the cell is none."""

@@ -71,7 +71,7 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
     many = [name for name in ("latency_ms", "tflops") if name in known]
     few = [name for name in known if name not in {*many, "problem_idx"}]
     file.seek(0)
-    rows = _Rows(arch, f"{path.name}:{sha256[:12]}")
+    rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}")
     for cells in read_cells(path, file, names, few, many):
         rows.add(cells)
     if not rows.seen:
@@ -100,7 +100,7 @@ def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
     return digest.hexdigest(), last
 
 
-class _Rows:
+class _GoodRows:
     """The good rows of a file, compact, and what became of the others."""
 
     def __init__(self, arch: ArchSpec, run_id: str) -> None:

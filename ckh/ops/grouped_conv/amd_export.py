@@ -13,13 +13,13 @@ from ckh.problems import CONV_COLUMNS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.formats import Rows
+    from ckh.formats import MeasuredRows
 
 AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
 AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
 
 
-def write_amd_csv(dataset: Rows, path: Path) -> list[str]:
+def write_amd_csv(dataset: MeasuredRows, path: Path) -> list[str]:
     """Write AMD's 24 columns and give warnings about what they cannot hold.
 
     As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those tell all kernels

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.data.readers.cells import Cells, Column, Faults
+    from ckh.data.readers.cells import Cells, Faults, TextColumn
     from ckh.kernels.config import ConvKernel
 
 BAD_KERNEL = "with a kernel name that does not parse"
@@ -102,7 +102,7 @@ def judged_rows(
     return table, pairs[problem_of_row[good], kernels.of_row[good]] if len(good) else np.zeros(0, dtype=np.int64)
 
 
-def _kernels(column: Column, faults: Faults, pipelines: Sequence[str]) -> _Kernels:
+def _kernels(column: TextColumn, faults: Faults, pipelines: Sequence[str]) -> _Kernels:
     import numpy as np
 
     kernels: list[ConvKernel] = []

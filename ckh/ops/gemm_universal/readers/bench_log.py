@@ -23,7 +23,7 @@ from ckh.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.readers.kernels import kernel_of
 from ckh.ops.gemm_universal.readers.rows import MISMATCH, GemmRows, Unusable, named, number, precise_time, problem_of
-from ckh.ops.gemm_universal.readers.scan import MALFORMED, Found, Kind, Scanner, read_lines
+from ckh.ops.gemm_universal.readers.scan import MALFORMED, Found, FoundKind, Scanner, read_lines
 from ckh.problems import DTYPE_BYTES
 from ckh.schema import Status
 
@@ -87,9 +87,9 @@ class _Log:
     def take(self, found: Found) -> None:
         """Read one more object or line."""
         where = f"line {found.line}"
-        if found.kind is Kind.LINE:
+        if found.kind is FoundKind.LINE:
             self._take_line(found.text)
-        elif found.kind is Kind.DROPPED:
+        elif found.kind is FoundKind.DROPPED:
             self.rows.drop(where, Unusable(found.text, "the object that begins here"))
         else:
             try:

@@ -37,7 +37,7 @@ _NAMED = re.compile(r'\{\s*"name"\s*:')
 _REPEATED = "best kernel instance"
 
 
-class Kind(StrEnum):
+class FoundKind(StrEnum):
     """What was found: the text of an object, the reason why one was dropped, or a line outside of objects."""
 
     OBJECT = "object"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 class Found:
     """What was found from a line on, counted from 1."""
 
-    kind: Kind
+    kind: FoundKind
     line: int
     text: str
 
@@ -151,7 +151,7 @@ class Scanner:
             if match := _NAMED.search(text):
                 return self._begin(_Line(line.number, text[match.start() :]))
             self._hanging = text.rstrip().endswith("{")
-        return Found(Kind.LINE, line.number, text) if self._is_mark(text) else None
+        return Found(FoundKind.LINE, line.number, text) if self._is_mark(text) else None
 
     def _begin(self, line: _Line) -> Found | None:
         self._open = _Open()
@@ -179,11 +179,11 @@ class Scanner:
         rest = line.text[end:].lstrip(" \t\r\n,;")
         if rest:
             self._again.appendleft(_Line(line.number, rest))
-        return Found(Kind.OBJECT, opened.lines[0].number, text)
+        return Found(FoundKind.OBJECT, opened.lines[0].number, text)
 
     def _drop(self, opened: _Open, reason: str) -> Found:
         self._open = None
         if reason in {CUT_OFF, ENDLESS}:
             # What was read as a part of it may have been objects.
             self._again.extendleft(reversed(opened.lines[1:]))
-        return Found(Kind.DROPPED, opened.lines[0].number, reason)
+        return Found(FoundKind.DROPPED, opened.lines[0].number, reason)
