@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.candidates import CandidateSource, make_candidates, make_gemm_candidates
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
+from ckh.bench.computation import measured_of
 from ckh.bench.device import (
     HIP_KIND,
     HOST_KIND,
@@ -20,18 +20,17 @@ from ckh.bench.device import (
     open_device,
     require_usable,
 )
-from ckh.bench.padding import pad_channels
 from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
+from ckh.bench.settings import Given, Settings, as_option
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, RunRecord, is_started, read_journal
-from ckh.errors import DataError, DeviceError, UsageError
-from ckh.kernels.rules import DEFAULT_RULE_SET
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation
+from ckh.errors import DeviceError, UsageError
+from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.outputs import check_output
 from ckh.problems import Direction
 from ckh.version import __version__
@@ -45,15 +44,7 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
 
-ALL_DIRECTIONS = "all"
 DEFAULT_TIMEOUT_S = 30.0
-# (operation, kind of device) -> what is measured unless it is said.
-DEFAULT_PROBLEMS = {
-    (GROUPED_CONV, HOST_KIND): "host-train",
-    (GROUPED_CONV, HIP_KIND): "train",
-    (GEMM_UNIVERSAL, HOST_KIND): "host-gemm-train",
-    (GEMM_UNIVERSAL, HIP_KIND): "gemm-train",
-}
 
 _RUNS = Path("runs")
 _SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
@@ -62,50 +53,6 @@ _COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0}
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What is measured. It is recorded in the journal; a resumed run takes it from there."""
-
-    variant: str
-    problems: str
-    kernels: str
-    dtype: str
-    ndim: int | None
-    seed: int
-    samples: int
-    rule_set: str = DEFAULT_RULE_SET
-    registry: str | None = None
-    filter: str | None = None
-    split_k: tuple[int, ...] = (1,)
-    pad_channels: bool = False
-    max_scratch: int | None = None
-    cold: bool = False
-    op: str = GROUPED_CONV
-    model: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """The settings that were given; None: not given."""
-
-    variant: str | None = None
-    problems: str | None = None
-    kernels: str | None = None
-    dtype: str | None = None
-    ndim: int | None = None
-    seed: int | None = None
-    samples: int | None = None
-    rule_set: str | None = None
-    registry: str | None = None
-    filter: str | None = None
-    split_k: tuple[int, ...] | None = None
-    pad_channels: bool | None = None
-    max_scratch: int | None = None
-    cold: bool | None = None
-    op: str | None = None
-    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +170,9 @@ class Campaign:
         """The plan that follows from the settings."""
         settings, arch = self.settings, self.device.arch
         score = _scorer(arch.name, _path(settings.model))
-        return make_plan(_problems(settings), settings.kernels, arch, settings.seed, _candidates(settings), score)
+        measured = measured_of(operation(settings.op))
+        problems, source = measured.problems(settings), measured.candidate_source(settings)
+        return make_plan(problems, settings.kernels, arch, settings.seed, source, score)
 
     def outlook(self, limits: Limits) -> Outlook:
         """What is left to do, without doing it."""
@@ -367,7 +316,7 @@ def _read_run(out: Path, given: Given) -> Journal:
         wanted, had = getattr(given, name), getattr(last, name)
         if wanted is not None and wanted != had:
             raise UsageError(
-                f"{_as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
+                f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
                 "leave the option out to go on with the run, or choose another --out",
             )
     return journal
@@ -376,40 +325,15 @@ def _read_run(out: Path, given: Given) -> Journal:
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
     if journal is not None:
         return Settings(**{name: getattr(journal.runs[-1], name) for name in Settings.__slots__})
-    op = operation(given.op or GROUPED_CONV).name
-    if (op, device_kind) not in DEFAULT_PROBLEMS:
-        raise UsageError(f"ckh builds no kernels of {op}", "its times are converted: see ckh convert --help")
-    problems = DEFAULT_PROBLEMS[op, device_kind]
-    variant = Direction.FORWARD.value if operation(op).has_directions else ""
-    settings = Settings(variant, problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op)
+    op = operation(given.op or DEFAULT_OPERATION)
+    measured = measured_of(op)
+    emission = measured.hip if device_kind == HIP_KIND else measured.host
+    if emission is None:
+        raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}")
+    variant = Direction.FORWARD.value if op.has_directions else ""
+    settings = Settings(variant, emission.problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op.name)
     wanted: dict[str, Any] = {name: getattr(given, name) for name in Given.__slots__}
     return replace(settings, **{name: value for name, value in wanted.items() if value is not None})
-
-
-def _problems(settings: Settings) -> tuple[Any, ...]:
-    op = operation(settings.op)
-    if not op.has_directions:
-        if settings.variant or settings.ndim or settings.pad_channels:
-            raise UsageError(f"{op.name} has neither directions, dimensions nor channels", "leave those options out")
-        return op.load_problems(settings.problems, None, settings.dtype)
-    is_all = settings.variant == ALL_DIRECTIONS
-    variants = tuple(Direction) if is_all else (Direction(settings.variant),)
-    found = (p for variant in variants for p in op.load_problems(settings.problems, str(variant), settings.dtype))
-    problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
-    if not problems:
-        raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
-    return pad_channels(problems) if settings.pad_channels else problems
-
-
-def _candidates(settings: Settings) -> CandidateSource:
-    if settings.op == GEMM_UNIVERSAL:
-        of_convolutions = {
-            "--rule-set": settings.rule_set != DEFAULT_RULE_SET,
-            "--registry": settings.registry,
-            "--split-k": settings.split_k != (1,),
-        }
-        return make_gemm_candidates(of_convolutions, settings.filter)
-    return make_candidates(settings.rule_set, _path(settings.registry), settings.filter, settings.split_k)
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
@@ -431,10 +355,6 @@ def _scorer(arch: str, folder: Path | None) -> Scorer:
     return score
 
 
-def _as_option(setting: str) -> str:
-    return "--" + setting.replace("_", "-")
-
-
 def _in_words(value: object) -> str:
     if value is None or value == "":
         return "none"
@@ -446,7 +366,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _run_prefix(given: Given, arch: str) -> str:
-    what = given.variant or (Direction.FORWARD.value if given.op in (None, GROUPED_CONV) else given.op)
+    what = given.variant or (Direction.FORWARD.value if given.op in (None, DEFAULT_OPERATION) else given.op)
     return f"{what}-{arch}-"
 
 

@@ -66,9 +66,9 @@ def available_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Sources by their hashes, the folder to compile in, and whether to stop."""
+    """Sources by their hashes, each with a kernel that has it, the folder to compile in, and whether to stop."""
 
-    sources: dict[str, str]
+    sources: dict[str, tuple[Kernel, str]]
     workshop: Path
     should_stop: Callable[[], bool]
 
@@ -112,7 +112,7 @@ class KernelBuilder:
         """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out."""
         built: dict[Kernel, Built] = {}
         hashes: dict[Kernel, str] = {}
-        sources: dict[str, str] = {}
+        sources: dict[str, tuple[Kernel, str]] = {}
         for kernel in kernels:
             try:
                 source = self._device.emit(kernel)
@@ -121,7 +121,7 @@ class KernelBuilder:
                 advance(1, "")
                 continue
             hashes[kernel] = self._hash(source)
-            sources[hashes[kernel]] = source
+            sources[hashes[kernel]] = kernel, source
         try:
             with self._cache.workshop() as workshop:
                 made = self._build_all(_Order(sources, workshop, should_stop), jobs, advance)
@@ -160,17 +160,17 @@ class KernelBuilder:
         with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
             source = Path(folder) / f"{key}.cpp"
             library = source.with_suffix(".so")
-            source.write_text(order.sources[key], encoding="utf-8")
-            run = run_compiler(
-                self._device.compile_command(source, library), source, self._timeout_s, order.should_stop
-            )
+            kernel, text = order.sources[key]
+            source.write_text(text, encoding="utf-8")
+            command = self._device.compile_command(kernel, source, library)
+            run = run_compiler(command, source, self._timeout_s, order.should_stop)
             if run is None:
                 return None
             if run.status is not Status.OK:
                 return Built(run.status, "", key, run.message)
             if why := fault(library):
                 return Built(Status.COMPILE_ERROR, "", key, f"the compiler wrote no library of a kernel: {why}")
-            return _ok(key, self._cache.put(key, library, self._device.inspect(run.message, library)))
+            return _ok(key, self._cache.put(key, library, self._device.inspect(kernel, run.message, library)))
 
 
 def _ok(key: str, library: CachedLibrary) -> Built:

@@ -1,27 +1,32 @@
-"""What a problem asks to compute: shapes of the operands, the right result, and the problem as kernels take it."""
+"""What an operation's record says of measuring: what its problems compute, and how its kernels are found and built."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckh.bench import gemm_reference, reference
-from ckh.bench.library import c_gemm_problem, c_problem
-from ckh.errors import DataError, UsageError
-from ckh.kernels.names import parse_kernel_name
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation_of
-from ckh.ops.gemm_universal.problem import output_dtype
+from ckh.errors import UsageError
+from ckh.ops import operation_of
+from ckh.ops.base import Problem
 
 if TYPE_CHECKING:
     import ctypes
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from ckh.ops.base import Problem
-    from ckh.ops.gemm_universal.problem import GemmProblem
+    from ckh.archs import ArchSpec
+    from ckh.bench.candidates import CandidateSource
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.codegen.host import HostSimd
+    from ckh.bench.settings import Settings
+    from ckh.ops.base import Operation
+    from ckh.problems import Direction
 
 Shape = tuple[int, ...]
+P = TypeVar("P", bound=Problem)
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Computation:
+class Computation(Generic[P]):
     """An operation's computation.
 
     Attributes:
@@ -56,14 +61,14 @@ class Computation:
         split: how the kernel of a name splits a problem's sums.
     """
 
-    operand_shapes: Callable[[Any], tuple[Shape, Shape, Shape]]
-    compute: Callable[[Any, NDArray[Any], NDArray[Any]], NDArray[Any]]
-    reduction_length: Callable[[Any], int]
+    operand_shapes: Callable[[P], tuple[Shape, Shape, Shape]]
+    compute: Callable[[P, NDArray[Any], NDArray[Any]], NDArray[Any]]
+    reduction_length: Callable[[P], int]
     result_dtypes: Mapping[str, str]
-    c_problem: Callable[[Any], ctypes.Structure]
-    split: Callable[[Any, str], Split]
+    c_problem: Callable[[P], ctypes.Structure]
+    split: Callable[[P, str], Split]
 
-    def result_dtype(self, problem: Problem) -> str:
+    def result_dtype(self, problem: P) -> str:
         """The dtype of a problem's result.
 
         Raises:
@@ -76,52 +81,88 @@ class Computation:
         return self.result_dtypes[problem.dtype]
 
 
-def _conv_split(_problem: Problem, kernel_name: str) -> Split:
-    """The kernel's own; none of a library that does not tell a name, or one of its own."""
-    try:
-        kernel = parse_kernel_name(kernel_name)
-    except DataError:
-        return Split()
-    return Split(kernel.split_k, bool(kernel.two_stage))
+@dataclass(frozen=True, slots=True)
+class Case(Generic[P, K]):
+    """A kernel that `validate kernels` tries: what it shows, in words, and on which problem."""
+
+    label: str
+    kernel: K
+    problem: P
 
 
-def _gemm_split(problem: GemmProblem, _kernel_name: str) -> Split:
-    """The problem's; GEMM kernels have no second stage."""
-    return Split(problem.split_k)
+@dataclass(frozen=True, slots=True)
+class HostEmission(Generic[K]):
+    """How kernels are built for the CPU.
+
+    Attributes:
+        emit: the C++ source of a kernel for the CPU's vector registers.
+        templates: the folder of headers that sources include beside the shared ones.
+        problems: the problem set that is measured by default.
+    """
+
+    emit: Callable[[K, HostSimd], str]
+    templates: Path
+    problems: str
 
 
-_DTYPES = ("fp32", "fp16", "bf16")
-_GEMM_DTYPES = (*_DTYPES, "fp8", "bf8", "int8")
+@dataclass(frozen=True, slots=True)
+class HipEmission(Generic[K]):
+    """How kernels are built for AMD GPUs.
 
-_COMPUTATIONS = {
-    GROUPED_CONV: Computation(
-        reference.operand_shapes,
-        reference.convolve,
-        reference.reduction_length,
-        {dtype: dtype for dtype in _DTYPES},
-        c_problem,
-        _conv_split,
-    ),
-    GEMM_UNIVERSAL: Computation(
-        gemm_reference.operand_shapes,
-        gemm_reference.multiply,
-        gemm_reference.reduction_length,
-        {dtype: output_dtype(dtype) for dtype in _GEMM_DTYPES},
-        c_gemm_problem,
-        _gemm_split,
-    ),
-}
+    Attributes:
+        emit: the C++ source of a kernel for a version of CK Tile's headers; raises `UnsupportedKernelError`.
+        templates: the folder of headers that sources include beside the shared ones.
+        problems: the problem set that is measured by default.
+        functions: what the mangled names of the kernels' GPU functions contain.
+    """
+
+    emit: Callable[[K, Headers], str]
+    templates: Path
+    problems: str
+    functions: tuple[str, ...]
 
 
-def is_computed(op: str) -> bool:
-    """Whether kernels of an operation can be built and measured."""
-    return op in _COMPUTATIONS
+@dataclass(frozen=True, slots=True)
+class Measured(Generic[P, K]):
+    """How kernels of an operation are built, measured and checked.
+
+    Attributes:
+        computation: what problems compute.
+        host: how kernels are built for the CPU; None: they are not.
+        hip: how kernels are built for AMD GPUs; None: they are not.
+        problems: the problems of a run's settings; raises `UsageError` for a setting that the operation does not have.
+        candidate_source: where the kernels of a run's settings come from; raises the same.
+        reasons: why a kernel cannot be built for an architecture or does not apply to a problem; empty if it does.
+        matrix: the cases of a matrix of `validate kernels`, by its name, for directions, numbers of dimensions and an
+            element type; None: there are no matrices.
+    """
+
+    computation: Computation[P]
+    host: HostEmission[K] | None
+    hip: HipEmission[K] | None
+    problems: Callable[[Settings], tuple[P, ...]]
+    candidate_source: Callable[[Settings], CandidateSource]
+    reasons: Callable[[K, ArchSpec, P], list[str]]
+    matrix: Callable[[str, ArchSpec, tuple[Direction, ...], tuple[int, ...], str], tuple[Case[P, K], ...]] | None = None
 
 
-def computation_of(problem: Problem) -> Computation:
+def measured_of(op: Operation) -> Measured[Any, Any]:
+    """How kernels of an operation are measured.
+
+    Raises:
+        UsageError: ckh builds none.
+    """
+    if op.measured is None:
+        raise UsageError(f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help")
+    found = op.measured()
+    assert isinstance(found, Measured)
+    return found
+
+
+def computation_of(problem: Problem) -> Computation[Any]:
     """What a problem asks to compute.
 
     Raises:
-        KeyError: ckh does not compute problems of its operation.
+        UsageError: ckh does not compute problems of its operation.
     """
-    return _COMPUTATIONS[operation_of(problem.canonical()).name]
+    return measured_of(operation_of(problem.canonical())).computation

@@ -6,17 +6,22 @@ import hashlib
 import os
 import sys
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.computation import measured_of
 from ckh.bench.protocol import HIP, WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.machine import processor_field, processor_name
-from ckh.ops import GROUPED_CONV, operation_of_kernel
+from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
+    from ckh.bench.computation import HostEmission
     from ckh.ops.base import Kernel
 
 HOST_KIND, HIP_KIND = "host", HIP
@@ -83,12 +88,12 @@ class Device(Protocol):
         """
 
     def cache_salt(self) -> bytes:
-        """What a compiled kernel depends on besides its source: headers, flags, compiler, processor."""
+        """What a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
-        """The command that makes a shared library."""
+    def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
+        """The command that makes a shared library of a kernel's source."""
 
-    def inspect(self, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:
         """What is to be kept of a kernel that was just compiled; `messages` are what the compiler said."""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
@@ -114,6 +119,7 @@ class HostDevice:
 
         self._arch = load_arch(HOST_KIND)
         self._compiler = find_compiler()
+        self._comment_on = cache(headers_comment)
 
     @property
     def arch(self) -> ArchSpec:
@@ -139,32 +145,29 @@ class HostDevice:
 
     def emit(self, kernel: Kernel) -> str:
         """The kernel as C++17 for this CPU's vector registers."""
-        from ckh.bench.codegen import gemm_host, host
+        from ckh.bench.codegen.host import HostSimd
 
         machine = self._arch.machine
         assert machine is not None
-        simd = host.HostSimd(machine.vector_bytes, machine.vector_registers)
-        if operation_of_kernel(kernel).name == GROUPED_CONV:
-            return host.emit(kernel, simd)
-        # The salt does not hold the headers that only GEMMs have.
-        headers = hashlib.sha256(gemm_host.source_hash_inputs()).hexdigest()
-        return f"{gemm_host.emit(kernel, simd)}// headers {headers}\n"
+        simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
+        return emission.emit(kernel, simd) + self._comment_on(emission.templates)
 
     def cache_salt(self) -> bytes:
         """Headers, flags, compiler version and what `-march=native` looks at."""
-        from ckh.bench.codegen.host import source_hash_inputs
+        from ckh.bench.codegen.host import template_dir
 
         cpu = "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
         parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), cpu)
-        return source_hash_inputs() + "\0".join(parts).encode()
+        return header_contents(template_dir()) + "\0".join(parts).encode()
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
+    def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of the C++ compiler."""
-        from ckh.bench.codegen.gemm_host import compile_flags
+        from ckh.bench.codegen.host import compile_flags
 
-        return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
+        folder = f"-I{_emission(kernel).templates}"
+        return [*self._compiler.command, *compile_flags(), folder, "-o", str(library), str(source)]
 
-    def inspect(self, messages: str, library: Path) -> Binary | None:  # noqa: ARG002 - the interface's
+    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:  # noqa: ARG002 - the interface's
         """Nothing: what runs on a CPU is identified by its source."""
         return None
 
@@ -181,6 +184,19 @@ class HostDevice:
     def worker_environment(self) -> dict[str, str]:
         """Ours, with one thread for BLAS."""
         return worker_environment(blas_threads=1)
+
+
+def _emission(kernel: Kernel) -> HostEmission[Kernel]:
+    """How the kernels of a kernel's operation are built for the CPU."""
+    op = operation_of_kernel(kernel)
+    if (emission := measured_of(op).host) is None:
+        raise UnsupportedKernelError(f"{op.name} has no kernels for the CPU")
+    return emission
+
+
+def headers_comment(folder: Path) -> str:
+    """A line in which sources differ when an operation's own headers do, which the salt of the cache does not hold."""
+    return f"// headers {hashlib.sha256(header_contents(folder)).hexdigest()}\n"
 
 
 def worker_module_command() -> list[str]:

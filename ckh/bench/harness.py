@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.compile import KernelBuilder
+from ckh.bench.computation import measured_of
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.kernels.validity import check
+from ckh.ops import operation_of_kernel
 from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from ckh.archs import ArchSpec
     from ckh.bench.compile import Built
+    from ckh.bench.computation import Case
     from ckh.bench.device import Device
-    from ckh.bench.matrix import Case
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
 ACCEPTED = (Status.OK, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
@@ -34,7 +36,7 @@ class Finding:
         built: the name that the library itself gives; empty if none was built.
     """
 
-    case: Case
+    case: Case[Any, Any]
     status: Status
     reason: str
     built: str
@@ -47,7 +49,7 @@ class Finding:
 
 def try_cases(
     device: Device,
-    cases: Sequence[Case],
+    cases: Sequence[Case[Any, Any]],
     options: SupervisorOptions,
     *,
     jobs: int,
@@ -59,7 +61,7 @@ def try_cases(
     Raises:
         DeviceError: there is no compiler, or no usable device to run on.
     """
-    reasons = [check(case.kernel, device.arch, case.problem) for case in cases]
+    reasons = [_reasons(case, device.arch) for case in cases]
     allowed = list(dict.fromkeys(case.kernel for case, why in zip(cases, reasons, strict=True) if not why))
     with progress("compiling kernels", len(allowed)) as advance:
         built = KernelBuilder(device).build(allowed, jobs, advance, should_stop)
@@ -76,7 +78,11 @@ def try_cases(
             advance(1, case.label)
 
 
-def _try(device: Device, case: Case, built: Built, options: SupervisorOptions, *, run: bool) -> Finding:
+def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
+    return measured_of(operation_of_kernel(case.kernel)).reasons(case.kernel, arch, case.problem)
+
+
+def _try(device: Device, case: Case[Any, Any], built: Built, options: SupervisorOptions, *, run: bool) -> Finding:
     if built.status is not Status.OK:
         return Finding(case, built.status, built.message, "")
     with Supervisor(device, options, lambda: False) as supervisor:

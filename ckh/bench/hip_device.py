@@ -9,27 +9,29 @@ import hashlib
 import os
 import re
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.binary import Binary, code_hash, parse_resources
-from ckh.bench.codegen import ck_tile, ck_tile_gemm
-from ckh.bench.codegen.ck_tile_gemm_headers import detect_gemm
-from ckh.bench.device import HIP_KIND, DeviceIdentity, worker_environment, worker_module_command
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.computation import measured_of
+from ckh.bench.device import HIP_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
 from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
 from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import visible_gpus
-from ckh.ops import GROUPED_CONV, operation_of_kernel
+from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders
     from ckh.bench.compiler import Compiler
+    from ckh.bench.computation import HipEmission
     from ckh.bench.device import DeviceOptions
     from ckh.ops.base import Kernel
 
@@ -43,7 +45,6 @@ _FLAGS = (
     *("-s", "-Wl,--build-id=none"),
     "-Rpass-analysis=kernel-resource-usage",
 )
-_KERNEL_FUNCTIONS = ("GroupedConvolution", "UniversalGemmKernel")  # in the mangled names of CK Tile's kernels
 _TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
 _JOB_BYTES = 2 << 30
 _FLUSH_FACTOR = 2  # of the GPU's caches
@@ -73,6 +74,7 @@ class HipDevice:
         if strange := [number for number in self._numbers if number not in self._gpus]:
             raise UsageError(f"there is no {self._arch.name} GPU {strange[0]} here", f"there are {list(self._gpus)}")
         self._options = options
+        self._comment_on = cache(headers_comment)
 
     @property
     def arch(self) -> ArchSpec:
@@ -106,24 +108,24 @@ class HipDevice:
         Raises:
             UnsupportedKernelError: these headers cannot build it.
         """
-        if operation_of_kernel(kernel).name == GROUPED_CONV:
-            return ck_tile.emit(kernel, self._headers)
-        return ck_tile_gemm.emit(kernel, self._gemm_headers)
+        emission = _emission(kernel)
+        return emission.emit(kernel, self._headers) + self._comment_on(emission.templates)
 
     def cache_salt(self) -> bytes:
-        """Our headers, CK Tile's, flags, target and compiler version."""
+        """Our shared headers, CK Tile's, flags, target and compiler version."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
-        return ck_tile.source_hash_inputs() + "\0".join(parts).encode()
+        return header_contents(ck_tile.template_dir()) + "\0".join(parts).encode()
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
+    def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of hipcc."""
-        folders = (f"-I{ck_tile.template_dir()}", f"-I{self._headers.include}")
+        ours = (ck_tile.template_dir(), _emission(kernel).templates)
+        folders = (f"-I{folder}" for folder in (*ours, self._headers.include))
         target = f"--offload-arch={self._target}"
         return [*self._compiler.command, *_FLAGS, target, *folders, "-o", str(library), str(source)]
 
-    def inspect(self, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:
         """Resources as the compiler told them, and the hash of the code."""
-        resources = (parse_resources(messages, function) for function in _KERNEL_FUNCTIONS)
+        resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
         return Binary(code_hash(library, ck_tile.LABEL), next(filter(None, resources), None))
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
@@ -151,13 +153,17 @@ class HipDevice:
         return find_ck_tile(self._options.ck_include, self._compiler)
 
     @cached_property
-    def _gemm_headers(self) -> GemmHeaders:
-        return detect_gemm(self._headers)
-
-    @cached_property
     def _headers_hash(self) -> str:
         """Of all of CK Tile's headers: which version they are is not written in them."""
         digest = hashlib.sha256()
         for header in sorted((self._headers.include / "ck_tile").rglob("*.hpp")):
             digest.update(str(header.relative_to(self._headers.include)).encode() + b"\0" + header.read_bytes() + b"\0")
         return digest.hexdigest()
+
+
+def _emission(kernel: Kernel) -> HipEmission[Kernel]:
+    """How the kernels of a kernel's operation are built for AMD GPUs."""
+    op = operation_of_kernel(kernel)
+    if (emission := measured_of(op).hip) is None:
+        raise UnsupportedKernelError(f"{op.name} has no kernels for AMD GPUs")
+    return emission

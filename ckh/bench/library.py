@@ -4,41 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ckh.ops.gemm_universal.problem import GemmProblem
-    from ckh.problems import ConvProblem
+from typing import Any
 
 ABI_VERSION = 1
 ENTRY_POINTS = ("ckh_abi_version", "ckh_unsupported", "ckh_workspace_bytes", "ckh_run", "ckh_time")
-
-_FIELDS = (
-    *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
-    *("pad_d", "pad_h", "pad_w", "dilation_d", "dilation_h", "dilation_w", "do", "ho", "wo"),
-)
-
-
-class CConvProblem(ctypes.Structure):
-    """`struct ckh_conv_problem`."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in _FIELDS]
-
-
-def c_problem(problem: ConvProblem) -> CConvProblem:
-    """The convolution as kernels take it."""
-    return CConvProblem(**{name: getattr(problem, name) for name in _FIELDS})
-
-
-class CGemmProblem(ctypes.Structure):
-    """`struct ckh_gemm_problem`."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
-
-
-def c_gemm_problem(problem: GemmProblem) -> CGemmProblem:
-    """The matrix product as kernels take it."""
-    return CGemmProblem(problem.m, problem.n, problem.k, problem.split_k)
 
 
 class KernelLibrary:

@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ckh.bench.candidates import Candidates
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation_of_kernel
 
@@ -66,11 +65,13 @@ class Plan:
         tasks: in their order.
         refused: how many (problem, kernel) pairs were refused, by the first rule they break.
         groups: of each kind of problems, how many kernels there were to choose from, and how many were refused.
+        origin: where these came from, in words.
     """
 
     tasks: tuple[Task, ...]
     refused: dict[str, int]
     groups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    origin: str = ""
 
     @property
     def pairs(self) -> int:
@@ -115,7 +116,7 @@ def make_plan(
     kernels: str,
     arch: ArchSpec,
     seed: int,
-    candidates: CandidateSource = Candidates(),  # noqa: B008 - it is frozen
+    candidates: CandidateSource,
     score: Scorer | None = None,
 ) -> Plan:
     """The plan for these problems in random order, each with its applicable kernels in random order.
@@ -164,7 +165,7 @@ def make_plan(
         tasks.append(Task(problem, tuple(pools[group][index] for index in chosen)))
     random.Random(seed).shuffle(tasks)
     counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
-    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()), counts)
+    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()), counts, candidates.origin)
     if not plan.tasks:
         why = next(iter(plan.refused), "no kernel is chosen")
         raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")

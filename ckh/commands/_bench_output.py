@@ -12,7 +12,6 @@ from ckh.bench.device import HIP_KIND
 from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.log import warn
-from ckh.ops import GROUPED_CONV
 from ckh.schema import Status
 
 if TYPE_CHECKING:
@@ -48,12 +47,10 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
         ("pairs measured already", outlook.pairs_done),
         *((f"pairs refused: {reason}", count) for reason, count in reasons_by_kind(outlook.refused).items()),
     ]
-    settings = campaign.settings
-    where = settings.registry or (f"rule set {settings.rule_set}" if settings.op == GROUPED_CONV else "the pool")
     columns = ("problems", "arch", "kernels", "refused")
     rows = [[group.kind, group.arch, str(group.kernels), str(group.refused)] for group in outlook.groups]
     if rows:
-        print_table(f"{where}:", columns, rows)
+        print_table(f"{campaign.plan.origin}:", columns, rows)
         typer.echo("")
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:

@@ -44,12 +44,11 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
         DataError: the times cannot be written.
         KeyboardInterrupt: it was stopped; what was measured is kept.
     """
-    from ckh.bench.computation import is_computed
     from ckh.bench.device import device_of
     from ckh.bench.rounds import compare_kernels
 
     spec = found[0].model.spec
-    if not is_computed(spec.op_type):
+    if spec.op.measured is None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe")
     device = device_of(spec.arch)
     compiler = device.identity().compiler

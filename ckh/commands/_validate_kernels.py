@@ -79,12 +79,13 @@ def kernels(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try them, print, and give the verdict."""
-    from ckh.bench import matrix as matrices
     from ckh.bench.compile import default_jobs
+    from ckh.bench.computation import measured_of
     from ckh.bench.device import DeviceOptions, default_device_kind, open_device, require_usable
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
+    from ckh.ops import DEFAULT_OPERATION, operation
 
     if out is not None:
         check_output(out, _FINDINGS, force=force)
@@ -93,7 +94,9 @@ def kernels(
     if not compile_only:
         require_usable(found)
     ndims = (2, 3) if ndim is None else (ndim,)
-    cases = matrices.matrix(str(matrix), found.arch, _directions(variant), ndims, dtype or found.arch.default_dtype)
+    cases_of = measured_of(operation(DEFAULT_OPERATION)).matrix
+    assert cases_of is not None
+    cases = cases_of(str(matrix), found.arch, _directions(variant), ndims, dtype or found.arch.default_dtype)
     worker = SupervisorOptions(parse_duration(timeout), replace(found.worker_configs()[0], load_only=compile_only))
     with Stop() as stop:
         findings = list(

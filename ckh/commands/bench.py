@@ -143,8 +143,9 @@ def bench(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""
-    from ckh.bench.campaign import Campaign, Given, Limits
+    from ckh.bench.campaign import Campaign, Limits
     from ckh.bench.device import DeviceOptions
+    from ckh.bench.settings import Given
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
     from ckh.kernels.registry import REGISTRY

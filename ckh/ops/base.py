@@ -158,6 +158,7 @@ class Operation:
         set_names: names of the problem sets.
         formats: the formats of measurements that are this operation's alone.
         requested: how its problems are requested on a command line; None: in files and sets alone.
+        measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
     """
 
     name: str
@@ -193,6 +194,7 @@ class Operation:
     set_names: Callable[[], tuple[str, ...]]
     formats: Callable[[], Formats] = Formats
     requested: Callable[[], Requested[Any]] | None = None
+    measured: Callable[[], object] | None = None
 
     @property
     def has_directions(self) -> bool:

@@ -226,7 +226,7 @@ class FaultyDevice(HostDevice):
         """Nothing but the source matters."""
         return b"faults"
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
+    def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
         """As quick as it gets."""
         flags = ("-shared", "-fPIC", "-O1", "-w")
         return [*self._compiler.command, *flags, "-o", str(library), str(source)]

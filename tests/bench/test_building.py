@@ -151,7 +151,7 @@ def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHip
     assert first.binary is not None
     assert first.binary.resources == RESOURCES
     assert [path.name for path in cache.rglob("*") if path.is_file()] == [f"{first.source_hash}.so"]
-    Path(device.compile_command(cache, cache)[0]).write_text("exit 1", encoding="utf-8")
+    Path(device.compile_command(KERNELS[0], cache, cache)[0]).write_text("exit 1", encoding="utf-8")
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]] == first
 
 

@@ -59,8 +59,8 @@ class FakeDevice(HostDevice):
     def cache_salt(self) -> bytes:
         return self._salt
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
-        self.commands.append(self._command or super().compile_command(source, library))
+    def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
+        self.commands.append(self._command or super().compile_command(kernel, source, library))
         return self.commands[-1]
 
 
@@ -228,9 +228,9 @@ def test_two_builders_at_the_same_kernel_agree(cache: Path) -> None:
     both = threading.Barrier(2, timeout=60)
 
     class Meeting(FakeDevice):
-        def compile_command(self, source: Path, library: Path) -> list[str]:
+        def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
             both.wait()
-            return super().compile_command(source, library)
+            return super().compile_command(kernel, source, library)
 
     devices, results = [Meeting(), Meeting()], []
     threads = [

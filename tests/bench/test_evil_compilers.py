@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Given, Limits
+from ckh.bench.campaign import Campaign, Limits
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.plan import full_name
+from ckh.bench.settings import Given
 from ckh.data.journal import ResultRow, read_journal
 from ckh.schema import Status
 from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
@@ -30,6 +31,8 @@ from tests.bench.test_evil_kernels import processes_with
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from ckh.kernels.config import ConvKernel
 
 
 RIGHT = 6  # kernels
@@ -145,9 +148,9 @@ class EvilCompilers(FaultyDevice):
         super().__init__(*[GOOD] * (len(KINDS) + RIGHT))
         self.scripts = {full_name(k): kind.script for k, kind in zip(self.kernels, KINDS.values(), strict=False)}
 
-    def compile_command(self, source: Path, library: Path) -> list[str]:
+    def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
         """The compiler that the first line of the source, which is the kernel's name, asks for."""
-        right = super().compile_command(source, library)
+        right = super().compile_command(kernel, source, library)
         name = source.read_text(encoding="utf-8").partition("\n")[0].removeprefix("// ")
         if name not in self.scripts:
             return right
@@ -230,8 +233,8 @@ def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, m
     class Crowded(FaultyDevice):
         """The compiler of the first kernel is killed the first time."""
 
-        def compile_command(self, source: Path, library: Path) -> list[str]:
-            right = super().compile_command(source, library)
+        def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
+            right = super().compile_command(kernel, source, library)
             is_first = source.read_text(encoding="utf-8").startswith(f"// {self.names[0]}\n")
             name = "first" if is_first else "other"
             script = (
@@ -253,7 +256,7 @@ from ckh.bench.compile import KernelBuilder
 from tests.bench.faults import GOOD, FaultyDevice
 
 class Slow(FaultyDevice):
-    def compile_command(self, source, library):
+    def compile_command(self, kernel, source, library):
         return ["sh", "-c", f"setsid sleep 1000 & touch {library}; echo $$ $! > {sys.argv[1]}; wait"]
 
 device = Slow(GOOD)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Given, Limits
+from ckh.bench.campaign import Campaign, Limits
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.settings import Given
 from ckh.data.journal import ResultRow, read_journal
 from ckh.schema import Status
 from tests.bench.evil import KINDS

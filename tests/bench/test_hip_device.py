@@ -18,6 +18,7 @@ from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import Gpu
 from ckh.kernels.pool import conv_pool
+from ckh.ops import grouped_conv
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 KB = 1024
 GFX942 = load_arch("gfx942")
+PLAIN = conv_pool(Direction.FORWARD, GFX942, dtype="fp16")[0]
 MIXED = (
     Gpu(0, "gfx942", 304, 2100),
     Gpu(1, "gfx90a", 104, 1700),
@@ -87,7 +89,7 @@ def test_a_target_may_have_features(arch: str, tools: DeviceOptions) -> None:
     """They are the compiler's; rules and hardware are the architecture's."""
     device = HipDevice(replace(tools, arch=arch))
     assert device.arch is load_arch(arch.partition(":")[0])
-    assert f"--offload-arch={arch}" in device.compile_command(tools_path("a.cpp"), tools_path("a.so"))
+    assert f"--offload-arch={arch}" in device.compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
     assert device.identity().name.startswith(f"{arch}, ")
 
 
@@ -98,11 +100,12 @@ def tools_path(name: str) -> Path:
 
 def test_the_compiler_is_called_with_our_headers_in_front_of_ck_tiles(tools: DeviceOptions) -> None:
     """One command makes the library: flags, target, both folders, output and source."""
-    command = HipDevice(tools).compile_command(tools_path("a.cpp"), tools_path("a.so"))
+    command = HipDevice(tools).compile_command(PLAIN, tools_path("a.cpp"), tools_path("a.so"))
     assert command[0] == tools.hipcc
     assert command[-3:] == ["-o", "/build/a.so", "/build/a.cpp"]
     assert [word for word in command if word.startswith("-I")] == [
         f"-I{ck_tile.template_dir()}",
+        f"-I{Path(grouped_conv.__file__).parent}/templates/ck_tile",
         f"-I{tools.ck_include}",
     ]
     assert {"-std=c++20", "-O3", "-shared", "-fPIC", "--offload-arch=gfx942"} <= set(command)

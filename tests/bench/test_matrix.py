@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.harness import try_cases
-from ckh.bench.matrix import MATRICES, Case, matrix
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.validity import check, problem_reasons
 from ckh.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
+from ckh.ops.grouped_conv.matrix import MATRICES, matrix
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice
@@ -23,6 +23,7 @@ from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.bench.computation import Case
     from ckh.bench.harness import Finding
 
 ALL = tuple(Direction)
@@ -30,7 +31,7 @@ OPTIONS = SupervisorOptions(3.0, WorkerConfig(1 << 30, None))
 WRONG = Fault("for (int64_t i = 0; i < size(*p); ++i) out[i] = 3; return 0;")
 
 
-def findings(device: FaultyDevice, cases: Sequence[Case], *, run: bool = True) -> list[Finding]:
+def findings(device: FaultyDevice, cases: Sequence[Case[Any, Any]], *, run: bool = True) -> list[Finding]:
     """Try cases without ever stopping."""
     return list(try_cases(device, cases, OPTIONS, jobs=2, run=run, should_stop=lambda: False))
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Given, Limits, Outcome
+from ckh.bench.campaign import Campaign, Limits, Outcome
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.settings import Given
 from ckh.bench.stop import StopReason
 from ckh.bench.sweep import MAX_LEADERS, Results
 from ckh.data.journal import ResultRow, read_journal

@@ -13,9 +13,10 @@ import pytest
 from ckh.bench import campaign as campaign_module
 from ckh.bench import hip_device as hip_device_module
 from ckh.bench.binary import Binary
-from ckh.bench.campaign import Campaign, Given, Limits, Outcome
+from ckh.bench.campaign import Campaign, Limits, Outcome
 from ckh.bench.device import DeviceOptions
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.settings import Given
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
 from ckh.errors import DeviceError
 from ckh.gpus import Gpu
@@ -27,6 +28,8 @@ from tests.bench.hip_stub import build as hip_stub
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ckh.kernels.config import ConvKernel
 
 LIMITS = Limits(timeout_s=120.0, jobs=2)
 PROBLEMS = tuple(replace(PROBLEM, hi=size) for size in range(5, 11))
@@ -72,7 +75,7 @@ class ManyWorkers(FaultyDevice):
             self.refusal.touch()
         return ["false"]
 
-    def inspect(self, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: ConvKernel, messages: str, library: Path) -> Binary | None:
         """By the kernel's name, which is in the source's first line."""
         source = library.with_suffix(".cpp").read_text(encoding="utf-8")
         name = source.partition("\n")[0].removeprefix("// ")

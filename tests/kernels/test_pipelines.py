@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ckh.archs import arch_names, load_arch
-from ckh.bench.codegen import ck_tile, ck_tile_gemm_rules, host
+from ckh.bench.codegen import ck_tile, host
 from ckh.bench.codegen.ck_tile import Interface
 from ckh.kernels.name_grammar import PIPELINE
 from ckh.kernels.pipelines import (
@@ -16,11 +16,19 @@ from ckh.kernels.pipelines import (
     TABLE_PIPELINES,
     wave_group_reason,
 )
+from ckh.ops.gemm_universal import hip_rules as ck_tile_gemm_rules
+from tests.bench.codegen.templates import OPERATIONS, SHARED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CK_TILE = ck_tile.template_dir()
+FOLDERS = (SHARED, *OPERATIONS.values())
+
+
+def header(name: str) -> Path:
+    """One of our headers for CK Tile."""
+    (path,) = (folder / name for folder in FOLDERS if (folder / name).exists())
+    return path
 
 
 def words(text: str, pattern: str) -> list[str]:
@@ -36,7 +44,7 @@ def enumerators(path: Path) -> list[str]:
 
 def specialized(*names: str) -> set[str]:
     """The pipelines that templates of CK Tile's headers are specialized for."""
-    return {one for name in names for one in words((CK_TILE / name).read_text(), r"struct \w+<Pipeline::(\w+)")}
+    return {one for name in names for one in words(header(name).read_text(), r"struct \w+<Pipeline::(\w+)")}
 
 
 def test_codes_are_amds() -> None:
@@ -66,8 +74,8 @@ def test_the_host_has_every_pipeline_of_the_table() -> None:
 
 def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
     """Convolutions may have all of them, GEMMs those of the table."""
-    assert enumerators(CK_TILE / "vocabulary.hpp") == list(CONV_PIPELINES) == list(ck_tile.PIPELINE_HEADERS)
-    assert enumerators(CK_TILE / "gemm_vocabulary.hpp") == list(TABLE_PIPELINES)
+    assert enumerators(header("vocabulary.hpp")) == list(CONV_PIPELINES) == list(ck_tile.PIPELINE_HEADERS)
+    assert enumerators(header("gemm_vocabulary.hpp")) == list(TABLE_PIPELINES)
 
 
 def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
@@ -80,7 +88,7 @@ def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
 
 def test_only_compv5_steps_through_wave_groups() -> None:
     """It needs two, 1x1x2, which is what a GEMM's template gives it; the others compute wrong results in two."""
-    (groups,) = words((CK_TILE / "gemm_mid2025_kernel.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
+    (groups,) = words(header("gemm_mid2025_kernel.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
     assert {name: str(row.wave_groups) for name, row in PIPELINES.items() if row.wave_groups} == {
         "compv5": f"waves 1x1x2 in {groups} wave groups"
     }

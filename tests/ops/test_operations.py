@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +108,22 @@ def test_what_is_no_operation_is_refused() -> None:
         operation_of("pool_max_3x3")
     with pytest.raises(KeyError):
         operation_of_kernel("compv3")
+
+
+def test_a_kernel_of_a_loaded_operation_loads_no_other() -> None:
+    """A prediction imports its own operation alone."""
+    program = (
+        "import sys\n"
+        "from ckh.ops import operation, operation_of_kernel\n"
+        "op = operation('gemm_universal')\n"
+        "from ckh.ops.gemm_universal.pool import gemm_pool\n"
+        "from ckh.archs import load_arch\n"
+        "assert operation_of_kernel(gemm_pool(load_arch('host'), 'fp32', 'rcr')[0]) is op\n"
+        "others = ('ckh.ops.grouped', 'ckh.ops.miopen', 'ckh.bench')\n"
+        "print(*(name for name in sys.modules if name.startswith(others)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
 def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

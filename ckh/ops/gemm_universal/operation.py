@@ -105,7 +105,7 @@ def _place(problem: GemmProblem) -> list[float]:
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 
-def _load_problems(
+def load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[GemmProblem, ...]:
     from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
@@ -151,6 +151,12 @@ def _requested() -> Requested[GemmProblem]:
     return REQUESTED
 
 
+def _measured() -> object:
+    from ckh.ops.gemm_universal.measured import MEASURED
+
+    return MEASURED
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -181,8 +187,9 @@ OPERATION = Operation(
     split_by=GEMM_IDENTITY,
     train_defaults=amd_options,
     model_files={},
-    load_problems=_load_problems,
+    load_problems=load_problems,
     set_names=_set_names,
     formats=_formats,
     requested=_requested,
+    measured=_measured,
 )

@@ -123,6 +123,12 @@ def _requested() -> Requested[ConvProblem]:
     return REQUESTED
 
 
+def _measured() -> object:
+    from ckh.ops.grouped_conv.measured import MEASURED
+
+    return MEASURED
+
+
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -157,4 +163,5 @@ OPERATION = Operation(
     set_names=_set_names,
     formats=_formats,
     requested=_requested,
+    measured=_measured,
 )

@@ -17,14 +17,17 @@ from typing import Any
 import pytest
 
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface, emit, missing
+from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.library import CConvProblem, c_problem
 from ckh.errors import DeviceError
 from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
+from ckh.ops.grouped_conv.hip import ELEMENTS, emit, missing
+from ckh.ops.grouped_conv.measured import CConvProblem, c_problem
 from ckh.problems import Direction, parse_conv_problem
+from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 
+TEMPLATES = (SHARED, OPERATIONS["grouped_conv"])
 STUB = Path(__file__).parent / "current_stub" / "include"
 PIPELINES = STUB / "ck_tile" / "ops" / "gemm" / "pipeline"
 HIPCC = shlex.split(os.environ.get("HIPCC", ""))
@@ -92,11 +95,11 @@ def headers() -> Headers:
     return detect_interface(STUB)
 
 
-def syntax_errors(kernel: ConvKernel, headers: Headers, folder: Path, templates: Path) -> str:
+def syntax_errors(kernel: ConvKernel, headers: Headers, folder: Path, templates: tuple[Path, ...]) -> str:
     """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers))
-    include = [f"-I{headers.include}", f"-I{templates}"]
+    include = [f"-I{headers.include}", *(f"-I{one}" for one in templates)]
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
     command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -107,7 +110,7 @@ def syntax_errors(kernel: ConvKernel, headers: Headers, folder: Path, templates:
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: Headers, tmp_path: Path) -> None:
     """A kernel's source passes CK Tile's templates what they take, where they take it."""
-    assert syntax_errors(KERNELS[name], headers, tmp_path, ck_tile.template_dir()) == ""
+    assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 @needs_hipcc
@@ -120,7 +123,7 @@ def test_a_complete_compv5_fits(tmp_path: Path) -> None:
     text = (tree / file).read_text().replace("template <GemmPipelineScheduler>", members, 1)
     (tree / file).write_text(text)
     kernel = replace(FORWARD, pipeline="compv5", **GROUPS)
-    assert syntax_errors(kernel, detect_interface(tree), tmp_path, ck_tile.template_dir()) == ""
+    assert syntax_errors(kernel, detect_interface(tree), tmp_path, TEMPLATES) == ""
 
 
 # Mistakes that the check must see: what stands in a template of ours, and what else might.
@@ -147,19 +150,18 @@ MISTAKES = {
 def test_the_check_sees_wrong_arguments(mistake: str, headers: Headers, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, do not pass."""
     name, right, wrong = MISTAKES[mistake]
-    templates = tmp_path / "templates"
-    shutil.copytree(ck_tile.template_dir(), templates)
+    templates = copy_templates("grouped_conv", tmp_path / "templates")
     text = (templates / "current_kernel.hpp").read_text()
     assert right in text
     (templates / "current_kernel.hpp").write_text(text.replace(right, wrong))
-    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, templates)
+    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, (templates,))
 
 
 def library(kernel: ConvKernel, headers: Headers, folder: Path) -> ctypes.CDLL:
     """A kernel built with the stubs, as far as the host's half goes."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers))
-    include = [f"-I{headers.include}", f"-I{ck_tile.template_dir()}"]
+    include = [f"-I{headers.include}", *(f"-I{one}" for one in TEMPLATES)]
     flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
     subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
     loaded = ctypes.CDLL(str(built))
@@ -201,7 +203,7 @@ def test_the_checked_kernels_cover_every_option() -> None:
     kernels = KERNELS.values()
     assert {kernel.pipeline for kernel in kernels} == set(ck_tile.PIPELINE_HEADERS) - {"compv5"}
     assert {kernel.variant for kernel in kernels} == set(Direction)
-    assert {kernel.dtype for kernel in kernels} == set(ck_tile.ELEMENTS)
+    assert {kernel.dtype for kernel in kernels} == set(ELEMENTS)
     assert {kernel.ndim_spatial for kernel in kernels} == {2, 3}
     assert {kernel.specialization for kernel in kernels} == set(SPECIALIZATIONS)
     for option in ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm"):

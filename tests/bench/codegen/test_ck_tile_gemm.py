@@ -16,20 +16,23 @@ from ckh.bench.binary import code_hash
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers, Interface
-from ckh.bench.codegen.ck_tile_gemm import emit
-from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders, detect_gemm
-from ckh.bench.codegen.ck_tile_gemm_rules import ELEMENTS, missing
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
-from ckh.bench.library import KernelLibrary, c_gemm_problem
+from ckh.bench.library import KernelLibrary
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.kernels.config import Scheduler
+from ckh.kernels.pool import conv_pool
+from ckh.ops.gemm_universal.hip import emit
+from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
+from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import arch_reasons
+from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
@@ -312,10 +315,18 @@ def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
     messages = REMARKS.replace("@scratch@", "0")
     gemm = messages.replace("33GroupedConvolutionForwardKernel", "19UniversalGemmKernel")
     device = HipDevice(DeviceOptions("gfx942"))
-    binaries = [device.inspect(text, library) for text in (messages, gemm, gemm.replace("19Universal", "11Other"))]
-    convolution, product, other = (None if one is None else one.resources for one in binaries)
-    assert convolution == product is not None
-    assert other is None
+    convolution = conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp16")[0]
+    pairs = [
+        (convolution, messages),
+        (PLAIN, gemm),
+        (PLAIN, messages),
+        (convolution, gemm),
+        (PLAIN, gemm.replace("19Universal", "11Other")),
+    ]
+    binaries = [device.inspect(kernel, text, library) for kernel, text in pairs]
+    found = [None if one is None else one.resources for one in binaries]
+    assert found[0] == found[1] is not None
+    assert found[2:] == [None] * 3
 
 
 ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS.items() for kernel in kernels]

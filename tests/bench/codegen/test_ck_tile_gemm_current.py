@@ -18,18 +18,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile_gemm import emit
-from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders, detect_gemm
-from ckh.bench.codegen.ck_tile_gemm_rules import ELEMENTS, missing
-from ckh.bench.library import CGemmProblem, KernelLibrary
+from ckh.bench.library import KernelLibrary
 from ckh.kernels.config import Scheduler
+from ckh.ops.gemm_universal.hip import emit
+from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
+from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
+from ckh.ops.gemm_universal.measured import CGemmProblem
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.spaces import GPU
+from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
+TEMPLATES = (SHARED, OPERATIONS["gemm_universal"])
 STUBS = [Path(__file__).parent / name / "include" for name in ("current_stub", "current_gemm_stub")]
 HIPCC = shlex.split(os.environ.get("HIPCC", ""))
 needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
@@ -79,11 +82,11 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> GemmHeaders:
     return detect(tree_in(tmp_path_factory.mktemp("stubs")))
 
 
-def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: Path) -> str:
+def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
     """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
     source = folder / "kernel.hip"
     source.write_text(emit(kernel, headers))
-    include = [f"-I{headers.common.include}", f"-I{templates}"]
+    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
     command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -94,7 +97,7 @@ def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templa
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_fit_the_published_templates(name: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """A kernel's source passes CK Tile's templates what they take, where they take it."""
-    assert syntax_errors(KERNELS[name], headers, tmp_path, ck_tile.template_dir()) == ""
+    assert syntax_errors(KERNELS[name], headers, tmp_path, TEMPLATES) == ""
 
 
 def test_the_checked_kernels_cover_every_option() -> None:
@@ -127,19 +130,18 @@ MISTAKES = {
 def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, do not pass."""
     name, right, wrong = MISTAKES[mistake]
-    templates = tmp_path / "templates"
-    shutil.copytree(ck_tile.template_dir(), templates)
+    templates = copy_templates("gemm_universal", tmp_path / "templates")
     text = (templates / "gemm_current_kernel.hpp").read_text()
     assert right in text
     (templates / "gemm_current_kernel.hpp").write_text(text.replace(right, wrong))
-    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, templates)
+    assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, (templates,))
 
 
 def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLibrary:
     """A kernel built with the stubs, as far as the host's half goes."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
     source.write_text(emit(kernel, headers))
-    include = [f"-I{headers.common.include}", f"-I{ck_tile.template_dir()}"]
+    include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
     flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
     subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
     return KernelLibrary(str(built))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from math import prod, sqrt
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,15 +21,17 @@ from numpy.typing import NDArray
 from ckh.archs import load_arch
 from ckh.bench.buffers import GuardedBuffer, input_array
 from ckh.bench.codegen import host
-from ckh.bench.codegen.gemm_host import compile_flags, emit, source_hash_inputs, template_dir
 from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compiler import find_compiler
-from ckh.bench.library import CGemmProblem, KernelLibrary
+from ckh.bench.device import HostDevice, headers_comment
+from ckh.bench.library import KernelLibrary
 from ckh.bench.verify import FP32_ROUNDING
 from ckh.errors import UsageError
 from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import TABLE_PIPELINES
+from ckh.ops.gemm_universal.host import emit
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.measured import MEASURED, CGemmProblem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
@@ -35,7 +39,6 @@ from ckh.ops.gemm_universal.validity import problem_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from ckh.archs import Triple
 
@@ -43,6 +46,8 @@ Array = NDArray[Any]
 Libraries = dict[GemmKernel, KernelLibrary]
 
 HOST = load_arch("host")
+assert MEASURED.host is not None
+TEMPLATES = MEASURED.host.templates
 SIMD = HostSimd(64, 32)
 PADS = tuple(product((True, False), repeat=3))
 NAN_BYTE = 0xFF
@@ -116,7 +121,7 @@ def build(kernels: Iterable[GemmKernel], folder: Path, simd: HostSimd) -> dict[G
     def one(number: int, kernel: GemmKernel) -> Path:
         source, library = folder / f"{number}.cpp", folder / f"{number}.so"
         source.write_text(emit(kernel, simd), encoding="utf-8")
-        command = [*find_compiler().command, *compile_flags(), "-Wall", "-Wextra", "-Werror"]
+        command = [*find_compiler().command, *host.compile_flags(), f"-I{TEMPLATES}", "-Wall", "-Wextra", "-Werror"]
         subprocess.run([*command, "-o", str(library), str(source)], check=True, timeout=120)
         return library
 
@@ -303,14 +308,23 @@ def test_source_depends_on_the_registers() -> None:
     assert len({emit(PLAIN, simd) for simd in registers}) == 6
 
 
-def test_hash_covers_both_directories_of_headers() -> None:
+def test_the_key_covers_both_directories_of_headers(tmp_path: Path) -> None:
     """A change of any header that a kernel includes makes another library."""
-    inputs, flags = source_hash_inputs(), compile_flags()
-    for folder in (template_dir(), host.template_dir()):
-        assert f"-I{folder}" in flags
-        headers = list(folder.glob("*.hpp"))
-        assert headers
-        assert all(header.read_bytes() in inputs for header in headers)
+    device = HostDevice()
+    shared = list(host.template_dir().glob("*.hpp"))
+    assert shared
+    assert all(header.read_bytes() in device.cache_salt() for header in shared)
+    assert device.emit(PLAIN).endswith(headers_comment(TEMPLATES))
+    own = Path(shutil.copytree(TEMPLATES, tmp_path / "own"))
+    comments = {headers_comment(own)}
+    assert comments == {headers_comment(TEMPLATES)}
+    headers = list(own.glob("*.hpp"))
+    for header in headers:
+        header.write_text(header.read_text(encoding="utf-8") + "// more\n", encoding="utf-8")
+        comments.add(headers_comment(own))
+    assert len(comments) == 1 + len(headers) > 1
+    command = device.compile_command(PLAIN, tmp_path / "a.cpp", tmp_path / "a.so")
+    assert [word for word in command if word.startswith("-I")] == [f"-I{host.template_dir()}", f"-I{TEMPLATES}"]
 
 
 def test_incomplete_kernel_is_refused() -> None:

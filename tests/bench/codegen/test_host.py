@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.host import HostSimd, emit
+from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.device import HostDevice
-from ckh.bench.library import KernelLibrary, c_problem
+from ckh.bench.library import KernelLibrary
 from ckh.bench.measure import Bench
 from ckh.bench.memory import HostMemory
 from ckh.bench.protocol import Job, Op, PhaseClock
@@ -26,6 +26,8 @@ from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.names import amd_short_name, parse_kernel_name
 from ckh.kernels.pool import conv_pool
 from ckh.kernels.tiles import CONV_TILES, tile_of
+from ckh.ops.grouped_conv.host import emit
+from ckh.ops.grouped_conv.measured import c_problem
 from ckh.problems import ConvProblem, Direction, parse_conv_problem
 from ckh.schema import Status
 
@@ -249,7 +251,8 @@ def test_source_is_the_same_in_another_process() -> None:
     program = (
         "import hashlib\n"
         "from ckh.archs import load_arch\n"
-        "from ckh.bench.codegen.host import HostSimd, emit\n"
+        "from ckh.bench.codegen.host import HostSimd\n"
+        "from ckh.ops.grouped_conv.host import emit\n"
         "from ckh.kernels.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
         "texts = [emit(k, HostSimd(64, 32)) for d in Direction for k in conv_pool(d, load_arch('host'))]\n"

@@ -1,7 +1,7 @@
 """GEMM kernels for the `host` device: a kernel of the table as C++17 for this CPU.
 
 A translation unit is the kernel's parameters as constants and one include. Pipelines and register blocks are those of
-convolution on the host (`templates/host/nest.hpp`, `register_tile.hpp`); `templates/gemm_host/gemm.hpp` says what each
+all kernels on the host (`nest.hpp`, `register_tile.hpp`); `templates/host/gemm.hpp` says what each
 layout makes of them, `edges.hpp` what padding is.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen import host
+from ckh.bench.codegen.source import translation_unit
 from ckh.errors import UsageError
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
@@ -17,8 +17,6 @@ from ckh.ops.gemm_universal.names import kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.bench.codegen.host import HostSimd
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
@@ -26,23 +24,6 @@ _EPILOGUE = "cshuffle"  # whole vectors of C, which is what registers hold
 _NATIVE_FLOATS = 4  # in which the ends of rows are moved
 _INTEGERS = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 _PADS = ("pad_m", "pad_n", "pad_k")
-
-
-def template_dir() -> Path:
-    """The directory of the headers that only GEMM kernels include."""
-    return host.template_dir().parent / "gemm_host"
-
-
-def source_hash_inputs() -> bytes:
-    """Names and contents of all template headers: what a compiled kernel depends on besides its own source."""
-    headers = sorted(template_dir().glob("*.hpp"))
-    own = b"".join(header.name.encode() + b"\0" + header.read_bytes() + b"\0" for header in headers)
-    return host.source_hash_inputs() + own
-
-
-def compile_flags() -> tuple[str, ...]:
-    """Compiler flags for one translation unit, with the include directories and without input and output."""
-    return (*host.compile_flags(), f"-I{template_dir()}")
 
 
 def emit(kernel: GemmKernel, simd: HostSimd) -> str:
@@ -65,11 +46,8 @@ def emit(kernel: GemmKernel, simd: HostSimd) -> str:
         "bool double_smem_buffer": _cpp(kernel.pipeline == "compv4"),
         "const char* name": f'"{kernel_name(kernel)}"',
     }
-    head, tail = (
-        '#include "kernel.hpp"\n\nnamespace ckh::kernel {\n',
-        '\n}  // namespace ckh::kernel\n\n#include "gemm_abi.hpp"\n',
-    )
-    return "\n".join((head, *(f"inline constexpr {what} = {value};" for what, value in constants.items()), tail))
+    lines = (f"inline constexpr {what} = {value};" for what, value in constants.items())
+    return translation_unit("kernel.hpp", lines, "gemm_abi.hpp")
 
 
 def _cpp(value: bool) -> str:  # noqa: FBT001 - a value, not an option

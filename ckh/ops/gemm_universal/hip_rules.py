@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import Triple
-    from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders
+    from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 ELEMENTS = {

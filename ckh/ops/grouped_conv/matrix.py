@@ -6,9 +6,10 @@ rule or a device refuses is a result too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.computation import Case
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
@@ -31,18 +32,9 @@ _CHANNELS, _GROUPS, _SIZE, _DEPTH = 64, 2, 16, 4
 _DEPTHWISE_GROUPS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is tried, in words, and with what."""
-
-    label: str
-    kernel: ConvKernel
-    problem: ConvProblem
-
-
 def matrix(
     name: str, arch: ArchSpec, directions: tuple[Direction, ...], ndims: tuple[int, ...], dtype: str
-) -> tuple[Case, ...]:
+) -> tuple[Case[ConvProblem, ConvKernel], ...]:
     """The cases of a matrix, by direction and number of dimensions.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ckh.bench.padding import CHANNEL_MULTIPLE, pad_channels
+from ckh.ops.grouped_conv.padding import CHANNEL_MULTIPLE, pad_channels
 from ckh.problems import parse_conv_problem
 
 

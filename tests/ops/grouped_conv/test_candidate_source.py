@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.candidates import Candidates, make_candidates
 from ckh.errors import DataError, UsageError
 from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.kernels.registry import write_registry
 from ckh.kernels.rules import refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.candidate_source import Candidates, make_candidates
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import LABEL
-from ckh.bench.codegen.ck_tile_gemm_headers import EPILOGUES
-from ckh.bench.codegen.ck_tile_gemm_rules import ELEMENTS, missing
+from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES
+from ckh.bench.codegen.source import translation_unit
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.ops.gemm_universal.hip_headers import EPILOGUES
+from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
-    from ckh.bench.codegen.ck_tile_gemm_headers import GemmHeaders
+    from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _OUTPUTS = {**ELEMENTS, "int32": "ck_tile::int32_t"}
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
 
-_LABEL_BYTES = 512
 _INTEGERS = (
     *("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k"),
     *("vector_a", "vector_b", "vector_c"),
@@ -49,7 +49,7 @@ def emit(kernel: GemmKernel, headers: GemmHeaders) -> str:
     if headers.is_current:
         values["bool pads_added_rows"] = str(headers.pads_added_rows).lower()
     lines = [
-        f'inline constexpr char label[{_LABEL_BYTES}] = "{LABEL}{kernel_name(kernel)}";',
+        f'inline constexpr char label[{LABEL_BYTES}] = "{LABEL}{kernel_name(kernel)}";',
         f"using Element = {ELEMENTS[kernel.dtype]};",
         f"using Accumulator = {'ck_tile::int32_t' if kernel.dtype == 'int8' else 'float'};",
         f"using Output = {_OUTPUTS[output_dtype(kernel.dtype)]};",
@@ -58,7 +58,5 @@ def emit(kernel: GemmKernel, headers: GemmHeaders) -> str:
         *(f"inline constexpr ck_tile::index_t {name} = {getattr(kernel, name)};" for name in _INTEGERS),
         *(f"inline constexpr {name} = {value};" for name, value in values.items()),
     ]
-    head = '#include "gemm_vocabulary.hpp"\n\nnamespace ckh::kernel {\n'
     abi = "gemm_current_abi.hpp" if headers.is_current else "gemm_abi.hpp"
-    tail = f'\n}}  // namespace ckh::kernel\n\n#include "{abi}"\n'
-    return "\n".join((head, *lines, tail))
+    return translation_unit("gemm_vocabulary.hpp", lines, abi)

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ckh.bench.reference import convolve, operand_shapes, reduction_length
+from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import ConvProblem, Direction, parse_conv_problem
 
 if TYPE_CHECKING:

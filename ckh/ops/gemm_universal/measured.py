@@ -1,0 +1,86 @@
+"""How matrix products are computed, built and measured."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
+from ckh.errors import UsageError
+from ckh.ops.gemm_universal import hip, host
+from ckh.ops.gemm_universal.hip_headers import detect_gemm
+from ckh.ops.gemm_universal.problem import OP_TYPE, output_dtype
+from ckh.ops.gemm_universal.reference import multiply, operand_shapes, reduction_length
+
+if TYPE_CHECKING:
+    from ckh.archs import ArchSpec
+    from ckh.bench.candidates import CandidateSource
+    from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.settings import Settings
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
+
+
+class CGemmProblem(ctypes.Structure):
+    """`struct ckh_gemm_problem`."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("m", "n", "k", "split_k")]
+
+
+def c_problem(problem: GemmProblem) -> CGemmProblem:
+    """The matrix product as kernels take it."""
+    return CGemmProblem(problem.m, problem.n, problem.k, problem.split_k)
+
+
+def _split(problem: GemmProblem, _kernel_name: str) -> Split:
+    """The problem's; GEMM kernels have no second stage."""
+    return Split(problem.split_k)
+
+
+_gemm_headers = cache(detect_gemm)
+
+
+def _emit_hip(kernel: GemmKernel, headers: Headers) -> str:
+    return hip.emit(kernel, _gemm_headers(headers))
+
+
+def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
+    from ckh.ops.gemm_universal.operation import load_problems
+
+    if settings.variant or settings.ndim or settings.pad_channels:
+        raise UsageError(f"{OP_TYPE} has neither directions, dimensions nor channels", "leave those options out")
+    return load_problems(settings.problems, None, settings.dtype)
+
+
+def _candidate_source(settings: Settings) -> CandidateSource:
+    from ckh.ops.gemm_universal.candidate_source import candidate_source
+
+    return candidate_source(settings)
+
+
+def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
+    from ckh.ops.gemm_universal.validity import check
+
+    return check(kernel, arch, problem)
+
+
+MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
+    computation=Computation(
+        operand_shapes,
+        multiply,
+        reduction_length,
+        {dtype: output_dtype(dtype) for dtype in _DTYPES},
+        c_problem,
+        _split,
+    ),
+    host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",)),
+    problems=_problems,
+    candidate_source=_candidate_source,
+    reasons=_reasons,
+)

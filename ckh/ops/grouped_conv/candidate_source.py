@@ -1,0 +1,111 @@
+"""Where the kernels of a run come from: a rule set or a registry, filtered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.kernels.config import ConvKernel
+from ckh.kernels.filter import parse_filter
+from ckh.kernels.pool import RefusedKernel
+from ckh.kernels.registry import read_registry
+from ckh.kernels.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
+from ckh.kernels.validity import arch_reasons, problem_reasons
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.bench.settings import Settings
+    from ckh.kernels.registry import Registry
+    from ckh.problems import ConvProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Where kernels come from.
+
+    Attributes:
+        rule_set: name of a rule set; not used with a registry.
+        registry: kernels read from a file.
+        wants: the filter.
+        split_k: numbers of parts of K that backward-weight kernels are tried with.
+        origin: where they come from, in words.
+    """
+
+    rule_set: str = DEFAULT_RULE_SET
+    registry: Registry | None = None
+    wants: Callable[[ConvKernel], bool] = lambda _: True
+    split_k: tuple[int, ...] = (1,)
+    origin: str = f"rule set {DEFAULT_RULE_SET}"
+
+    def group(self, problem: ConvProblem) -> tuple[Any, ...]:
+        """Direction, number of dimensions and dtype."""
+        return problem.variant, problem.ndim, problem.dtype
+
+    def problem_reasons(self, kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
+        """Why a kernel does not apply to a problem."""
+        return problem_reasons(kernel, arch, problem)
+
+    def of(
+        self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
+    ) -> tuple[tuple[ConvKernel, ...], tuple[RefusedKernel[ConvKernel], ...]]:
+        """Kernels that the architecture can build, and those it cannot, with the reasons.
+
+        Raises:
+            UsageError: the registry is another architecture's, or the rule set is unknown.
+        """
+        if self.registry is None:
+            found = rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+            unbuilt = refused_of_rule_set(self.rule_set, variant, ndim_spatial, dtype, arch)
+        else:
+            found, unbuilt = self._registered(variant, ndim_spatial, dtype, arch), ()
+        # A registry may have several splits of a kernel.
+        distinct = dict.fromkeys(split for kernel in found for split in self._splits(kernel))
+        wanted = filter(self.wants, distinct)
+        judged = [RefusedKernel(kernel, arch_reasons(kernel, arch)) for kernel in wanted]
+        refused = [one for one in (*unbuilt, *judged) if one.reasons and self.wants(one.kernel)]
+        return tuple(one.kernel for one in judged if not one.reasons), tuple(refused)
+
+    def _registered(self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
+        assert self.registry is not None
+        if self.registry.arch != arch.name:
+            raise UsageError(f"the registry holds kernels of {self.registry.arch}, not of {arch.name}")
+        group = (variant, ndim_spatial, dtype)
+        return tuple(k for k in self.registry.kernels if (k.variant, k.ndim_spatial, k.dtype) == group)
+
+    def _splits(self, kernel: ConvKernel) -> Iterator[ConvKernel]:
+        if kernel.variant is not Direction.BWD_WEIGHT or self.split_k == (1,):
+            yield kernel
+            return
+        for count in self.split_k:
+            yield replace(kernel, split_k=count)
+
+
+def make_candidates(
+    rule_set_name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
+) -> Candidates:
+    """Candidates from a run's settings.
+
+    Raises:
+        UsageError: a setting is malformed or contradicts another.
+        DataError: the registry cannot be read.
+    """
+    if registry is not None and rule_set_name != DEFAULT_RULE_SET:
+        raise UsageError("--registry and --rule-set exclude each other", "leave one of them out")
+    return Candidates(
+        rule_set_name,
+        None if registry is None else read_registry(registry),
+        (lambda _: True) if filter_text is None else parse_filter(filter_text, ConvKernel),
+        split_k,
+        f"rule set {rule_set_name}" if registry is None else str(registry),
+    )
+
+
+def candidate_source(settings: Settings) -> Candidates:
+    """Candidates from a run's settings, which raises what `make_candidates` does."""
+    registry = None if settings.registry is None else Path(settings.registry)
+    return make_candidates(settings.rule_set, registry, settings.filter, settings.split_k)

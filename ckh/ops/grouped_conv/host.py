@@ -1,0 +1,64 @@
+"""Convolutions for the `host` device: a kernel of the table as C++17 for this CPU.
+
+A translation unit is the kernel's parameters as constants and one include, `templates/host/conv.hpp`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.source import translation_unit
+from ckh.errors import UsageError
+from ckh.kernels.pipelines import TABLE_PIPELINES
+
+if TYPE_CHECKING:
+    from ckh.bench.codegen.host import HostSimd
+    from ckh.kernels.config import ConvKernel
+
+_INTEGERS = (
+    "tile_m",
+    "tile_n",
+    "tile_k",
+    "wave_m",
+    "wave_n",
+    "wave_k",
+    "warp_tile_m",
+    "warp_tile_n",
+    "warp_tile_k",
+    "vector_a",
+    "vector_b",
+    "vector_c",
+)
+_BOOLEANS = ("double_smem_buffer", "split_image")
+
+
+def emit(kernel: ConvKernel, simd: HostSimd) -> str:
+    """The C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1.
+
+    Raises:
+        UsageError: the kernel leaves a parameter out, or asks for something that the host device does not have.
+    """
+    _check(kernel)
+    lines = [
+        f"inline constexpr int vector_bytes = {simd.vector_bytes};",
+        f"inline constexpr int registers = {simd.registers};",
+        f"inline constexpr Variant variant = Variant::{kernel.variant};",
+        f"inline constexpr Pipeline pipeline = Pipeline::{kernel.pipeline};",
+        f"inline constexpr Scheduler scheduler = Scheduler::{kernel.scheduler};",
+        *(f"inline constexpr int {name} = {getattr(kernel, name)};" for name in _INTEGERS),
+        *(f"inline constexpr bool {name} = {str(getattr(kernel, name)).lower()};" for name in _BOOLEANS),
+    ]
+    source_id = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    lines.append(f'inline constexpr const char* source_id = "{source_id}";')
+    return translation_unit("kernel.hpp", lines, "conv.hpp")
+
+
+def _check(kernel: ConvKernel) -> None:
+    missing = [name for name in _INTEGERS if getattr(kernel, name) is None]
+    if missing:
+        raise UsageError(f"the kernel leaves out {', '.join(missing)}", "only complete kernels can be built")
+    if kernel.dtype != "fp32":
+        raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
+    if kernel.pipeline not in TABLE_PIPELINES:
+        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(TABLE_PIPELINES))

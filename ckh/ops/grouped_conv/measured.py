@@ -1,0 +1,104 @@
+"""How convolutions are computed, built and measured."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
+from ckh.errors import DataError
+from ckh.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv import hip, host
+from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
+from ckh.problems import ConvProblem, Direction
+
+if TYPE_CHECKING:
+    from ckh.archs import ArchSpec
+    from ckh.bench.candidates import CandidateSource
+    from ckh.bench.computation import Case
+    from ckh.bench.settings import Settings
+    from ckh.kernels.config import ConvKernel
+
+ALL_DIRECTIONS = "all"
+_TEMPLATES = Path(__file__).parent / "templates"
+_FIELDS = (
+    *("n", "c", "k", "g", "di", "hi", "wi", "z", "y", "x", "stride_d", "stride_h", "stride_w"),
+    *("pad_d", "pad_h", "pad_w", "dilation_d", "dilation_h", "dilation_w", "do", "ho", "wo"),
+)
+
+
+class CConvProblem(ctypes.Structure):
+    """`struct ckh_conv_problem`."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in _FIELDS]
+
+
+def c_problem(problem: ConvProblem) -> CConvProblem:
+    """The convolution as kernels take it."""
+    return CConvProblem(**{name: getattr(problem, name) for name in _FIELDS})
+
+
+def _split(_problem: ConvProblem, kernel_name: str) -> Split:
+    """The kernel's own; none of a library that does not tell a name, or one of its own."""
+    try:
+        kernel = parse_kernel_name(kernel_name)
+    except DataError:
+        return Split()
+    return Split(kernel.split_k, bool(kernel.two_stage))
+
+
+def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
+    """Those of a set or file in the direction and number of dimensions, channels padded if that is set.
+
+    Raises:
+        DataError: there are none.
+    """
+    from ckh.ops.grouped_conv.padding import pad_channels
+    from ckh.problem_sets import load_problems
+
+    is_all = settings.variant == ALL_DIRECTIONS
+    variants = tuple(Direction) if is_all else (Direction(settings.variant),)
+    found = (p for variant in variants for p in load_problems(settings.problems, variant, settings.dtype))
+    problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
+    if not problems:
+        raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
+    return pad_channels(problems) if settings.pad_channels else problems
+
+
+def _candidate_source(settings: Settings) -> CandidateSource:
+    from ckh.ops.grouped_conv.candidate_source import candidate_source
+
+    return candidate_source(settings)
+
+
+def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
+    from ckh.kernels.validity import check
+
+    return check(kernel, arch, problem)
+
+
+def _matrix(
+    name: str, arch: ArchSpec, directions: tuple[Direction, ...], ndims: tuple[int, ...], dtype: str
+) -> tuple[Case[ConvProblem, ConvKernel], ...]:
+    from ckh.ops.grouped_conv.matrix import matrix
+
+    return matrix(name, arch, directions, ndims, dtype)
+
+
+MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
+    computation=Computation(
+        operand_shapes,
+        convolve,
+        reduction_length,
+        {dtype: dtype for dtype in ("fp32", "fp16", "bf16")},
+        c_problem,
+        _split,
+    ),
+    host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
+    hip=HipEmission(hip.emit, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",)),
+    problems=_problems,
+    candidate_source=_candidate_source,
+    reasons=_reasons,
+    matrix=_matrix,
+)
