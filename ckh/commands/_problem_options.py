@@ -13,7 +13,7 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import OP_HELP
 from ckh.log import warn
-from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation
+from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
 from ckh.requested import as_option
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PARTS = all_requested()
 _DEFAULTS = "; ".join(
-    [DEFAULT_OPERATION, *(f"with {as_option(own)} {name}" for name, part in _PARTS.items() for own in part.own)]
+    [DEFAULT_OPERATION, *(f"with {as_option(option)} {name}" for option, name in own_options(_PARTS).items())]
 )
 _DTYPES = "; ".join(
     [

@@ -11,6 +11,7 @@ from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._duration import format_duration, parse_duration
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
+from ckh.ops import DEFAULT_OPERATION
 from ckh.outputs import check_output
 from ckh.strenum import StrEnum
 from ckh.untrusted import integer
@@ -64,7 +65,7 @@ def register(app: typer.Typer) -> None:
 
 def bench(
     op: str | None = typer.Option(
-        None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [grouped_conv]"
+        None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [{DEFAULT_OPERATION}]"
     ),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; forward unless a resumed run says."),
     device: DeviceKind | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),

@@ -182,14 +182,19 @@ def all_requested() -> dict[str, Requested[Any]]:
     return found
 
 
-def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:
-    """The first operation with an option of its own among those given, which no operation before it has; or None."""
+def own_options(parts: Mapping[str, Requested[Any]]) -> dict[str, str]:
+    """Option -> the operation that it means where none is named: one of its own, which no operation before it has."""
+    found: dict[str, str] = {}
     taken: set[str] = set()
     for name, part in parts.items():
-        if any(option in given and option not in taken for option in part.own):
-            return name
+        found |= {option: name for option in part.own if option not in taken}
         taken.update(option.name for option in part.options)
-    return None
+    return found
+
+
+def meant_operation(given: Collection[str], parts: Mapping[str, Requested[Any]]) -> str | None:
+    """The operation that one of the options given means, if there is one."""
+    return next((name for option, name in own_options(parts).items() if option in given), None)
 
 
 def in_words(problem: Problem) -> str:

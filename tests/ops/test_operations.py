@@ -17,7 +17,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.artifact import load_model
-from ckh.ops import operation, operation_names, operation_of, operation_of_kernel
+from ckh.ops import operation, operation_names, operation_of, operation_of_kernel, requested
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -58,6 +58,9 @@ def test_records_are_consistent(name: str) -> None:
     assert op.problem_of_row(row) == problem
     assert set(op.identity) <= set(row)
     assert all(np.isfinite(op.place(problem)))
+    assert op.requested is not None
+    assert op.requested() is requested(name)
+    assert op.requested().has_directions == op.has_directions
     for tests in op.slices.values():
         assert sum(bool(test(problem)) for test in tests.values()) == 1
 

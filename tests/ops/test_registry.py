@@ -14,6 +14,7 @@ import pytest
 from ckh import ops
 from ckh.errors import UsageError
 from ckh.ops import DEFAULT_OPERATION, is_operation, operation, operation_names, operation_of
+from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,9 +27,13 @@ BUILT_IN = ("grouped_conv", "miopen_conv", "gemm_universal")  # the order in whi
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of packages: four entry points, one of them of a record that is right."""
     (tmp_path / "vectors.py").write_text(
-        "from dataclasses import replace\nfrom ckh.ops import operation\nclass Kernel: pass\n"
+        "from dataclasses import replace\nfrom ckh.ops import operation\n"
+        "from ckh.requested import Requested, SizeOption\nclass Kernel: pass\n"
+        "PART = Requested((SizeOption('n', 'AXPY: elements'), SizeOption('step', 'AXPY: stride', '1'),\n"
+        "    SizeOption('g', 'of another type', kind=str), SizeOption('top', 'taken')),\n"
+        "    lambda given, variant, dtype: (given, dtype), own=('step', 'n'), default_dtype='fp64')\n"
         "OTHER = operation('gemm_universal')\n"
-        "OPERATION = replace(OTHER, name='axpy', prefix='axpy_', kernel_type=Kernel)\n"
+        "OPERATION = replace(OTHER, name='axpy', prefix='axpy_', kernel_type=Kernel, requested=lambda: PART)\n"
         "TAKEN = replace(OPERATION, name='taken', prefix='conv_of_mine_')\n",
         encoding="utf-8",
     )
@@ -49,6 +54,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def _forget() -> None:
+    ops.all_requested.cache_clear()
     ops._plug_ins.cache_clear()
     ops.operation.cache_clear()
     ops._of_class.clear()
@@ -94,6 +100,39 @@ def test_a_broken_package_is_named(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         operation(name)
     assert "\n" not in raised.value.message
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_operation_is_requested_by_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """An option of its own means it, not one that others had before; a broken package is left out with a warning."""
+    parts = ops.all_requested()
+    assert tuple(parts) == (*BUILT_IN, "axpy")
+    assert capsys.readouterr().err.count("cannot be used") == 3
+    assert ops.meant_operation({"step"}, parts) == "axpy"
+    assert ops.meant_operation({"n", "c"}, parts) is None
+    assert ops.meant_operation({"n", "m", "step"}, parts) == "gemm_universal"
+    problem = requested_problem("axpy", parts["axpy"], {"n": 4}, "", "fp32")
+    assert problem == ({"n": 4}, "fp32")
+    for given, variant, strange in (({"c": 4}, "", "--c"), ({"n": 4}, "forward", "--variant")):
+        with pytest.raises(UsageError, match=f"axpy has no {strange}"):
+            requested_problem("axpy", parts["axpy"], given, variant, "fp32")
+
+
+def test_the_command_line_has_the_options_of_installed_operations(installed: Path) -> None:
+    """Shared ones once; none with another type or a name that the command has."""
+    environment = {**os.environ, "PYTHONPATH": f"{installed}{os.pathsep}{ROOT}", "COLUMNS": "300"}
+    command = [sys.executable, "-m", "ckh", "predict", "--help"]
+    done = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True, check=True)
+    text = " ".join(done.stdout.split())
+    for option in (
+        "--step <int> AXPY: stride. [1]",
+        "--n <int> Batch; columns of a GEMM's result; AXPY: elements. [1]",
+        "with --m gemm_universal; with --step axpy]",
+        "miopen_conv: fp32; axpy: fp64.",
+    ):
+        assert text.count(option) == 1
+    for name in ("g", "top"):
+        assert f"--{name} of axpy is left out: there is another of this name" in done.stderr
 
 
 def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
