@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh import __version__
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
 from ckh.paths import MODELS_VARIABLE, data_dir, user_data_dir
 from ckh.quick.store import VERSION, detected_arch, encode_facts, files, folders, read_facts
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
