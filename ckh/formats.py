@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pandas as pd
-    import pyarrow as pa
     from numpy.typing import NDArray
 
+    from ckh.data.spool import StoredRows
     from ckh.outputs import FileKind
 
 
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
 class ReadOptions:
     """What a file may not say itself, `None` if not given, and whether bad rows are left out.
 
-    `arch` is the architecture that was measured, `num_cus` its number of compute units.
+    `arch` is the architecture that was measured, `num_cus` its number of compute units. Rows are kept
+    beside `output` while they are read, by default in the system's folder of temporary files.
     """
 
     arch: str | None = None
     skip_bad: bool = False
     num_cus: int | None = None
+    output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
     """What was read from one input.
 
-    `table` has the dataset's columns, in the order of the file; `bad` counts the rows left out by reason;
-    `superseded` counts rows that a later row of the same input replaced.
+    `rows` are in the order of the file; `bad` counts the rows left out by reason; `superseded` counts rows that a later
+    row of the same input replaced.
     """
 
-    table: pa.Table
+    rows: StoredRows
     sources: tuple[dict[str, Any], ...]
     runs: tuple[dict[str, Any], ...] = ()
     bad: dict[str, int] = field(default_factory=dict)

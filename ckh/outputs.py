@@ -85,7 +85,7 @@ def check_output(
         _refuse_input(out, inputs)
         if out.exists():
             _refuse_existing(out, kind, force=force, instead=instead)
-        _require_writable(_existing_parent(out))
+        _require_writable(existing_parent(out))
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
 
@@ -172,7 +172,8 @@ def _refuse_existing(out: Path, kind: FileKind | FolderKind, *, force: bool, ins
         raise UsageError(f"{out} exists", f"{instead}replace this {kind.name} with --force, or choose another --out")
 
 
-def _existing_parent(out: Path) -> Path:
+def existing_parent(out: Path) -> Path:
+    """The folder in which a file is or will be, or the nearest above that exists."""
     return next(folder for folder in Path(os.path.realpath(out)).parents if folder.exists())
 
 

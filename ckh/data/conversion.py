@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -91,8 +91,10 @@ def convert(
     """
     import pyarrow.compute as pc
 
+    # Beside the output there is room for the rows, which the system's folder of temporary files may not have.
+    options = replace(options, output=out)
     readings = [read_input(path, options, format_name) for path in inputs]
-    merged = merge(readings, averages=averages)
+    merged = merge(readings, averages=averages, output=out)
     dropped: Counter[str] = Counter()
     for reading in readings:
         dropped.update(reading.bad)

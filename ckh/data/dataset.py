@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
+from ckh.data.spool import BLOCK_ROWS
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, open_output
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from ckh.ops.base import Operation
 
 DATASET = FileKind("dataset of ckh", tables.is_dataset)
-
-BLOCK_ROWS = 1 << 17  # rows that are written at a time
 
 
 @dataclass(frozen=True, eq=False)

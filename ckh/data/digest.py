@@ -33,18 +33,25 @@ class ContentDigest:
         self._digest = hashlib.sha256(f"ckh dataset {SCHEMA_VERSION} {rows}\n".encode())
 
     def add(self, column: Column, chunks: Iterable[pa.Array]) -> None:
-        """Add a column by its values in order of rows; chunks, which are iterated twice, do not change the digest."""
+        """Add a column by its values in order of rows; how it is cut in chunks does not change the digest.
+
+        The chunks are iterated several times.
+        """
         import numpy as np
 
         if column.type == "string":
             self._add_name(column)
             self._add_texts(chunks)
             return
-        empty = np.concatenate([np.zeros(0, dtype=bool), *map(_is_empty, chunks)])
-        if column.name in RESOURCE_NAMES and empty.all():
+        if column.name in RESOURCE_NAMES and all(_is_empty(chunk).all() for chunk in chunks):
             return
         self._add_name(column)
-        self._digest.update(np.packbits(empty).tobytes())
+        rest = np.zeros(0, dtype=bool)
+        for chunk in chunks:
+            empty = np.concatenate([rest, _is_empty(chunk)])
+            rest = empty[len(empty) // 8 * 8 :]
+            self._digest.update(np.packbits(empty[: len(empty) - len(rest)]).tobytes())
+        self._digest.update(np.packbits(rest).tobytes())
         kind = "<f8" if column.type == "float64" else "<i8"
         for chunk in chunks:
             self._digest.update(_numbers(chunk).astype(kind, copy=False).tobytes())

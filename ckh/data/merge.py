@@ -1,38 +1,44 @@
 """Merging what several inputs say about the same pair of problem and kernel.
 
-Rows stay compact, and are expanded a block at a time: what memory a merge takes beside them is a few numbers a row.
+Rows stay on disk. What decides between the rows of a pair is a few numbers a row, on disk too, in buckets by pair, so
+that a bucket at a time is in memory; what grows in memory are distinct problems and kernels, and a bit for each row.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
-from ckh.data.dataset import BLOCK_ROWS, Dataset
+from ckh.data.dataset import Dataset
 from ckh.data.digest import ContentDigest
-from ckh.data.numbering import group_numbers
+from ckh.data.numbering import Numbering
+from ckh.data.spool import Buckets, Marks
 from ckh.errors import DataError
 from ckh.schema import MEASURED, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     import numpy as np
-    import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from ckh.data.spool import StoredRows
     from ckh.formats import Reading
     from ckh.ops.base import Operation
     from ckh.schema import Column
 
-_TIMES = ("latency_ms", "latency_min_ms", "spread", "samples")
+_TIMES = ("latency_ms", "latency_min_ms", "spread")
 _RATES = ("tflops", "bandwidth_gb_s")
+_AVERAGED = (*_TIMES, "samples", *_RATES)
 _RANKED = ("run_id", "status", "samples", "remeasured")
+_BUCKETS = 64
+_MOST_KERNELS = 1 << 31
+_IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,24 +47,24 @@ class Merged:
 
     Attributes:
         op: the operation that all rows are of.
-        table: all rows, compact.
-        chosen: the numbers of those that count, ascending.
-        changed: columns of those that count with other values than the table's, by name, shape (chosen rows,) each.
+        parts: the rows of each input.
+        dropped: numbers, among the rows of all inputs, of those that do not count.
+        changed: other values of rows that count, by number of the block; None if there are none.
         metadata: as a dataset has it.
         problems: how many distinct problems there are.
     """
 
     op: Operation
-    table: pa.Table
-    chosen: NDArray[np.int64]
-    changed: dict[str, pa.Array]
+    parts: tuple[StoredRows, ...]
+    dropped: Marks
+    changed: Buckets | None
     metadata: dict[str, Any]
     problems: int
     superseded: int
     repeated: int
 
     def __len__(self) -> int:
-        return len(self.chosen)
+        return sum(map(len, self.parts)) - self.dropped.count
 
     @property
     def dataset(self) -> Dataset:
@@ -72,27 +78,18 @@ class Merged:
         """SHA-256 of the rows that count, as of a dataset."""
         digest = ContentDigest(len(self))
         for column in self.op.columns:
-            digest.add(column, _Values(self, column))
+            digest.add(column, _ColumnChunks(self, column))
         return digest.hexdigest()
 
     def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """The rows that count in compact tables of some thousands, with all columns or those of these names."""
-        import numpy as np
-
-        table = self.table if names is None else self.table.select(names)
-        start = done = 0
-        for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
-            first, last = np.searchsorted(self.chosen, (start, start + len(batch))).tolist()
-            rows = self.chosen[first:last] - start
-            start += len(batch)
-            if not len(rows):
-                continue
-            block = tables.of_batch(batch if len(rows) == len(batch) else batch.take(rows))
-            for name in self.changed.keys() & set(block.column_names):
-                values = self.changed[name].slice(done, len(rows))
-                block = block.set_column(block.column_names.index(name), name, values)
-            done += len(rows)
-            yield block
+        for number, block in enumerate(_blocks(self.parts, names)):
+            table = block.table
+            kept = block.kept() & ~self.dropped.of(block.start, len(table))
+            if self.changed is not None and set(table.column_names) & set(_AVERAGED):
+                table = _with_changes(table, block.start, self.changed.read(number))
+            if kept.any():
+                yield table if kept.all() else table.filter(kept)
 
     def by_status(self) -> dict[str, int]:
         """Number of rows of each status, the most frequent first."""
@@ -107,7 +104,7 @@ class Merged:
         return tuple(sorted(found))
 
 
-class _Values:
+class _ColumnChunks:
     """A column of the rows that count, block by block, as often as it is iterated."""
 
     def __init__(self, merged: Merged, column: Column) -> None:
@@ -123,32 +120,22 @@ class _Values:
                 yield chunk if self._column.type == "string" else chunk.cast(plain)
 
 
-class _Columns(Mapping[str, "pd.Series"]):
-    """The columns of distinct things of a compact table as numbers, equal where the values are, one at a time."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _NumberedBlock:
+    """A block of rows: where it is from, number of its first row there and among all, and its table."""
 
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
+    rows: StoredRows
+    reading: int
+    first: int
+    start: int
+    table: pa.Table
 
-    def __len__(self) -> int:
-        return len(self._table.column_names)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table.column_names)
-
-    def __getitem__(self, name: str) -> pd.Series:
-        import numpy as np
-        import pandas as pd
-
-        known: dict[Any, int] = {}
-        parts = []
-        for chunk in self._table.column(name).chunks:
-            numbers = [known.setdefault(value, len(known)) for value in chunk.dictionary.to_pylist()]
-            parts.append(np.array([*numbers, -1], dtype=np.int32)[chunk.indices.fill_null(-1)])
-        series: pd.Series = pd.Series(np.concatenate(parts))
-        return series
+    def kept(self) -> NDArray[np.bool_]:
+        """Which rows their reader did not drop."""
+        return self.rows.kept(self.first, len(self.table))
 
 
-def merge(readings: Sequence[Reading], *, averages: bool = False) -> Merged:
+def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path | None = None) -> Merged:
     """One row for each (problem, architecture, kernel).
 
     Within a run the last row counts, as in the journal. Across runs: a result that was wrong or nondeterministic counts
@@ -158,130 +145,199 @@ def merge(readings: Sequence[Reading], *, averages: bool = False) -> Merged:
     A machine's speed changes from hour to hour, and not for all kernels alike. With `averages` each input is merged so
     by itself, and where several inputs have a time for a pair, its time is their geometric mean.
 
+    Args:
+        readings: what was read of each input.
+        averages: whether times are averaged.
+        output: beside which to keep what does not fit in memory; in the system's folder of temporary files by default.
+
     Raises:
-        DataError: the rows of one architecture come from devices of different names, whose times do not compare.
+        DataError: the rows of one architecture come from devices of different names, whose times do not compare; or
+            the rows are of several operations.
+        OutputError: there is no room for it.
     """
     import numpy as np
 
-    table = tables.concat([reading.table for reading in readings])
-    op = tables.operation_in(table, "the inputs")
-    columns = _Columns(table)
-    _refuse_mixed_devices(table)
-    pair = group_numbers(columns, (*op.identity, "arch"))
-    problems = int(pair.max()) + 1
-    kernel = group_numbers(columns, ("kernel_name",))
-    pair *= int(kernel.max()) + 1
-    pair += kernel
-    del kernel
-    in_run = chosen = np.arange(len(pair))
-    changed: dict[str, pa.Array] = {}
-    if _has_repeated(pair):
-        keys = tables.plain(table.select(_RANKED)).to_pandas()
-        in_run = _last_of_each(keys, pair)
-        chosen = in_run[_best_of_each(keys.iloc[in_run], pair[in_run])]
-        if averages:
-            sizes = [len(reading.table) for reading in readings]
-            reading_of_row = np.repeat(np.arange(len(readings)), sizes)[in_run]
-            by_reading = group_numbers({"pair": pair[in_run], "reading": reading_of_row}, ("pair", "reading"))
-            in_reading = in_run[_best_of_each(keys.iloc[in_run], by_reading)]
-            times = tables.plain(table.select(["status", *_TIMES]).take(in_reading)).to_pandas()
-            kept = tables.plain(table.select(["status", *_TIMES, *_RATES]).take(chosen)).to_pandas()
-            averaged = _averaged(kept, pair[chosen], times, pair[in_reading])
-            changed = {
-                name: tables.array_of(averaged[name], table.schema.field(name).type) for name in (*_TIMES, *_RATES)
-            }
+    parts = tuple(reading.rows for reading in readings)
+    ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
+    keys = _PairKeys(tables.one_operation(ops), averages=averages, output=output)
+    starts: list[int] = []
+    for block in _blocks(parts, keys.columns):
+        starts.append(block.start)
+        keys.add(block)
+    keys.refuse_mixed_devices()
+    dropped = Marks()
+    changed = Buckets(keys.kind, output) if averages else None
+    superseded = repeated = 0
+    for records in keys.buckets:
+        in_run, chosen = _deciding(records)
+        superseded += len(records) - len(in_run)
+        repeated += len(in_run) - len(chosen)
+        if len(chosen) < len(records):
+            dropped.set(np.setdiff1d(records["row"], chosen["row"], assume_unique=True))
+        if changed is not None and len(chosen) < len(records):
+            averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
+            changed.add(averaged, np.searchsorted(starts, averaged["row"], side="right") - 1)
     return Merged(
-        op=op,
-        table=table,
-        chosen=chosen,
+        op=keys.op,
+        parts=parts,
+        dropped=dropped,
         changed=changed,
         metadata={
             "sources": [source for reading in readings for source in reading.sources],
             "runs": _distinct([run for reading in readings for run in reading.runs]),
         },
-        problems=problems,
-        superseded=sum(reading.superseded for reading in readings) + len(pair) - len(in_run),
-        repeated=len(in_run) - len(chosen),
+        problems=len(keys.problems),
+        superseded=superseded + sum(reading.superseded for reading in readings),
+        repeated=repeated,
     )
 
 
-def _has_repeated(values: NDArray[np.int64]) -> bool:
-    """Whether a value occurs twice; with less memory than a table of them would take."""
+class _PairKeys:
+    """What decides between the rows of pairs, in buckets by pair."""
+
+    def __init__(self, op: Operation, *, averages: bool, output: Path | None) -> None:
+        import numpy as np
+
+        self._values = _AVERAGED if averages else ("samples",)
+        values = [(name, "f8") for name in self._values]
+        self.op = op
+        self.kind = np.dtype([("row", "i8"), ("pair", "i8"), ("run", "i4"), ("reading", "i4"), ("rank", "i1"), *values])
+        self.columns = [*op.identity, "arch", "kernel_name", "device", *_RANKED, *(_AVERAGED if averages else ())]
+        self.columns = list(dict.fromkeys(self.columns))
+        self.buckets = Buckets(self.kind, output)
+        self.problems = Numbering((*op.identity, "arch"))
+        self._kernels = Numbering(("kernel_name",))
+        self._runs = Numbering(("run_id",))
+        self._devices = Numbering(("arch", "device"))
+        self._statuses = Numbering(("status",))
+
+    def add(self, block: _NumberedBlock) -> None:
+        """Add the rows of a block that were not dropped."""
+        import numpy as np
+
+        kept = block.kept()
+        if not kept.any():
+            return
+        table = block.table if kept.all() else block.table.filter(kept)
+        records = np.zeros(len(table), dtype=self.kind)
+        records["row"] = block.start + np.flatnonzero(kept)
+        records["pair"] = self.problems.of(table) * _MOST_KERNELS + self._kernels.of(table)
+        records["run"] = self._runs.of(table)
+        records["reading"] = block.reading
+        records["rank"] = self._ranks(table)
+        for name in self._values:
+            records[name] = table[name].cast("float64").fill_null(np.nan).to_numpy()
+        self._devices.of(table)
+        # Kernels and problems are numbered in order: a product spreads both.
+        self.buckets.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
+
+    def refuse_mixed_devices(self) -> None:
+        """Refuse rows of one architecture that come from several devices.
+
+        Raises:
+            DataError: there are such.
+        """
+        found: dict[str, set[str]] = {}
+        for arch, device in self._devices:
+            found.setdefault(arch, set()).update({device} - {None})
+        for arch, devices in found.items():
+            if len(devices) > 1:
+                raise DataError(
+                    f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
+                    "their times do not compare: convert them to separate datasets",
+                )
+
+    def _ranks(self, table: pa.Table) -> NDArray[np.int8]:
+        import numpy as np
+
+        numbers = self._statuses.of(table)
+        rank = [_IS_WRONG * (status in WRONG) + _IS_MEASURED * (status in MEASURED) for (status,) in self._statuses]
+        remeasured = table["remeasured"].cast("bool").fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        ranks: NDArray[np.int8] = np.array(rank, dtype=np.int8)[numbers] + remeasured * np.int8(_IS_REMEASURED)
+        return ranks
+
+
+def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> Iterator[_NumberedBlock]:
+    """The blocks of all inputs, in order."""
+    start = 0
+    for reading, rows in enumerate(parts):
+        for first, table in rows.all_blocks(names):
+            yield _NumberedBlock(rows, reading, first, start + first, table)
+        start += rows.added
+
+
+def _deciding(records: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The last record of each pair in each run, and that of each pair which counts, in order of rows."""
     import numpy as np
 
-    ordered = np.sort(values)
-    return bool((ordered[1:] == ordered[:-1]).any())
+    pair = np.sort(records["pair"])
+    if not (pair[1:] == pair[:-1]).any():
+        return records, records
+    in_run = _last_of_each(records, ("pair", "run"), ())
+    return in_run, _best_of_each(in_run, ("pair",))
 
 
-def _averaged(frame: pd.DataFrame, pair: NDArray[Any], times: pd.DataFrame, pair_of_time: NDArray[Any]) -> pd.DataFrame:
-    """The rows with the times of their pairs: geometric mean, least, most spread, all samples.
+def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
+    """The record of each group that counts."""
+    return _last_of_each(records, group, ("rank", "samples"))
+
+
+def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, ...]) -> NDArray[Any]:
+    """The last record of each group in the order of these fields and then of rows, all in order of rows."""
+    import numpy as np
+
+    # The first key of lexsort is the least.
+    keys = [np.nan_to_num(records[name]) for name in reversed((*group, *by))]
+    order = np.lexsort((records["row"], *keys))
+    is_last = np.ones(len(order), dtype=bool)
+    ordered = [records[name][order] for name in group]
+    is_last[:-1] = np.any([one[1:] != one[:-1] for one in ordered], axis=0)
+    return records[np.sort(order[is_last])]
+
+
+def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
+    """The records whose pairs have several times, with what all say: geometric mean, least, most spread, all samples.
 
     Args:
-        frame: rows of a dataset.
-        pair: of each row its pair, shape (rows,).
-        times: times of pairs, one of each pair and input.
-        pair_of_time: of each time its pair, shape (times,).
+        chosen: the record of each pair that counts.
+        times: the one of each pair and input.
     """
     import numpy as np
+    import pandas as pd
 
-    measured = [str(one) for one in MEASURED]
-    is_time = times["status"].isin(measured).to_numpy()
-    known = times[is_time].assign(latency_ms=np.log(times["latency_ms"][is_time]))
-    groups = known.groupby(pair_of_time[is_time])
+    times = times[(times["rank"] & _IS_MEASURED) > 0]
+    known = pd.DataFrame({name: times[name] for name in (*_TIMES, "samples")})
+    known["latency_ms"] = np.log(known["latency_ms"])
+    groups = known.groupby(times["pair"])
     found = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
     found["samples"] = groups["samples"].sum(min_count=1)
-    rows = frame["status"].isin(measured).to_numpy()
-    found = found.loc[pair[rows]].set_index(frame.index[rows])
+    found = found[groups.size() > 1]
+    averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], found.index)]
+    found = found.loc[averaged["pair"]]
     found["latency_ms"] = np.exp(found["latency_ms"])
-    slower = found["latency_ms"] / frame.loc[rows, "latency_ms"]
-    changed: pd.DataFrame = frame.copy()
-    for name in ("tflops", "bandwidth_gb_s"):
-        changed.loc[rows, name] = frame.loc[rows, name] / slower
+    slower = found["latency_ms"].to_numpy() / averaged["latency_ms"]
+    for name in _RATES:
+        averaged[name] = averaged[name] / slower
     for name, values in found.items():
-        changed.loc[rows, name] = values.astype(frame[name].dtype)
-    return changed
+        averaged[name] = values.to_numpy()
+    return averaged
 
 
-def _last_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:
-    """Row numbers of the last row of each pair in each run, in order."""
+def _with_changes(table: pa.Table, start: int, changes: NDArray[Any]) -> pa.Table:
+    """A block, whose first row has this number, with other values."""
     import numpy as np
-    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    run = pd.factorize(frame["run_id"], use_na_sentinel=False)[0]
-    key = pd.Series(pair * (int(run.max()) + 1) + run)
-    return np.flatnonzero(~key.duplicated(keep="last").to_numpy())
-
-
-def _best_of_each(frame: pd.DataFrame, pair: NDArray[Any]) -> NDArray[Any]:
-    """Positions of the row of each pair that counts, in order."""
-    import numpy as np
-    import pandas as pd
-
-    status = frame["status"]
-    order = np.lexsort(
-        (
-            np.arange(len(frame)),
-            frame["samples"].fillna(0).to_numpy(dtype=float),
-            (frame["remeasured"] == True).to_numpy(dtype=bool),  # noqa: E712 # null counts as not remeasured
-            status.isin([str(one) for one in MEASURED]).to_numpy(dtype=bool),
-            status.isin([str(one) for one in WRONG]).to_numpy(dtype=bool),
-        )
-    )
-    is_last = ~pd.Series(pair[order]).duplicated(keep="last").to_numpy()
-    return np.sort(order[is_last])
-
-
-def _refuse_mixed_devices(table: pa.Table) -> None:
-    found: dict[str, set[str]] = {}
-    for batch in table.select(["arch", "device"]).to_batches():
-        for row in tables.plain(tables.of_batch(batch)).group_by(["arch", "device"]).aggregate([]).to_pylist():
-            found.setdefault(row["arch"], set()).update({row["device"]} - {None})
-    for arch, devices in found.items():
-        if len(devices) > 1:
-            raise DataError(
-                f"the inputs measured {arch} on different devices: {', '.join(sorted(devices))}",
-                "their times do not compare: convert them to separate datasets",
-            )
+    changes = changes[np.argsort(changes["row"])]
+    mask = np.zeros(len(table), dtype=bool)
+    mask[changes["row"] - start] = True
+    for name in [name for name in table.column_names if name in _AVERAGED]:
+        column = table[name]
+        values = pa.array(changes[name], type=column.type, from_pandas=True)
+        column = pc.replace_with_mask(column, mask, values)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 def _distinct(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

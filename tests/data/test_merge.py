@@ -9,11 +9,20 @@ import pytest
 
 from ckh.data import tables
 from ckh.data.merge import Merged, merge
+from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.formats import Reading
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ckh.data.dataset import Dataset
+    from ckh.data.spool import StoredRows
+
+
+def rows_of(*found: pa.Table) -> StoredRows:
+    """The rows of tables, as a reader keeps them."""
+    return store(found)
 
 
 def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:
@@ -22,7 +31,7 @@ def measured(dataset: Dataset, run_id: str, **changes: Any) -> Reading:
     if row["status"].iloc[0] not in {"ok", "unstable"}:
         row = row.assign(is_valid=False)
     table = tables.conform(tables.from_pandas(row, "test"), "test")
-    return Reading(table, ({"name": run_id, "format": "test", "sha256": ""},))
+    return Reading(rows_of(table), ({"name": run_id, "format": "test", "sha256": ""},))
 
 
 def merged(*readings: Reading) -> Merged:
@@ -78,7 +87,7 @@ def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
     first = dataset.frame.iloc[0]
     four = {"latency_ms": 4.0, "latency_min_ms": 3.5, "samples": 5, "spread": 0.01, "remeasured": True}
     readings = [
-        Reading(tables.concat([measured(dataset, run, **changes).table for run, changes in runs]), ())
+        Reading(rows_of(*(measured(dataset, run, **changes).rows.table() for run, changes in runs)), ())
         for runs in (
             [("a", {"latency_ms": 64.0, "remeasured": False}), ("b", four | {"tflops": 2.0, "bandwidth_gb_s": 10.0})],
             [("c", four | {"latency_ms": 9.0, "latency_min_ms": 8.0, "spread": 0.03, "tflops": 8 / 9})],
@@ -98,7 +107,7 @@ def test_times_of_several_inputs_are_averaged(dataset: Dataset) -> None:
 def test_pairs_of_one_input_keep_their_times(dataset: Dataset) -> None:
     """Averaging changes nothing where each pair has one time."""
     parts = [dataset.frame.iloc[::2], dataset.frame.iloc[1::2]]
-    readings = [Reading(tables.conform(tables.from_pandas(part, "test"), "test"), ()) for part in parts]
+    readings = [Reading(rows_of(tables.conform(tables.from_pandas(part, "test"), "test")), ()) for part in parts]
     pd.testing.assert_frame_equal(merge(readings, averages=True).dataset.frame, merged(*readings).dataset.frame)
 
 
@@ -112,5 +121,5 @@ def test_devices_of_one_arch_do_not_mix(dataset: Dataset) -> None:
 def test_nothing_is_lost_without_repeats(dataset: Dataset) -> None:
     """A table without repeated pairs comes through unchanged."""
     table = tables.from_pandas(dataset.frame, "test")
-    reading = Reading(tables.conform(table, "test"), ())
+    reading = Reading(rows_of(tables.conform(table, "test")), ())
     pd.testing.assert_frame_equal(merged(reading).dataset.frame, dataset.frame)

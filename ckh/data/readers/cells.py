@@ -152,37 +152,46 @@ def read_cells(
     """
     import numpy as np
     import pyarrow as pa
+
+    types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
+    file.seek(0)
+    file.readline()
+    line = 2
+    # Arrow's own reader of streams would read 32 blocks ahead.
+    while block := file.read(_BLOCK_BYTES):
+        try:
+            table, wrong = _parsed(block + file.readline(_BLOCK_BYTES), line, names, types)
+        except pa.ArrowException as error:
+            raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+        lines = _lines(line, table.num_rows, [bad.line for bad in wrong])
+        line += table.num_rows + len(wrong)
+        empty = _empty_lines(table)
+        keep = np.flatnonzero(~empty)
+        yield Cells(table.take(keep) if empty.any() else table, lines[keep], wrong)
+
+
+def _parsed(
+    block: bytes, first: int, names: Sequence[str], types: dict[str, pa.DataType]
+) -> tuple[pa.Table, list[BadRow]]:
+    """The columns of whole lines, the first of which has this number, and those with the wrong number of cells."""
+    import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     wrong: list[BadRow] = []
 
     def note_wrong(row: Any) -> str:
         cells = f"{row.actual_columns} cells instead of {row.expected_columns}: {row.text[:_SHOWN]!r}"
-        wrong.append(BadRow(WRONG_CELLS, row.number, cells))
+        wrong.append(BadRow(WRONG_CELLS, first + row.number - 1, cells))
         return "skip"
 
-    types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
-    line, told = 2, 0  # the header is line 1
-    try:
-        reader = arrow_csv.open_csv(
-            file,
-            # Threads would lose the line numbers of wrong rows.
-            arrow_csv.ReadOptions(use_threads=False, column_names=names, skip_rows=1, block_size=_BLOCK_BYTES),
-            arrow_csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note_wrong),
-            arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
-        )
-        for batch in reader:
-            table = pa.Table.from_batches([batch])
-            lines = _lines(line, table.num_rows, [bad.line for bad in wrong])
-            line = int(lines[-1]) + 1 if len(lines) else line
-            empty = _empty_lines(table)
-            keep = np.flatnonzero(~empty)
-            new, told = wrong[told:], len(wrong)
-            yield Cells(table.take(keep) if empty.any() else table, lines[keep], new)
-        if told < len(wrong):
-            yield Cells(reader.schema.empty_table(), np.zeros(0, dtype=np.int64), wrong[told:])
-    except pa.ArrowException as error:
-        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    table = arrow_csv.read_csv(
+        pa.BufferReader(block),
+        # Threads would lose the line numbers of wrong rows.
+        arrow_csv.ReadOptions(use_threads=False, column_names=names, block_size=len(block) + 1),
+        arrow_csv.ParseOptions(ignore_empty_lines=False, invalid_row_handler=note_wrong),
+        arrow_csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=False),
+    )
+    return table, wrong
 
 
 def _lines(first: int, count: int, wrong: list[int]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.journal import RunRecord, read_journal
 from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.tables import concat
+from ckh.data.spool import store
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.formats import Reading, ReadOptions
 from ckh.ops import operation
@@ -91,7 +91,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
         if any(row.run_id == run_id for row in good)
     ]
     return Reading(
-        concat(parts),
+        store(parts, options.output),
         (_source_of(path),),
         runs=tuple({**asdict(run), "flags": list(run.flags)} for run in runs.values()),
         bad=counts,

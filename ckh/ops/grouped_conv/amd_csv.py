@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
-from ckh.data.tables import concat
+from ckh.data.spool import BLOCK_ROWS, Buckets, StoredRows
 from ckh.errors import DataError, UsageError
 from ckh.formats import Reading, ReadOptions
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
@@ -39,6 +38,7 @@ _TFLOPS_TOLERANCE = 0.01
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 1 << 16
 _NAMED = 3
+_BUCKETS = 61
 
 
 def sniff(head: bytes) -> bool:
@@ -70,8 +70,7 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
     known, warnings = _known_columns(path, names)
     many = [name for name in ("latency_ms", "tflops") if name in known]
     few = [name for name in known if name not in {*many, "problem_idx"}]
-    file.seek(0)
-    rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}")
+    rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}", options.output)
     for cells in read_cells(path, file, names, few, many):
         rows.add(cells)
     if not rows.seen:
@@ -81,11 +80,10 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
     rows.drop_repeated()
     if rows.bad and not options.skip_bad:
         refuse_bad(path, rows.bad, sorted(rows.first, key=lambda one: one.line))
-    table = rows.table()
-    if table is None:
+    if not len(rows.good):
         raise DataError(f"{path}: not one good row")
     source = {"name": path.name, "format": NAME, "sha256": sha256}
-    return Reading(table, (source,), bad=dict(rows.bad), warnings=(*warnings, *rows.differing(path)))
+    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=(*warnings, *rows.differing(path)))
 
 
 def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
@@ -101,19 +99,20 @@ def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
 
 
 class _GoodRows:
-    """The good rows of a file, compact, and what became of the others."""
+    """The good rows of a file and what became of the others; what grows with rows is on disk."""
 
-    def __init__(self, arch: ArchSpec, run_id: str) -> None:
+    def __init__(self, arch: ArchSpec, run_id: str, output: Path | None) -> None:
+        import numpy as np
+
         self.seen = 0
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []
+        self.good = StoredRows(output)
         self._arch = arch
         self._run_id = run_id
         self._numbers = Seen()
-        self._tables: list[pa.Table] = []
-        self._pairs: list[NDArray[np.int64]] = []
-        self._lines: list[NDArray[np.int64]] = []
-        self._differing: list[NDArray[np.float64]] = []
+        self._pairs = Buckets(np.dtype([("row", "i8"), ("pair", "i8"), ("line", "i8")]), output)
+        self._differing = Buckets(np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), output)
 
     def add(self, cells: Cells) -> None:
         """Judge some rows."""
@@ -123,54 +122,60 @@ class _GoodRows:
         table, pairs = judged_rows(cells, faults, self._arch, self._run_id, self._numbers)
         self.seen += len(cells) + len(cells.wrong)
         self.bad.update(faults.counts())
-        self.first += faults.first()
+        self.first = sorted([*self.first, *faults.first()], key=lambda one: one.line)[:_NAMED]
+        rows = np.arange(self.good.added, self.good.added + len(table))
         lines = cells.lines[faults.good]
+        self._pairs.add(_records(self._pairs.kind, rows, pairs, lines), pairs % _BUCKETS)
         if cells.has("tflops"):
             theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
             differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
-            self._differing.append(np.stack([lines, theirs, ours])[:, differ])
-        self._tables.append(table)
-        self._pairs.append(pairs)
-        self._lines.append(lines.astype(np.uint32))
+            found = [values[differ] for values in (rows, lines, theirs, ours)]
+            self._differing.add(_records(self._differing.kind, *found), rows[differ] // BLOCK_ROWS)
+        if len(table):
+            self.good.add(table)
 
     def drop_repeated(self) -> None:
         """Leave out rows that repeat the pair of an earlier one."""
-        import numpy as np
-        import pandas as pd
-
-        pairs = np.concatenate(self._pairs)
-        ordered = np.sort(pairs)
-        if not (ordered[1:] == ordered[:-1]).any():
-            return
-        repeated = pd.Series(pairs).duplicated().to_numpy()
-        lines = np.concatenate(self._lines)[repeated]
-        self.bad[DUPLICATE] = len(lines)
-        for line, pair in zip(lines[:_NAMED].tolist(), pairs[repeated][:_NAMED].tolist(), strict=True):
-            detail = f"again {self._numbers.kernel(pair)} on the same problem"
-            self.first.append(BadRow(DUPLICATE, line, detail))
-        starts = np.cumsum([0, *map(len, self._pairs)])
-        self._tables = [
-            table.filter(~repeated[start : start + len(table)])
-            for table, start in zip(self._tables, starts.tolist(), strict=False)
-        ]
-        self._differing = [part[:, ~np.isin(part[0], lines)] for part in self._differing]
-
-    def table(self) -> pa.Table | None:
-        """The good rows, if there are any."""
-        found = [table for table in self._tables if len(table)]
-        return concat(found) if found else None
+        for records in self._pairs:
+            repeated = records[_is_repeated(records["pair"])]
+            if not len(repeated):
+                continue
+            self.bad[DUPLICATE] += len(repeated)
+            self.good.drop(repeated["row"])
+            for _, pair, line in repeated[:_NAMED].tolist():
+                detail = f"again {self._numbers.kernel(pair)} on the same problem"
+                self.first.append(BadRow(DUPLICATE, line, detail))
 
     def differing(self, path: Path) -> list[str]:
         """A warning of TFLOPS that the file says otherwise."""
-        import numpy as np
+        count, example = 0, ""
+        for records in self._differing:
+            number = int(records["row"][0]) // BLOCK_ROWS
+            kept = self.good.kept(number * BLOCK_ROWS, BLOCK_ROWS)[records["row"] - number * BLOCK_ROWS]
+            for _, line, theirs, ours in records[kept][: 1 - min(count, 1)].tolist():
+                example = f"line {line}: {theirs:g} instead of {ours:g}"
+            count += int(kept.sum())
+        text = f"differ by more than 1 % from flops / time in {count} rows, e.g. {example}; flops / time is kept"
+        return [f"{path}: tflops {text}"] if count else []
 
-        found = np.concatenate(self._differing, axis=1) if self._differing else np.zeros((3, 0))
-        if not found.size:
-            return []
-        line, theirs, ours = found[:, 0]
-        count = f"differ by more than 1 % from flops / time in {found.shape[1]} rows"
-        example = f"line {line:.0f}: {theirs:g} instead of {ours:g}"
-        return [f"{path}: tflops {count}, e.g. {example}; flops / time is kept"]
+
+def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    records = np.empty(len(columns[0]), dtype=kind)
+    for name, values in zip(kind.names or (), columns, strict=True):
+        records[name] = values
+    return records
+
+
+def _is_repeated(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which values occurred before."""
+    import numpy as np
+
+    order = np.argsort(values, kind="stable")
+    repeated = np.zeros(len(values), dtype=bool)
+    repeated[order[1:]] = values[order[1:]] == values[order[:-1]]
+    return repeated
 
 
 def _known_columns(path: Path, header: list[str]) -> tuple[list[str], list[str]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.spool import store
 from ckh.formats import Formats, Reader, Reading, ReadOptions
 from ckh.ops.miopen_conv.fdb import NAME, sniff
 from ckh.ops.miopen_conv.features import MIOPEN_CONV
@@ -37,7 +38,9 @@ def read(path: Path, options: ReadOptions) -> Reading:
     table = read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad)
     source = {"name": path.name, "format": NAME, "sha256": _sha256(path)}
     left_out = [f"solvers without a time left out: {table.without_time}"] if table.without_time else []
-    return Reading(to_arrow(table, path.name), (source,), bad=table.bad, warnings=tuple(left_out))
+    return Reading(
+        store([to_arrow(table, path.name)], options.output), (source,), bad=table.bad, warnings=tuple(left_out)
+    )
 
 
 def to_arrow(table: SolverTable, run_id: str) -> pa.Table:

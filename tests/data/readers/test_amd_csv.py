@@ -29,7 +29,7 @@ SEVENTEEN = tuple(
 
 def rows_of(path: Path, options: ReadOptions = GFX942) -> list[dict[str, Any]]:
     """The rows that were read."""
-    rows: list[dict[str, Any]] = read_input(path, options).table.to_pylist()
+    rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
     return rows
 
 
@@ -144,7 +144,7 @@ def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any],
     assert "--skip-bad" in refused.value.hint
     reading = read_input(path, SKIP_BAD)
     assert reading.bad == {reason: 1}
-    assert reading.table.num_rows == 2
+    assert reading.rows.table().num_rows == 2
 
 
 def test_bad_rows_are_counted_by_reason_and_the_first_are_named(write_csv: Write) -> None:
@@ -166,7 +166,7 @@ def test_a_cut_off_file_is_refused(write_csv: Write) -> None:
     path.write_bytes(whole[: whole.rindex(b",1,1,1,")])
     with pytest.raises(DataError, match=r"wrong number of cells\): line 3: 1[0-9] cells instead of 24"):
         rows_of(path)
-    assert read_input(path, SKIP_BAD).table.num_rows == 1
+    assert read_input(path, SKIP_BAD).rows.table().num_rows == 1
     path.write_bytes(whole.rstrip())
     assert any("cut off" in warning for warning in read_input(path, GFX942).warnings)
 
@@ -178,7 +178,7 @@ def test_lines_are_counted_right_after_empty_and_wrong_lines(write_csv: Write) -
     path.write_bytes(b"\n".join([lines[0], b"", lines[1], b"a,b", b"", *lines[2:]]))
     with pytest.raises(DataError, match=r"line 4: 2 cells .* line 7: N is 'x'"):
         rows_of(path)
-    assert read_input(path, SKIP_BAD).table.num_rows == 2
+    assert read_input(path, SKIP_BAD).rows.table().num_rows == 2
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_all_zero_outputs_are_a_wrong_result(write_csv: Write) -> None:
 def test_tflops_are_computed_and_compared(write_csv: Write) -> None:
     """AMD's tflops give way to flops / time, with a warning when more than 1 % apart."""
     reading = read_input(write_csv({}, {"N": 4, "tflops": 3.0}), GFX942)
-    assert reading.table["tflops"].to_pylist()[1] == pytest.approx(2 * 115_605_504 / 0.5 / 1e9)
+    assert reading.rows.table()["tflops"].to_pylist()[1] == pytest.approx(2 * 115_605_504 / 0.5 / 1e9)
     assert len(reading.warnings) == 1
     assert "in 1 rows, e.g. line 3: 3 instead of 0.46" in reading.warnings[0]
 
@@ -260,6 +260,6 @@ def test_100_000_rows_are_read_in_seconds(write_csv: Write) -> None:
     lines = [f"{kernel},0,{n},{tail}" for n in range(1, 501) for kernel in kernels]
     path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     began = time.perf_counter()
-    table = read_input(path, GFX942).table
+    table = read_input(path, GFX942).rows.table()
     assert table.num_rows == 100_000
     assert time.perf_counter() - began < 5

@@ -67,7 +67,7 @@ def write(folder: Path, *rows: ResultRow, run: RunRecord = RUN, kernels: tuple[K
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """The rows that were read."""
-    rows: list[dict[str, Any]] = read_input(path, ReadOptions()).table.to_pylist()
+    rows: list[dict[str, Any]] = read_input(path, ReadOptions()).rows.table().to_pylist()
     return rows
 
 
@@ -93,7 +93,7 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
 def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
     """Only the last row of a (problem, kernel) pair is kept, and the others are counted."""
     reading = read_input(write(tmp_path, OK, FAILED, replace(OK, latency_ms=0.25)), ReadOptions())
-    assert reading.table["latency_ms"].to_pylist() == [0.25, None]
+    assert reading.rows.table()["latency_ms"].to_pylist() == [0.25, None]
     assert reading.superseded == 1
 
 
@@ -103,7 +103,7 @@ def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
     second = replace(RUN, run_id="run2", hardware={**RUN.hardware, "num_cus": 8})
     write(tmp_path, replace(FAILED, run_id="run2"), run=second)
     reading = read_input(tmp_path, ReadOptions())
-    assert reading.table["hw_num_cus"].to_pylist() == [4, 8]
+    assert reading.rows.table()["hw_num_cus"].to_pylist() == [4, 8]
     assert [run["run_id"] for run in reading.runs] == ["run1", "run2"]
 
 
@@ -141,7 +141,7 @@ def test_a_bad_row_is_named_or_skipped(tmp_path: Path, row: ResultRow, reason: s
     with pytest.raises(DataError, match=rf"1 bad row \(1 {reason}\): line 3: "):
         rows_of(path)
     reading: Reading = read_input(path, ReadOptions(skip_bad=True))
-    assert (reading.table.num_rows, reading.bad) == (1, {reason: 1})
+    assert (reading.rows.table().num_rows, reading.bad) == (1, {reason: 1})
 
 
 def test_nan_in_a_journal_is_a_bad_time(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_damaged_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     run, ok, failed = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join([run, ok[:-9], "\0\0", failed, ok, ""]), encoding="utf-8")
     reading = read_input(path, ReadOptions(skip_bad=True))
-    assert (reading.table.num_rows, reading.bad) == (2, {reader.DAMAGED: 2})
+    assert (reading.rows.table().num_rows, reading.bad) == (2, {reader.DAMAGED: 2})
     path.write_text("\n".join([run, failed, failed, ok.replace(POOL[0], "nonsense"), ""]), encoding="utf-8")
     with pytest.raises(DataError, match="line 4: "):
         rows_of(path)

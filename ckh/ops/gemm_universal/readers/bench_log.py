@@ -17,6 +17,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.formats import Reading, ReadOptions
 from ckh.jsonfields import JsonError, parse_json
@@ -67,8 +68,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     log.rows.refuse_bad()
     source = {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}
-    table = log.rows.table(source["sha256"])
-    return Reading(table, (source,), bad=log.rows.bad, warnings=tuple(log.rows.warnings()))
+    rows = store(log.rows.tables(source["sha256"]), options.output)
+    return Reading(rows, (source,), bad=log.rows.bad, warnings=tuple(log.rows.warnings()))
 
 
 def _is_mark(text: str) -> bool:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.tables import concat
+from ckh.data.spool import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -221,8 +221,8 @@ class GemmRows:
             found.append(f"{self._path}: tflops {count}, e.g. {next(iter(self._doubtful))}; flops / time is kept")
         return found
 
-    def table(self, sha256: str) -> pa.Table:
-        """The dataset's rows, in the order of the file, the repetitions of pairs after all others."""
+    def tables(self, sha256: str) -> Iterator[pa.Table]:
+        """The dataset's rows in tables, in the order of the file, the repetitions of pairs after all others."""
         import numpy as np
         import pandas as pd
 
@@ -230,12 +230,10 @@ class GemmRows:
         pair = problem * len(self._kernels) + kernel
         run_of_row = pd.Series(pair).groupby(pair).cumcount().to_numpy()
         origin = f"{self._path.name}:{sha256[:12]}"
-        return concat(
-            [
-                self._part(np.flatnonzero(run_of_row == index), f"{origin}#{index + 1}" if index else origin)
-                for index in range(int(run_of_row.max()) + 1)
-            ]
-        )
+        for index in range(int(run_of_row.max()) + 1):
+            rows = np.flatnonzero(run_of_row == index)
+            for start in range(0, len(rows), BLOCK_ROWS):
+                yield self._part(rows[start : start + BLOCK_ROWS], f"{origin}#{index + 1}" if index else origin)
 
     def _part(self, rows: Any, run_id: str) -> pa.Table:
         import numpy as np

@@ -22,6 +22,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.readers.base import read_bytes, source_of
+from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.formats import Reading, ReadOptions
 from ckh.jsonfields import JsonError, parse_json
@@ -75,7 +76,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     rows.refuse_bad()
     source = source_of(path, content, NAME)
     warnings = [f"{path}: {text}" for text in file.warnings()]
-    return Reading(rows.table(source["sha256"]), (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
+    found = store(rows.tables(source["sha256"]), options.output)
+    return Reading(found, (source,), bad=rows.bad, warnings=(*warnings, *rows.warnings()))
 
 
 def _document(path: Path, content: bytes) -> tuple[dict[str, Any], list[Any]]:

@@ -55,14 +55,14 @@ def write(folder: Path, *parts: str) -> Path:
 
 def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
     """The rows that were read."""
-    rows: list[dict[str, Any]] = read_input(path, options, "bench-log").table.to_pylist()
+    rows: list[dict[str, Any]] = read_input(path, options, "bench-log").rows.table().to_pylist()
     return rows
 
 
 def skipping(path: Path) -> tuple[list[float], dict[str, int]]:
     """Times, and counts of what was left out."""
     reading = read_input(path, SKIP_BAD, "bench-log")
-    return reading.table["latency_ms"].to_pylist(), reading.bad
+    return reading.rows.table()["latency_ms"].to_pylist(), reading.bad
 
 
 def test_exact_values(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ from ckh.data.readers import read_input
 from ckh.formats import ReadOptions
 def read(path):
     reading = read_input(Path(path), ReadOptions(arch="gfx950", skip_bad=True), "bench-log")
-    return reading.table.num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return reading.rows.table().num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = read(sys.argv[1])[2]
 start = time.process_time()
 rows, bad, after = read(sys.argv[2])

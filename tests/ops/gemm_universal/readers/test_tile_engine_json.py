@@ -56,7 +56,7 @@ def write(folder: Path, *entries: Any, metadata: Any = METADATA, name: str = "b.
 
 def rows_of(path: Path, options: ReadOptions = GFX950) -> list[dict[str, Any]]:
     """The rows that were read."""
-    rows: list[dict[str, Any]] = read_input(path, options).table.to_pylist()
+    rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
     return rows
 
 
@@ -98,10 +98,10 @@ def test_a_time_of_two_decimals_follows_from_tflops(tmp_path: Path) -> None:
     coarse = OK | {"avg_time_ms": 0.01, "tflops": 21.47}
     zero = OK | {"m": 64, "avg_time_ms": 0.0, "tflops": 20.0}
     reading = read_input(write(tmp_path, entry(coarse, zero)), GFX950)
-    assert reading.table["latency_ms"].to_pylist() == pytest.approx(
+    assert reading.rows.table()["latency_ms"].to_pylist() == pytest.approx(
         [FLOPS / 21.47 / 1e9, FLOPS / 4 / 20 / 1e9], rel=1e-12
     )
-    assert reading.table["tflops"].to_pylist() == pytest.approx([21.47, 20.0], rel=1e-12)
+    assert reading.rows.table()["tflops"].to_pylist() == pytest.approx([21.47, 20.0], rel=1e-12)
     assert len(reading.warnings) == 1
     assert "2 times printed with two decimals are taken from their TFLOPS" in reading.warnings[0]
 
@@ -109,8 +109,8 @@ def test_a_time_of_two_decimals_follows_from_tflops(tmp_path: Path) -> None:
 def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
     """The time is kept, and a warning names the place."""
     reading = read_input(write(tmp_path, entry(OK | {"tflops": 99.0})), GFX950)
-    assert reading.table["latency_ms"].to_pylist() == [0.125]
-    assert reading.table["tflops"].to_pylist() == [pytest.approx(2.147483648, rel=1e-15)]
+    assert reading.rows.table()["latency_ms"].to_pylist() == [0.125]
+    assert reading.rows.table()["tflops"].to_pylist() == [pytest.approx(2.147483648, rel=1e-15)]
     assert "differ by more than 1 % from flops / time in 1 rows, e.g. results[0].benchmarks[0]" in reading.warnings[0]
 
 
@@ -127,7 +127,7 @@ def test_tflops_that_contradict_the_time_do_not_count(tmp_path: Path) -> None:
 def test_failures_are_rows(tmp_path: Path, error: str | None, status: str) -> None:
     """A failed benchmark keeps AMD's error as its message, on one line, and is counted by it in a warning."""
     reading = read_input(write(tmp_path, entry(OK, FAILED | {"m": 1, "error": error})), GFX950)
-    row = reading.table.to_pylist()[1]
+    row = reading.rows.table().to_pylist()[1]
     message = " ".join(error.split()) if error else "no reason is given"
     assert (row["status"], row["message"], row["is_valid"], row["latency_ms"]) == (status, message, False, None)
     assert reading.warnings == (f"{tmp_path / 'b.json'}: 1 benchmarks failed: 1 {message}",)
@@ -159,7 +159,7 @@ def test_dtype_and_layout_are_those_of_metadata_then_kernel_then_defaults(tmp_pa
     silent = entry(OK)
     del silent["kernel_config"]["dtype"], silent["kernel_config"]["layout"]
     reading = read_input(write(tmp_path, silent, metadata={}), GFX950)
-    row = reading.table.to_pylist()[0]
+    row = reading.rows.table().to_pylist()[0]
     assert (row["dtype"], row["layout"], len(reading.warnings)) == ("fp16", "rcr", 2)
     assert reading.warnings[0].endswith("dtype is said nowhere, it is taken as fp16")
 
@@ -213,7 +213,7 @@ def test_a_bad_benchmark_is_named_or_skipped(tmp_path: Path, bad: Any, reason: s
     assert detail in message
     assert "\n" not in message
     reading: Reading = read_input(path, SKIP_BAD)
-    assert (reading.table.num_rows, reading.bad) == (1, {reason: 1})
+    assert (reading.rows.table().num_rows, reading.bad) == (1, {reason: 1})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,265 @@
+"""Rows on disk while inputs are converted, so that memory does not grow with their number.
+
+The files have no name: they are gone when the process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.data import tables
+from ckh.errors import OutputError
+from ckh.outputs import existing_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+BLOCK_ROWS = 1 << 17  # at most, in a block
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredArray:
+    """Where an array is in a file, and its type."""
+
+    start: int
+    size: int
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredBlock:
+    """Rows that were added together: number of the first, how many, and the pieces of each column.
+
+    The pieces are a dictionary column's indices and values, or the values alone.
+    """
+
+    start: int
+    count: int
+    columns: dict[str, tuple[_StoredArray, ...]]
+
+
+class _UnnamedFile:
+    """A file without a name beside an output, or in the system's folder of temporary files."""
+
+    def __init__(self, output: Path | None) -> None:
+        folder = tempfile.gettempdir() if output is None else existing_parent(output)
+        self._where = output or folder
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 # closed with this object
+        except OSError as error:
+            raise self._failure(error) from error
+        self._size = 0
+        weakref.finalize(self, self._file.close)
+
+    def append(self, content: Any) -> int:
+        """Write bytes; where they begin."""
+        left = memoryview(content).cast("B")
+        start = self._size
+        self._size += len(left)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise self._failure(error) from error
+        return start
+
+    def read(self, start: int, size: int) -> bytearray:
+        """So many bytes."""
+        content = bytearray(size)
+        left = memoryview(content)
+        while left:
+            done = os.preadv(self._file.fileno(), [left], start + size - len(left))
+            if not done:
+                raise self._failure(OSError(0, "the file is shorter than what was written"))
+            left = left[done:]
+        return content
+
+    def _failure(self, error: OSError) -> OutputError:
+        return OutputError(
+            f"cannot write {self._where}: {error.strerror}",
+            "while they are converted rows are kept beside it",
+        )
+
+
+class StoredRows:
+    """Rows of a compact table in the order they were added, of which some may be dropped.
+
+    Columns that share their indices share them here: each array is written once.
+
+    Args:
+        output: beside which the file is; in the system's folder of temporary files by default.
+
+    Raises:
+        OutputError: rows cannot be written there.
+    """
+
+    def __init__(self, output: Path | None = None) -> None:
+        self._file = _UnnamedFile(output)
+        self._blocks: list[_StoredBlock] = []
+        self._dropped = Marks()
+        self.added = 0
+
+    def __len__(self) -> int:
+        """How many were not dropped."""
+        return self.added - self._dropped.count
+
+    def add(self, table: pa.Table) -> None:
+        """Add the rows of a table, compact or not, of the same operation as those before."""
+        table = tables.compact(table, "an input")
+        pieces: dict[Any, _StoredArray] = {}
+        for batch in table.to_batches(max_chunksize=BLOCK_ROWS):
+            columns = {
+                name: tuple(self._put(part, pieces) for part in _parts(column))
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+            self._blocks.append(_StoredBlock(self.added, len(batch), columns))
+            self.added += len(batch)
+
+    def drop(self, numbers: NDArray[np.int64]) -> None:
+        """Drop rows by their numbers, each at most once; the others keep theirs."""
+        self._dropped.set(numbers)
+
+    def kept(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Of so many rows from a number on, which were not dropped."""
+        return ~self._dropped.of(start, count)
+
+    def all_blocks(self, names: Sequence[str] | None = None) -> Iterator[tuple[int, pa.Table]]:
+        """All rows, the dropped ones too: number of the first and table of each block, of all columns or of these."""
+        import pyarrow as pa
+
+        for block in self._blocks:
+            known: dict[_StoredArray, pa.Array] = {}
+            columns = {
+                name: [self._get(piece, known) for piece in block.columns[name]] for name in names or block.columns
+            }
+            yield (
+                block.start,
+                pa.table(
+                    {
+                        name: pa.DictionaryArray.from_arrays(*parts) if len(parts) > 1 else parts[0]
+                        for name, parts in columns.items()
+                    }
+                ),
+            )
+
+    def table(self) -> pa.Table:
+        """The rows that were not dropped, all in memory."""
+        import pyarrow as pa
+
+        return pa.concat_tables(table.filter(self.kept(start, len(table))) for start, table in self.all_blocks())
+
+    def _put(self, array: pa.Array, known: dict[Any, _StoredArray]) -> _StoredArray:
+        import pyarrow as pa
+
+        key = (
+            array.type,
+            array.offset,
+            len(array),
+            *(part if part is None else part.address for part in array.buffers()),
+        )
+        if key not in known:
+            content = pa.RecordBatch.from_arrays([array], names=[""]).serialize()
+            known[key] = _StoredArray(self._file.append(content), content.size, array.type)
+        return known[key]
+
+    def _get(self, piece: _StoredArray, known: dict[_StoredArray, pa.Array]) -> pa.Array:
+        import pyarrow as pa
+
+        if piece not in known:
+            content = pa.py_buffer(self._file.read(piece.start, piece.size))
+            known[piece] = pa.ipc.read_record_batch(content, pa.schema([("", piece.type)])).column(0)
+        return known[piece]
+
+
+def store(found: Iterable[pa.Table], output: Path | None = None) -> StoredRows:
+    """The rows of tables, which are taken one by one.
+
+    Raises:
+        OutputError: rows cannot be written there.
+    """
+    rows = StoredRows(output)
+    for table in found:
+        rows.add(table)
+    return rows
+
+
+class Buckets:
+    """Records by the number of their bucket, in each in the order they were added.
+
+    Args:
+        kind: structured type of a record.
+        output: as of `StoredRows`.
+    """
+
+    def __init__(self, kind: np.dtype[Any], output: Path | None = None) -> None:
+        self._file = _UnnamedFile(output)
+        self.kind = kind
+        self._parts: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, records: NDArray[Any], bucket: NDArray[Any]) -> None:
+        """Add records, each to its bucket."""
+        import numpy as np
+
+        order = np.argsort(bucket, kind="stable")
+        start = self._file.append(np.ascontiguousarray(records[order]).view(np.uint8))
+        numbers, counts = np.unique(bucket, return_counts=True)
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self._parts.setdefault(number, []).append((start, count * self.kind.itemsize))
+            start += count * self.kind.itemsize
+
+    def read(self, number: int) -> NDArray[Any]:
+        """The records of a bucket."""
+        import numpy as np
+
+        parts = [np.frombuffer(self._file.read(*part), dtype=self.kind) for part in self._parts.get(number, [])]
+        return np.concatenate([np.zeros(0, dtype=self.kind), *parts])
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        """The records of each bucket."""
+        for number in sorted(self._parts):
+            yield self.read(number)
+
+
+class Marks:
+    """Numbers that are marked, a bit each."""
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._bits = np.zeros(0, dtype=np.uint8)
+        self.count = 0
+
+    def set(self, numbers: NDArray[np.int64]) -> None:
+        """Mark numbers that are not yet."""
+        import numpy as np
+
+        if not len(numbers):
+            return
+        wanted = int(numbers.max()) // 8 + 1
+        if wanted > len(self._bits):
+            self._bits = np.concatenate([self._bits, np.zeros(wanted - len(self._bits), dtype=np.uint8)])
+        np.bitwise_or.at(self._bits, numbers >> 3, (1 << (numbers & 7)).astype(np.uint8))
+        self.count += len(numbers)
+
+    def of(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Whether each of so many numbers is marked."""
+        import numpy as np
+
+        first = start // 8
+        bits = np.unpackbits(self._bits[first : (start + count) // 8 + 1], bitorder="little")[start - 8 * first :]
+        found = np.zeros(count, dtype=bool)
+        found[: len(bits)] = bits[:count]
+        return found
+
+
+def _parts(column: pa.Array) -> tuple[pa.Array, ...]:
+    return (column.indices, column.dictionary) if hasattr(column, "dictionary") else (column,)

@@ -1,0 +1,99 @@
+"""Converting: which rows a dataset has, in which order, whatever the size of the blocks they are read in."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.data import conversion
+from ckh.data.dataset import read_dataset
+from ckh.data.readers import cells
+from ckh.errors import DataError
+from ckh.formats import ReadOptions
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNELS = [
+    f"grouped_conv_forward_bf16_2d_{tile}_{pipeline}_intrawave"
+    for tile in ("64x32x16", "128x64x32", "64x64x64")
+    for pipeline in ("compv3", "compv4", "mem")
+]
+SIZES = "0,{n},64,128,2,1,28,28,1,3,3,1,1,1,0,1,1,1,1,1"
+
+
+def write_inputs(folder: Path) -> list[Path]:
+    """Three files of 40 problems: with failures, wrong TFLOPS, repeated pairs, wrong numbers and cut rows."""
+    draw = random.Random(7)
+    paths = []
+    for name in "abc":
+        lines: list[str] = []
+        for n in range(1, 41):
+            for kernel in draw.sample(KERNELS, 5):
+                ms = round(draw.uniform(0.1, 1.0), 4)
+                flops = n * 57_802_752 / ms / 1e9 * draw.choice((1.0, 1.0, 2.0))
+                lines.append(f"{kernel},{SIZES.format(n=n)},{ms},{flops:.6g},{draw.choice((9, 9, 9, 0))}")
+        for _ in range(12):
+            lines.append(draw.choice(lines).replace(",9", ",8"))
+        lines += ["cut,1,2", lines[0].replace("bf16", "bf17"), lines[1].replace(",64,", ",x,", 1)]
+        draw.shuffle(lines)
+        path = folder / f"{name}.csv"
+        path.write_text("\n".join([",".join(AMD_COLUMNS), *lines]) + "\n", encoding="ascii")
+        paths.append(path)
+    return paths
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
+@pytest.mark.parametrize(
+    ("count", "rows", "repeated", "digest"),
+    [(1, 200, 0, "2d6afed18d12381d"), (3, 335, 265, "e098874c66b8bf0c")],
+)
+def test_rows_do_not_depend_on_blocks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    block_bytes: int,
+    count: int,
+    rows: int,
+    repeated: int,
+    digest: str,
+) -> None:
+    """Rows, their order, counts and messages are those of reading and merging whole files in memory, as recorded."""
+    monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
+    inputs, out = write_inputs(tmp_path)[:count], tmp_path / "out.parquet"
+    found = conversion.convert(inputs, out, ReadOptions(arch="gfx942", skip_bad=True))
+    assert (found.rows, found.repeated, found.sha256[:16]) == (rows, repeated, digest)
+    assert read_dataset(out).content_hash == found.sha256
+    assert sorted(found.dropped.values()) == [count, count, count, 12 * count]
+    assert "in 69 rows, e.g. line 3: 2.57037 instead of 1.28519;" in found.warnings[0]
+    with pytest.raises(DataError, match=r"line 22: C is 'x'; line 52: again \S+_compv3_intrawave on the same problem"):
+        conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
+
+
+@pytest.mark.parametrize("block_bytes", [1 << 23, 3000])
+def test_averages_do_not_depend_on_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int) -> None:
+    """A pair's time is the geometric mean of those of the files that have one; a single one stays as it is."""
+    monkeypatch.setattr(cells, "_BLOCK_BYTES", block_bytes)
+    paths, out = write_inputs(tmp_path), tmp_path / "out.parquet"
+    options = ReadOptions(arch="gfx942", skip_bad=True)
+    times: dict[tuple[int, str], list[float]] = {}
+    for path in paths:
+        conversion.convert([path], out, options)
+        frame = read_dataset(out).valid().frame
+        for n, kernel, ms in zip(frame["N"], frame["kernel_name"], frame["latency_ms"], strict=True):
+            times.setdefault((n, kernel), []).append(ms)
+    conversion.convert(paths, out, options, averages=True)
+    frame = read_dataset(out).valid().frame
+    several = 0
+    for n, kernel, ms, tflops in zip(
+        frame["N"], frame["kernel_name"], frame["latency_ms"], frame["tflops"], strict=True
+    ):
+        known = times[n, kernel]
+        several += len(known) > 1
+        assert ms == (known[0] if len(known) == 1 else pytest.approx(math.prod(known) ** (1 / len(known)), rel=1e-12))
+        assert tflops == pytest.approx(n * 57_802_752 / ms / 1e9, rel=1e-12)
+    assert several > 50

@@ -1,0 +1,65 @@
+"""Rows and records on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.data import spool, tables
+from ckh.data.spool import Buckets, Marks, StoredRows
+from ckh.errors import OutputError
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+
+def test_rows_come_back_without_those_that_were_dropped(
+    dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are those that were added, in blocks of any size, and their file has no name."""
+    monkeypatch.setattr(spool, "BLOCK_ROWS", 3)
+    table = tables.compact(tables.from_pandas(dataset.frame, "test"), "test")
+    rows = StoredRows(tmp_path / "out.parquet")
+    rows.add(table)
+    rows.add(table.slice(1))
+    count = len(table)
+    rows.drop(np.array([2, count]))
+    assert (rows.added, len(rows)) == (2 * count - 1, 2 * count - 3)
+    kept = [row for number, row in enumerate([*table.to_pylist(), *table.to_pylist()[1:]]) if number not in {2, count}]
+    assert rows.table().to_pylist() == kept
+    assert [path.name for path in tmp_path.iterdir()] == ["amd.csv"]
+
+
+def test_records_by_bucket() -> None:
+    """A bucket holds its records in the order they were added."""
+    kind = np.dtype([("row", "i8"), ("value", "f8")])
+    records = np.array([(number, number / 2) for number in range(20)], dtype=kind)
+    buckets = Buckets(kind)
+    for part in (records[:7], records[7:7], records[7:]):
+        buckets.add(part, part["row"] * 5 % 3)
+    assert [one["row"].tolist() for one in buckets] == [
+        [number for number in range(20) if number * 5 % 3 == bucket] for bucket in range(3)
+    ]
+    assert len(buckets.read(9)) == 0
+
+
+def test_marks() -> None:
+    """Numbers are marked one by one; those beyond the last are not."""
+    marks = Marks()
+    marks.set(np.array([3, 64, 17]))
+    marks.set(np.array([16]))
+    assert np.flatnonzero(marks.of(3, 100)).tolist() == [0, 13, 14, 61]
+    assert (marks.count, marks.of(200, 4).tolist()) == (4, [False] * 4)
+
+
+def test_no_room_is_one_line(dataset: Dataset) -> None:
+    """A disk without room is an error of the output."""
+    rows = StoredRows()
+    rows._file._file.close()
+    rows._file._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+    with pytest.raises(OutputError, match=r"cannot write \S+: No space left on device"):
+        rows.add(tables.from_pandas(dataset.frame, "test"))
+    rows._file._file.close()
