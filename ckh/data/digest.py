@@ -80,6 +80,10 @@ class ContentDigest:
 
 def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
     """Whether values are null or not a number."""
+    import numpy as np
+
+    if not chunk.null_count and str(chunk.type) not in {"double", "float", "halffloat"}:
+        return np.zeros(len(chunk), dtype=bool)
     found: NDArray[np.bool_] = chunk.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return found
 

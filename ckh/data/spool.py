@@ -72,15 +72,11 @@ class _UnnamedFile:
             raise self._failure(error) from error
         return start
 
-    def read(self, start: int, size: int) -> bytearray:
-        """So many bytes."""
-        content = bytearray(size)
-        left = memoryview(content)
-        while left:
-            done = os.preadv(self._file.fileno(), [left], start + size - len(left))
-            if not done:
-                raise self._failure(OSError(0, "the file is shorter than what was written"))
-            left = left[done:]
+    def read(self, start: int, size: int) -> bytes:
+        """So many bytes, fewer than 2 GiB."""
+        content = os.pread(self._file.fileno(), size, start)
+        if len(content) < size:
+            raise self._failure(OSError(0, "the file is shorter than what was written"))
         return content
 
     def _failure(self, error: OSError) -> OutputError:
