@@ -1,0 +1,107 @@
+"""The floors of the house: imports run down only, and an operation is named nowhere outside its folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# From the top down, by package or module of `ckh`; "ops.*" is the folder of any operation, "" what `import ckh` gives.
+FLOORS = (
+    ("__main__",),
+    ("entry",),
+    ("cli",),
+    ("commands",),
+    ("ops.*",),
+    ("quick", ""),
+    ("export", "search"),
+    ("bench",),
+    ("learn",),
+    ("assess",),
+    ("data",),
+    ("ops",),
+    ("ranking", "formats", "requested", "training"),
+    ("features",),
+    ("kernels",),
+    ("archs",),
+    ("archfile",),
+    ("archspec",),
+    ("problem_sets", "outputs", "progress", "boundary", "schema"),
+    ("problems", "paths", "gpus", "jsonfields"),
+    ("tabletext",),
+    ("log", "resources", "machine", "safety", "untrusted"),
+    ("errors", "strenum", "version"),
+)
+# Arrows that still run up, importer and imported: another one is refused, and so is one of these that is gone.
+STILL_UP = {
+    ("", "ops.gemm_universal.problem"),
+    ("formats", "data.spool"),
+    ("export.groups", "ops.gemm_universal.pool"),
+    ("export.groups", "ops.gemm_universal.problem"),
+    ("export.groups", "ops.gemm_universal.problem_rules"),
+    ("export.groups", "ops.miopen_conv.candidates"),
+    ("export.groups", "ops.miopen_conv.problem"),
+    ("export.groups", "ops.miopen_conv.solvers"),
+    ("export.header", "ops.gemm_universal.problem"),
+    ("search.kernels.gemm", "ops.gemm_universal.problem"),
+    ("search.kernels.gemm", "ops.gemm_universal.spaces"),
+    ("search.kernels.gemm", "ops.gemm_universal.validity"),
+}
+_FLOOR_OF = {name: len(FLOORS) - index for index, names in enumerate(FLOORS) for name in names}
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(ROOT / "ckh").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {_module(path): path for path in sorted((ROOT / "ckh").rglob("*.py"))}
+
+
+def _room(module: str) -> str:
+    first, _, rest = module.partition(".")
+    return "ops.*" if first == "ops" and rest not in ("", "base") else first
+
+
+def _imports(path: Path) -> set[tuple[str, str]]:
+    """Modules of ckh that a file imports anywhere, each with the name that it takes from it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ckh":
+            inside = (node.module or "").removeprefix("ckh").lstrip(".")
+            for alias in node.names:
+                longer = f"{inside}.{alias.name}".lstrip(".")
+                found.add((longer, "") if longer in MODULES else (inside, alias.name))
+        elif isinstance(node, ast.Import):
+            found |= {(alias.name.removeprefix("ckh."), "") for alias in node.names if alias.name.startswith("ckh.")}
+    return found
+
+
+ARROWS = [(module, *taken) for module, path in MODULES.items() for taken in sorted(_imports(path))]
+
+
+def test_imports_run_down_only() -> None:
+    """No module imports, anywhere in it, what stands on its own floor in another room or above."""
+    between = {(importer, imported) for importer, imported, _ in ARROWS if _room(importer) != _room(imported)}
+    up = {pair for pair in between if _FLOOR_OF[_room(pair[0])] <= _FLOOR_OF[_room(pair[1])]}
+    assert up == STILL_UP
+
+
+def test_no_private_name_crosses_a_package() -> None:
+    """What begins with an underscore is used in its own package alone."""
+    crossing = [
+        arrow
+        for arrow in ARROWS
+        if _room(arrow[0]) != _room(arrow[1]) and re.search(r"(^|\.)_(?!_)", f"{arrow[1]}.{arrow[2]}")
+    ]
+    assert not crossing
+
+
+def test_the_map_shows_the_floors() -> None:
+    """docs/architecture.md lists every room, in this order."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = [name for names in FLOORS for name in names if name]
+    places = [text.find(f"`{name}`") for name in rooms]
+    assert -1 not in places
+    assert places == sorted(places)
