@@ -398,7 +398,7 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
 
 
 BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
-PERSISTENT = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16"
+DEEP = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16"
 DIRECT = "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
 UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16"
 
@@ -413,16 +413,16 @@ UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2
         (BASIC, (100, 72, 132, 1), "CK Tile's IsSupportedArgument refuses it"),
         (BASIC, (1 << 15, 1 << 15, 64, 1), "a matrix is too large for 32-bit offsets"),
         (BASIC, (64, 1 << 26, 32, 1), "a matrix is too large for 32-bit offsets"),
-        (PERSISTENT, (100, 72, 320, 1), None),
-        (PERSISTENT, (100, 72, 320, 2), "parts of K would be added to bf16 rows beyond the end of C"),
-        (PERSISTENT, (128, 72, 320, 2), None),
+        (DEEP, (100, 72, 320, 1), None),
+        (DEEP, (100, 72, 320, 2), "parts of K would be added to bf16 rows beyond the end of C"),
+        (DEEP, (128, 72, 320, 2), None),
         (
-            PERSISTENT,
+            DEEP,
             (128, 72, 144, 2),
             "split-K needs a last part whose main loop runs and ends as that of the others",
         ),
-        (PERSISTENT, (128, 72, 16, 2), "split-K leaves nothing for the last part"),
-        (PERSISTENT, (64, 72, 1 << 21, 1 << 16), "K is split into more than 2^16 - 1 parts"),
+        (DEEP, (128, 72, 16, 2), "split-K leaves nothing for the last part"),
+        (DEEP, (64, 72, 1 << 21, 1 << 16), "K is split into more than 2^16 - 1 parts"),
         (DIRECT, (99, 71, 128, 2), None),
         (UNPADDED, (128, 64, 64, 1), None),
         (UNPADDED, (128, 64, 160, 1), None),
