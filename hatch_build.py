@@ -65,7 +65,9 @@ def _prepare(root: Path, folder: Path) -> Path | None:
     """Prepare answers of the models that ship, so that the first call after installation is quick."""
     write = f"from pathlib import Path; from ckh.quick.shipped import write; write(Path({str(folder)!r}))"
     with tempfile.TemporaryDirectory() as own:
-        folders = {"PYTHONPATH": str(root), "CKH_CACHE_DIR": own, "CKH_DATA_DIR": own, "CKH_MODELS": ""}
+        # What the build needs (NumPy) lies where this process found it: pip's isolated environments are only on the path.
+        found = os.pathsep.join([str(root), *filter(None, sys.path)])
+        folders = {"PYTHONPATH": found, "CKH_CACHE_DIR": own, "CKH_DATA_DIR": own, "CKH_MODELS": ""}
         done = subprocess.run(
             [sys.executable, "-c", write], env={**os.environ, **folders}, capture_output=True, text=True, check=False
         )
