@@ -65,7 +65,7 @@ def _prepare(root: Path, folder: Path) -> Path | None:
     """Prepare answers of the models that ship, so that the first call after installation is quick."""
     write = f"from pathlib import Path; from ckh.quick.shipped import write; write(Path({str(folder)!r}))"
     with tempfile.TemporaryDirectory() as own:
-        # What the build needs (NumPy) lies where this process found it: pip's isolated environments are only on the path.
+        # NumPy is where this process has found it: an isolated environment of pip is nothing but a path.
         found = os.pathsep.join([str(root), *filter(None, sys.path)])
         folders = {"PYTHONPATH": found, "CKH_CACHE_DIR": own, "CKH_DATA_DIR": own, "CKH_MODELS": ""}
         done = subprocess.run(
