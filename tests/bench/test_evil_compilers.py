@@ -250,7 +250,7 @@ def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, m
 
 
 PROGRAM = """
-import json, sys
+import signal, sys
 from pathlib import Path
 from ckh.bench.compile import KernelBuilder
 from tests.bench.faults import GOOD, FaultyDevice
@@ -259,6 +259,7 @@ class Slow(FaultyDevice):
     def compile_command(self, kernel, source, library):
         return ["sh", "-c", f"setsid sleep 1000 & touch {library}; echo $$ $! > {sys.argv[1]}; wait"]
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores it
 device = Slow(GOOD)
 KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
 """
