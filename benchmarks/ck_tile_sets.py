@@ -15,7 +15,7 @@ from itertools import product
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.compile import default_jobs
 from ckh.bench.device import DeviceOptions, open_device
-from ckh.kernels.rules import rule_set
+from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 

@@ -27,14 +27,14 @@ from ckh.bench.rounds import measure_interleaved
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES, loops_for
 from ckh.data.dataset import read_dataset
-from ckh.kernels.names import amd_short_name, parse_kernel_name
-from ckh.problems import parse_conv_problem
+from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.problem import parse_conv_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "host-holdout-forward.parquet"
 KERNELS = 3

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.kernels.names import amd_short_name
-from ckh.kernels.pool import conv_pool
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
+from ckh.ops.grouped_conv.names import amd_short_name
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from sklearn.model_selection import GroupKFold
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import Times, choices
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.features.grouped_conv import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

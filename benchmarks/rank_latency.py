@@ -29,13 +29,13 @@ import numpy as np
 import pandas as pd
 
 from ckh.archs import load_arch
-from ckh.features.grouped_conv import CORE_NAMES, GROUPED_CONV
-from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.spec import ANY
 from ckh.ops.gemm_universal.columns import kernel_columns as gemm_kernel_columns
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
+from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
 from ckh.paths import cache_dir, data_dir
 from ckh.ranking import library
 from ckh.ranking.evaluator import Ranker, best_first

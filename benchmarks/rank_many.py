@@ -12,7 +12,8 @@ import ckh
 from ckh.learn.answer import wanted_for
 from ckh.learn.artifact import find_model
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 
 _COUNT = 10_000
 

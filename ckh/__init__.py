@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model, load_model
     from ckh.learn.ranked import Ranked
     from ckh.ops.gemm_universal.problem import GemmProblem
-    from ckh.problems import ConvProblem, Direction
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.problems import Direction
     from ckh.version import __version__ as __version__
 
 __all__ = [
@@ -51,7 +52,8 @@ _HOMES = {
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.artifact"),
     "Ranked": "ckh.learn.ranked",
     "GemmProblem": "ckh.ops.gemm_universal.problem",
-    **dict.fromkeys(("ConvProblem", "Direction"), "ckh.problems"),
+    "ConvProblem": "ckh.ops.grouped_conv.problem",
+    "Direction": "ckh.problems",
     "__version__": "ckh.version",
 }
 

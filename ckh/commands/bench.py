@@ -149,7 +149,7 @@ def bench(
     from ckh.bench.settings import Given
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
-    from ckh.kernels.registry import REGISTRY
+    from ckh.ops.grouped_conv.registry import REGISTRY
 
     limits = Limits(
         None if budget is None else parse_duration(budget),

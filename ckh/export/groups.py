@@ -10,7 +10,8 @@ from ckh.errors import UsageError
 from ckh.export.integers import Expression, Tree, decisions, value_of
 from ckh.learn.spec import ANY
 from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
-from ckh.problems import CONV_COLUMNS, CONV_LAYOUTS, DTYPE_BYTES, ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
+from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -170,8 +171,8 @@ def _conv_key(problem: ConvProblem) -> tuple[int, int, int, int]:
 
 
 def _conv_groups(model: Model) -> Iterator[Group]:
-    from ckh.kernels.pool import conv_pool
-    from ckh.kernels.problem_rules import PROBLEM_RULES
+    from ckh.ops.grouped_conv.pool import conv_pool
+    from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
 
     arch = load_arch(model.spec.arch)
     for direction in Direction if model.spec.variant is None else (model.spec.variant,):

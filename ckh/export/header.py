@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, conv_kind, gemm_kind
-from ckh.problems import CONV_LAYOUTS, ConvProblem
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

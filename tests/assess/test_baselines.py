@@ -15,8 +15,9 @@ from ckh.assess.baselines import (
     single_kernel_scores,
 )
 from ckh.assess.metrics import choices
-from ckh.kernels.names import kernel_name
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ckh.assess.compare import Degraded, Thresholds, compare
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
 
 if TYPE_CHECKING:

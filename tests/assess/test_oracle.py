@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ckh.assess.oracle import Contest, contests, measured_again
-from ckh.kernels.names import kernel_name
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
 
 A, B, C = kernels()[:3]

@@ -11,9 +11,10 @@ from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
 from ckh.assess.report import Choice, SliceReport, evaluate
 from ckh.errors import DataError
-from ckh.kernels.names import kernel_name
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.slices import SLICES
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 from tests.learn.conftest import build, kernels, measured
 
 ONE = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.device import HostDevice
 from ckh.bench.plan import full_name
-from ckh.kernels.pool import conv_pool
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.schema import Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=8, wi=8, y=3, x=3, pad_h=1, pad_w=1)
 OTHER_PROBLEM = ConvProblem(Direction.FORWARD, n=1, c=8, k=16, g=2, hi=6, wi=6, y=3, x=3)

@@ -13,7 +13,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
 from ckh.errors import DeviceError
-from ckh.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.resources import Resources
 from ckh.schema import Status
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckh.bench.building import BuildReport
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 # Five that the fake headers have, and one whose pipeline they lack.
 POOL = [k for k in conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp16") if not k.split_image]

@@ -23,14 +23,14 @@ from ckh.bench.compiler import Compiler, find_compiler
 from ckh.bench.device import HostDevice
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError, DeviceError
-from ckh.kernels.pool import conv_pool
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 KERNELS = conv_pool(Direction.FORWARD, load_arch("host"))[:5]
 
@@ -257,7 +257,7 @@ def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
         "from ckh.bench.compile import KernelBuilder\n"
         "from ckh.bench.device import HostDevice\n"
         "from ckh.bench.library import KernelLibrary\n"
-        "from ckh.kernels.pool import conv_pool\n"
+        "from ckh.ops.grouped_conv.pool import conv_pool\n"
         "from ckh.problems import Direction\n"
         "kernels = conv_pool(Direction.FORWARD, load_arch('host'))[:2]\n"
         "for built in KernelBuilder(HostDevice()).build(kernels, 1, lambda _count, _text: None).values():\n"

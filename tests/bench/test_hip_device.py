@@ -17,8 +17,8 @@ from ckh.bench.hip_device import HipDevice
 from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import Gpu
-from ckh.kernels.pool import conv_pool
 from ckh.ops import grouped_conv
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from tests.bench.fake_hipcc import FakeHipcc, write_headers

@@ -12,10 +12,10 @@ from ckh.bench.harness import try_cases
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.config import Scheduler
-from ckh.kernels.validity import check, problem_reasons
-from ckh.kernels.variants import SPECIALIZATIONS, VARIANT_PIPELINES
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.matrix import MATRICES, matrix
+from ckh.ops.grouped_conv.validity import check, problem_reasons
+from ckh.ops.grouped_conv.variants import SPECIALIZATIONS, VARIANT_PIPELINES
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import GOOD, HANG, SEGFAULT, Fault, FaultyDevice

@@ -13,11 +13,12 @@ import pytest
 from ckh.archs import ArchSpec, load_arch
 from ckh.bench.plan import ALL, Plan, full_name, make_plan
 from ckh.errors import DataError, NoKernelError, UsageError
-from ckh.kernels.names import amd_short_name
-from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.ops.grouped_conv.candidate_source import Candidates
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.names import amd_short_name
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +104,7 @@ def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
         "from ckh.archs import load_arch\n"
         "from ckh.bench.plan import full_name, make_plan\n"
         "from ckh.ops.grouped_conv.candidate_source import Candidates\n"
-        "from ckh.problems import parse_conv_problem\n"
+        "from ckh.ops.grouped_conv.problem import parse_conv_problem\n"
         f"problems = [parse_conv_problem(text) for text in {[p.canonical() for p in MIXED]}]\n"
         "for task in make_plan(problems, '*_compv3_*', load_arch('host'), 3, Candidates()).tasks:\n"
         "    print(task.problem.canonical(), *map(full_name, task.kernels))\n"

@@ -10,7 +10,8 @@ import pytest
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.faults import (
     CLAIMED_MS,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
     from tests.bench.faults import Fault
 
 LIMITS = Limits(timeout_s=1.0, jobs=2)

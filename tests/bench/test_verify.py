@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ckh.bench.typed import ElementType, element_type
 from ckh.bench.verify import Limits, tolerance
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 
 Array = NDArray[Any]
 

@@ -13,10 +13,11 @@ from ckh.archs import load_arch
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.typed import ElementType, element_type
 from ckh.bench.verify import Limits
-from ckh.kernels.names import kernel_name
-from ckh.kernels.pool import conv_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from tests.bench.hip_stub import build as hip_stub
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 LIMITS = Limits(timeout_s=120.0, jobs=2)
 PROBLEMS = tuple(replace(PROBLEM, hi=size) for size in range(5, 11))

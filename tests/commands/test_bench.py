@@ -20,11 +20,12 @@ from ckh.bench.plan import full_name
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
-from ckh.kernels.pool import conv_pool
-from ckh.kernels.registry import read_registry
 from ckh.learn.answer import rank
 from ckh.learn.artifact import load_model
-from ckh.problems import ConvProblem, Direction, parse_conv_problem
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
+from ckh.ops.grouped_conv.registry import read_registry
+from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:

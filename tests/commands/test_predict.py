@@ -11,11 +11,12 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.features.grouped_conv import NAMES_83
-from ckh.kernels.names import kernel_name
-from ckh.kernels.pool import conv_pool
 from ckh.learn.artifact import load_model
-from ckh.problems import ConvProblem, Direction, parse_conv_problem
+from ckh.ops.grouped_conv.features import NAMES_83
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
+from ckh.problems import Direction
 from tests.learn.conftest import HOST, amd_model, saved
 
 if TYPE_CHECKING:

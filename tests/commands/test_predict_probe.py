@@ -9,7 +9,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.features.grouped_conv import NAMES_83
+from ckh.ops.grouped_conv.features import NAMES_83
 from tests.learn.conftest import amd_model, saved
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
-from ckh.kernels.names import parse_kernel_name
-from ckh.kernels.validity import check
-from ckh.problems import parse_conv_problem
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.ops.grouped_conv.validity import check
 from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved

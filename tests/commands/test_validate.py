@@ -14,9 +14,10 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset, write_dataset
 from ckh.errors import ExitCode
-from ckh.features.grouped_conv import NAMES_83
 from ckh.learn.manifest import problem_id
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.features import NAMES_83
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.training import RankObjective
 from tests.learn.conftest import amd_model, build, efficiencies, kernels, measured, saved, time_ms
 

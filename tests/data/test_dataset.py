@@ -15,7 +15,7 @@ import pytest
 from ckh.data.dataset import Dataset, make_dataset, read_dataset, write_dataset
 from ckh.errors import DataError, OutputError
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
-from ckh.problems import CONV_COLUMNS
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.schema import HARDWARE, SCHEMA_VERSION
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.outputs import write_folder
-from ckh.problems import ConvProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable

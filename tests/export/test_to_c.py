@@ -15,13 +15,14 @@ import pytest
 from ckh.errors import NoKernelError, UsageError
 from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind
 from ckh.export.to_c import c_files
-from ckh.features.grouped_conv import CORE_NAMES
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.features import CORE_NAMES
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.ranking.layout import HEADER, VERSION
 from tests.learn.conftest import amd_model, saved
 

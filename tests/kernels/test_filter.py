@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ckh.archs import load_arch
 from ckh.errors import UsageError
-from ckh.kernels.config import ConvKernel
 from ckh.kernels.filter import MAX_LENGTH, field_types, parse_filter
-from ckh.kernels.names import parse_kernel_name
-from ckh.kernels.rules import rule_set
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 
 if TYPE_CHECKING:

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import arch_names, load_arch
-from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.judging import ProblemRules, RuleBook, judge_table
-from ckh.kernels.names import amd_short_name, parse_kernel_name
-from ckh.kernels.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.kernels.scheduler import Scheduler
 from ckh.kernels.table import KernelTable
-from ckh.kernels.tiles import CONV_TILES
-from ckh.kernels.validity import CONV_RULES
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool, table_of, tile_axis, variant_axis
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.tiles import CONV_TILES
+from ckh.ops.grouped_conv.validity import CONV_RULES
+from ckh.problems import Direction
 from tests.kernels.by_kernel import conv_arch, conv_problem, gemm_arch, gemm_problem
 
 if TYPE_CHECKING:

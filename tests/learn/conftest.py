@@ -13,13 +13,14 @@ from ckh.archs import load_arch
 from ckh.data.dataset import Dataset
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
-from ckh.features.grouped_conv import GROUPED_CONV
-from ckh.kernels.names import kernel_name
-from ckh.kernels.pool import conv_pool
 from ckh.learn.artifact import load_model
 from ckh.learn.save import save
 from ckh.learn.train import train
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.features import GROUPED_CONV
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.schema import Status
 from ckh.training import RankObjective, TrainOptions, TreeParams
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     import lightgbm
     from numpy.typing import NDArray
 
-    from ckh.kernels.config import ConvKernel
     from ckh.learn.trained import Trained
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 HOST = load_arch("host")
 # The profile of a made-up machine: what is trained here must not depend on the machine that tests.

@@ -14,11 +14,11 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, NoKernelError, UsageError
 from ckh.export.groups import groups_of
-from ckh.features.grouped_conv import CORE_NAMES
-from ckh.kernels.pool import conv_pool, refused_pool
 from ckh.learn.answer import answer, answers, rank_many
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.scoring import Remembered
+from ckh.ops.grouped_conv.features import CORE_NAMES
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, problems
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ckh.kernels.config import ConvKernel
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 ALL = 10 * 30  # tiles x variants
 

@@ -15,9 +15,9 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
-from ckh.features.columns import kernel_columns, problem_columns
-from ckh.features.grouped_conv import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
 from ckh.learn.artifact import Wanted, find_model, list_models, load_model
+from ckh.ops.grouped_conv.feature_columns import kernel_columns, problem_columns
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
 from ckh.paths import model_folders
 from ckh.problems import Direction
 from ckh.training import RankObjective

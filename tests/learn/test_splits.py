@@ -10,7 +10,8 @@ import pytest
 
 from ckh.learn.splits import grouped_splits
 from ckh.learn.train import too_few_to_validate
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
 
 PROBLEM = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)

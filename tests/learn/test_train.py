@@ -16,12 +16,12 @@ from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
 from ckh.errors import DataError, OutputError, UsageError
-from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.save import MODEL, save
 from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
+from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.outputs import check_output
 from ckh.paths import data_dir
 from ckh.problems import Direction

@@ -17,12 +17,12 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
-from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.learn.warm_start import NEW_TREES, compare, continued, read_start
+from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, amd_model, measured, problems
 

@@ -13,20 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
-from ckh.kernels.config import ConvKernel
 from ckh.kernels.judging import ProblemRules
-from ckh.kernels.pool import conv_pool
 from ckh.kernels.table import KernelTable
-from ckh.kernels.validity import CONV_RULES
 from ckh.ops import operation
 from ckh.ops.base import choose
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.paths import data_dir
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

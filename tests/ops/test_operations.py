@@ -21,8 +21,9 @@ from ckh.ops import operation, operation_names, operation_of, operation_of_kerne
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import from_convolution
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from pathlib import Path

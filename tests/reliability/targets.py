@@ -10,11 +10,7 @@ from ckh.archs import load_arch
 from ckh.data.dataset import read_dataset
 from ckh.data.readers import find_reader, readers
 from ckh.formats import ReadOptions
-from ckh.kernels.config import ConvKernel
 from ckh.kernels.filter import parse_filter
-from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
-from ckh.kernels.pool import conv_pool
-from ckh.kernels.registry import read_registry
 from ckh.learn.manifest import trained_problems
 from ckh.learn.spec import read_spec
 from ckh.learn.warm_start import _our_manifest
@@ -22,11 +18,16 @@ from ckh.ops.gemm_universal import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
+from ckh.ops.grouped_conv.registry import read_registry
 from ckh.ops.miopen_conv.candidates import read_candidates
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import parse_solver
-from ckh.problem_sets.files import read_problems as read_conv_problems
-from ckh.problems import Direction, parse_conv_problem
+from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
 from tests.reliability import samples
 from tests.reliability.parquet import damaged_parquet

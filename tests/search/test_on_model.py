@@ -11,15 +11,16 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError
-from ckh.features.grouped_conv import CORE_NAMES
-from ckh.kernels.pool import conv_pool
-from ckh.kernels.rules.tables import curated_tiles
-from ckh.kernels.tiles import CONV_TILES
-from ckh.kernels.validity import check
-from ckh.kernels.variants import PIPELINE_VARIANTS
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.features import CORE_NAMES
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.rules.tables import curated_tiles
+from ckh.ops.grouped_conv.tiles import CONV_TILES
+from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
+from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.objective import as_time, log_speeds
 from ckh.search.on_model import search_model
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.config import ConvKernel
     from ckh.learn.artifact import Model
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
 PROBLEM = ConvProblem(Direction.FORWARD, n=2, c=64, k=96, g=1, hi=14, wi=14, y=3, x=3, pad_h=1, pad_w=1)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.kernels.config import Scheduler
+    from ckh.kernels.scheduler import Scheduler
 
 rule = RuleBook().rule
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, Interface, template_parameters
-from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import TABLE_PIPELINES
+from ckh.kernels.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

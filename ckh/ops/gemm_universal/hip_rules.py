@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.ck_tile import Interface
-from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
 from ckh.ops.gemm_universal.vectors import native_widths

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
-from ckh.kernels.config import Scheduler
+from ckh.kernels.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from ckh.archs import Triple

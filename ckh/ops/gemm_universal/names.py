@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
-from ckh.kernels.config import Scheduler
 from ckh.kernels.name_grammar import EPILOGUES, PIPELINE
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
-from ckh.ops.gemm_universal.name_grammar import flag, match_name
+from ckh.ops.gemm_universal.name_grammar import GRAMMAR, flag
 from ckh.ops.gemm_universal.problem import OP_TYPE
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def parse_kernel_name(text: str) -> GemmKernel:
     Raises:
         DataError: the text is no such name; the message says which part was not understood.
     """
-    match, is_short = match_name(text)
+    match, is_short = GRAMMAR.match(text)
     fields: dict[str, Any] = {name: match[name] for name in ("dtype", "layout", "pipeline")}
     fields |= {"scheduler": Scheduler(match["scheduler"])} | _sizes(match, "tile")
     if not is_short:

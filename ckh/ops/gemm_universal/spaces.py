@@ -12,8 +12,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import PIPELINE_CODES, TABLE_PIPELINES
+from ckh.kernels.scheduler import Scheduler
 from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 

@@ -6,9 +6,9 @@ import io
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.kernels.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.outputs import FileKind, head_of, write_output
-from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.numbering import group_numbers
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
-from ckh.features.grouped_conv import GROUPED_CONV
-from ckh.kernels.names import amd_short_name, kernel_name, parse_kernel_name
-from ckh.problems import CONV_COLUMNS, ConvProblem
+from ckh.ops.grouped_conv.features import GROUPED_CONV
+from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
 from ckh.schema import Status
 from ckh.untrusted import integer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.data.readers.cells import Cells, Faults, TextColumn
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 BAD_KERNEL = "with a kernel name that does not parse"
 BAD_NUMBER = "with a cell that is not a number"

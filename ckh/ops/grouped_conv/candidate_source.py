@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
-from ckh.kernels.config import ConvKernel
 from ckh.kernels.filter import parse_filter
-from ckh.kernels.pool import RefusedKernel
-from ckh.kernels.registry import read_registry
-from ckh.kernels.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
-from ckh.kernels.validity import arch_reasons, problem_reasons
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.pool import RefusedKernel
+from ckh.ops.grouped_conv.registry import read_registry
+from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.validity import arch_reasons, problem_reasons
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.settings import Settings
-    from ckh.kernels.registry import Registry
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.ops.grouped_conv.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckh.problems import CONV_COLUMNS
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.schema import Column, dataset_columns
 
 CONV_IDENTITY_COLUMNS = (

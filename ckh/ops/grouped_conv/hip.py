@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.ck_tile import LABEL, LABEL_BYTES, Interface
 from ckh.bench.codegen.source import translation_unit
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.kernels.config import Scheduler
-from ckh.kernels.names import kernel_name
 from ckh.kernels.pipelines import wave_group_reason
-from ckh.kernels.tiles import wave_of
-from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
-from ckh.problems import CONV_LAYOUTS, Direction
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.tiles import wave_of
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 ELEMENTS = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t", "fp32": "float"}
 _SPECIALIZATIONS = {

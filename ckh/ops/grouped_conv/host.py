@@ -14,7 +14,7 @@ from ckh.kernels.pipelines import TABLE_PIPELINES
 
 if TYPE_CHECKING:
     from ckh.bench.codegen.host import HostSimd
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _INTEGERS = (
     "tile_m",

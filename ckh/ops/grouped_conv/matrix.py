@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Case
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels.config import ConvKernel, Scheduler
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
-from ckh.kernels.pool import conv_pool
-from ckh.kernels.variants import (
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.variants import (
     DEFAULT_SPECIALIZATION,
     FILTER1X1_STRIDE1_PAD0,
     FILTER3X3,
     SPECIALIZATIONS,
     VARIANT_PIPELINES,
 )
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ckh.archs import ArchSpec
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _CHANNELS, _GROUPS, _SIZE, _DEPTH = 64, 2, 16, 4
 _DEPTHWISE_GROUPS = 16

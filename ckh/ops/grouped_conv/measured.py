@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import DataError
-from ckh.kernels.names import parse_kernel_name
 from ckh.ops.grouped_conv import hip, host
+from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.computation import Case
     from ckh.bench.settings import Settings
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 ALL_DIRECTIONS = "all"
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -55,7 +56,7 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
         DataError: there are none.
     """
     from ckh.ops.grouped_conv.padding import pad_channels
-    from ckh.problem_sets import load_problems
+    from ckh.ops.grouped_conv.problem_sets import load_problems
 
     is_all = settings.variant == ALL_DIRECTIONS
     variants = tuple(Direction) if is_all else (Direction(settings.variant),)
@@ -73,7 +74,7 @@ def _candidate_source(settings: Settings) -> CandidateSource:
 
 
 def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
-    from ckh.kernels.validity import check
+    from ckh.ops.grouped_conv.validity import check
 
     return check(kernel, arch, problem)
 

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.features.columns import kernel_columns as kernel_features
-from ckh.features.columns import legacy_columns, problem_columns
-from ckh.features.grouped_conv import GROUPED_CONV, INPUT_COLUMNS
-from ckh.kernels.config import ConvKernel
-from ckh.kernels.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.kernels.pool import conv_pool, pool_rules, refused_counts
-from ckh.kernels.problem_rules import rule_key
 from ckh.ops.base import Candidates, Operation, amd_options, choose
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
+from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
+from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
+from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool, pool_rules, refused_counts
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
+from ckh.ops.grouped_conv.problem_rules import rule_key
 from ckh.ops.grouped_conv.slices import SLICES
-from ckh.problems import CONV_COLUMNS, ConvProblem, Direction, parse_conv_problem
+from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,13 +101,13 @@ def _place(problem: ConvProblem) -> list[float]:
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[ConvProblem, ...]:
-    from ckh.problem_sets import load_problems
+    from ckh.ops.grouped_conv.problem_sets import load_problems
 
     return load_problems(source, None if variant is None else Direction(variant), dtype, default_dtype)
 
 
 def _set_names() -> tuple[str, ...]:
-    from ckh.problem_sets import set_names
+    from ckh.ops.grouped_conv.problem_sets import set_names
 
     return set_names()
 

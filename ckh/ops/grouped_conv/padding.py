@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 CHANNEL_MULTIPLE = 8  # what the widest common vector of 16 bits divides
 

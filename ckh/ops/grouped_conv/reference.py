@@ -17,7 +17,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 Array = NDArray[Any]
 

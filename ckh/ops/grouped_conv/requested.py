@@ -10,7 +10,7 @@ from ckh.requested import Requested, SizeOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 OPTIONS = (
     SizeOption("n", "Batch", "1"),
@@ -42,7 +42,8 @@ def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) ->
     Raises:
         UsageError: it is impossible.
     """
-    from ckh.problems import ConvProblem, Direction
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.problems import Direction
 
     ndim = dimensions(given)
     if ndim != _3D and {"di", "z"} & given.keys():

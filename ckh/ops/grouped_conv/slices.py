@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ckh.problems import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 _SMALL_BATCH = 8
 _Test = Callable[["ConvProblem"], bool]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, fill_of, log2_of, of_solver, ratio, raw
 from ckh.ops.miopen_conv._tiles import TILES
 from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Origin, Serves
-from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

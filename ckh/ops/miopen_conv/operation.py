@@ -10,6 +10,7 @@ import numpy as np
 from ckh.ops.base import Candidates, Operation
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.candidates import (
     CANDIDATES_NAME,
     CandidateTable,
@@ -22,7 +23,7 @@ from ckh.ops.miopen_conv.candidates import (
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
-from ckh.problems import CONV_COLUMNS, Direction
+from ckh.problems import Direction
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ckh.errors import UsageError
-from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES, ConvProblem, parse_conv_problem
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem, parse_conv_problem
+from ckh.problems import DTYPE_BYTES
 
 DTYPES = ("fp32", "fp16", "bf16", "int8")
 # Number of spatial dimensions -> layouts of all three tensors, MIOpen's default first.

@@ -14,10 +14,10 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.fdb import NAME, Device, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
-from ckh.problems import CONV_COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

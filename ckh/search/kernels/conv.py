@@ -12,19 +12,20 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import RuleBook
-from ckh.kernels.pool import table_of, variant_axis
-from ckh.kernels.rules.matrix import is_loadable
-from ckh.kernels.rules.tables import curated_tiles
 from ckh.kernels.table import TRIPLES
-from ckh.kernels.tiles import CONV_TILES, warp_tile_of, wave_of
-from ckh.kernels.validity import CONV_RULES
+from ckh.ops.grouped_conv.pool import table_of, variant_axis
+from ckh.ops.grouped_conv.rules.matrix import is_loadable
+from ckh.ops.grouped_conv.rules.tables import curated_tiles
+from ckh.ops.grouped_conv.tiles import CONV_TILES, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.search.kernels.product import Options, Parameter, Product, by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
-    from ckh.problems import ConvProblem, Direction
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.problems import Direction
 
 _VECTORS = (1, 2, 4, 8)
 # The host's code is the same for any number of blocks.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.kernels.names import parse_kernel_name
+from ckh.ops.grouped_conv.names import parse_kernel_name
 
 if TYPE_CHECKING:
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 # Architecture -> names without their common head. Each costs a compiler about 20 s.
 _NAMES: dict[str, tuple[str, ...]] = {

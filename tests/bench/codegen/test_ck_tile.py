@@ -22,10 +22,11 @@ from ckh.bench.hip_device import HipDevice
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.errors import DeviceError
-from ckh.kernels.config import ConvKernel, Scheduler
-from ckh.kernels.names import kernel_name, parse_kernel_name
-from ckh.kernels.validity import arch_reasons
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.hip import emit, missing
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.validity import arch_reasons
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS

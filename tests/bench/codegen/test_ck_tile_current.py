@@ -20,11 +20,13 @@ from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.errors import DeviceError
-from ckh.kernels.config import ConvKernel, Scheduler
-from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.hip import ELEMENTS, emit, missing
+from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.measured import CConvProblem, c_problem
-from ckh.problems import Direction, parse_conv_problem
+from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3, SPECIALIZATIONS
+from ckh.problems import Direction
 from tests.bench.codegen.templates import OPERATIONS, SHARED, copy_templates
 
 TEMPLATES = (SHARED, OPERATIONS["grouped_conv"])

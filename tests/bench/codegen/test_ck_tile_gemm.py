@@ -22,8 +22,7 @@ from ckh.bench.hip_device import HipDevice
 from ckh.bench.library import KernelLibrary
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
-from ckh.kernels.config import Scheduler
-from ckh.kernels.pool import conv_pool
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.hip import emit
 from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
 from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
@@ -32,6 +31,7 @@ from ckh.ops.gemm_universal.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import arch_reasons
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS

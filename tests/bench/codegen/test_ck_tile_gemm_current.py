@@ -19,7 +19,7 @@ import pytest
 
 from ckh.bench.codegen import ck_tile
 from ckh.bench.library import KernelLibrary
-from ckh.kernels.config import Scheduler
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.hip import emit
 from ckh.ops.gemm_universal.hip_headers import GemmHeaders, detect_gemm
 from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing

@@ -27,8 +27,8 @@ from ckh.bench.device import HostDevice, headers_comment
 from ckh.bench.library import KernelLibrary
 from ckh.bench.verify import FP32_ROUNDING
 from ckh.errors import UsageError
-from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import TABLE_PIPELINES
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.host import emit
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.measured import MEASURED, CGemmProblem

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
 

@@ -14,9 +14,10 @@ from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError
 from ckh.formats import Reading, ReadOptions
-from ckh.kernels.names import kernel_name
-from ckh.kernels.pool import conv_pool
-from ckh.problems import Direction, parse_conv_problem
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import parse_conv_problem
+from ckh.problems import Direction
 from ckh.resources import RESOURCE_NAMES, Resources
 from ckh.schema import Status
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ckh.kernels.config import Scheduler
 from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
     wave_group_reason,
 )
-from ckh.kernels.tiles import tile_of, vectors_of, warp_tile_of, wave_of
-from ckh.kernels.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
-from ckh.problems import CONV_LAYOUTS, DTYPE_BYTES
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.tiles import tile_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
+from ckh.problems import DTYPE_BYTES
 from tests.kernels.by_kernel.conv_options import COMPLETE_OPTION_RULES, NAME_OPTION_RULES, ArchRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _MAY_BE_NONE = "streamk"
 

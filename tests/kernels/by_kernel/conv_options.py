@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ckh.archs import ArchSpec
-from ckh.kernels.config import ConvKernel
-from ckh.kernels.variants import (
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.variants import (
     FILTER1X1_STRIDE1_PAD0,
     MERGING_DIRECTIONS,
     SPECIALIZATIONS,

@@ -9,9 +9,10 @@ from collections.abc import Callable, Hashable, Iterator
 from math import gcd
 
 from ckh.archs import ArchSpec
-from ckh.kernels.config import ConvKernel
-from ckh.kernels.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.problems import Direction
 
 ProblemRule = Callable[[ConvKernel, ArchSpec, ConvProblem], Iterator[str]]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.kernels.config import Scheduler
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem

@@ -9,16 +9,16 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
-from ckh.kernels.pool import conv_pool, refused_pool
-from ckh.kernels.registry import write_registry
-from ckh.kernels.rules import refused_of_rule_set, rule_set
 from ckh.ops.grouped_conv.candidate_source import Candidates, make_candidates
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.registry import write_registry
+from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.kernels.config import ConvKernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 GFX942 = load_arch("gfx942")
 FORWARD = (Direction.FORWARD, 2, "fp16")

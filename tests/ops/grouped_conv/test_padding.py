@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ckh.ops.grouped_conv.padding import CHANNEL_MULTIPLE, pad_channels
-from ckh.problems import parse_conv_problem
+from ckh.ops.grouped_conv.problem import parse_conv_problem
 
 
 def padded(text: str, multiple: int = CHANNEL_MULTIPLE) -> str:

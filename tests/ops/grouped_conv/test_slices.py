@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.slices import SLICES
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 
 def problem(**sizes: Any) -> ConvProblem:

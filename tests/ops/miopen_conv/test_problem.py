@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from ckh.errors import UsageError
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem, parse_miopen_problem
-from ckh.problems import ConvProblem, Direction
+from ckh.problems import Direction
 
 FORWARD = Direction.FORWARD
 

@@ -13,13 +13,14 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
-from ckh.kernels import validity as conv_validity
 from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_of
 from ckh.ops.gemm_universal import validity as gemm_validity
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
-from ckh.problems import ConvProblem, Direction
+from ckh.ops.grouped_conv import validity as conv_validity
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
 from ckh.search.kernels import KernelSpace, kernel_space
 from ckh.search.kernels.space import look_alikes, product_of, require_searchable
 from tests.learn.conftest import saved

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
-from ckh.kernels.config import Scheduler
 from ckh.kernels.name_grammar import EPILOGUES, MOST
+from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.columns import AMD_WAVES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
 from ckh.ops.gemm_universal.names import parse_kernel_name

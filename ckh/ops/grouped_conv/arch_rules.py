@@ -1,0 +1,199 @@
+"""The rules that a kernel must keep on an architecture, whatever the problem."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.pipelines import (
+    DOUBLE_SMEM_PIPELINES,
+    INTERWAVE_PIPELINES,
+    NO_DOUBLE_SMEM_PIPELINES,
+    wave_group_reason,
+)
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.problems import Direction
+
+BOOK = RuleBook()
+rule = BOOK.rule
+
+
+@rule
+def _dtype(arch: ArchSpec, dtype: str) -> Iterator[str]:
+    if dtype not in arch.dtypes:
+        yield f"{arch.name} does not run {dtype} (it runs {', '.join(arch.dtypes)})"
+
+
+@rule
+def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
+    if ndim_spatial not in CONV_LAYOUTS:
+        yield f"{ndim_spatial}D convolutions are not supported"
+    elif layout not in (None, CONV_LAYOUTS[ndim_spatial]):
+        yield f"{ndim_spatial}D kernels need layout {CONV_LAYOUTS[ndim_spatial]}, not {layout}"
+
+
+@rule
+def _direction_pipeline(pipeline: str, variant: Direction) -> Iterator[str]:
+    if pipeline not in VARIANT_PIPELINES[variant]:
+        yield f"{pipeline} is not a pipeline of {variant} kernels"
+    if pipeline in REJECTED_PIPELINES[variant]:
+        yield f"{variant} rejects the pipeline {pipeline}"
+
+
+@rule
+def _arch_pipeline(arch: ArchSpec, pipeline: str) -> Iterator[str]:
+    if pipeline not in arch.pipelines:
+        yield f"{arch.name} does not have the pipeline {pipeline}"
+
+
+@rule
+def _scheduler(scheduler: Scheduler, pipeline: str) -> Iterator[str]:
+    if scheduler is Scheduler.INTERWAVE and pipeline not in INTERWAVE_PIPELINES:
+        yield f"{pipeline} cannot be interwave, only {' and '.join(sorted(INTERWAVE_PIPELINES))} can"
+
+
+@rule
+def _double_smem_buffer(pipeline: str, double_smem_buffer: bool) -> Iterator[str]:
+    if pipeline in DOUBLE_SMEM_PIPELINES and not double_smem_buffer:
+        yield f"{pipeline} needs a double smem buffer"
+    if pipeline in NO_DOUBLE_SMEM_PIPELINES and double_smem_buffer:
+        yield f"{pipeline} has a single buffer in LDS and cannot have a double smem buffer"
+
+
+@rule
+def _lds(
+    arch: ArchSpec, pipeline: str, dtype: str, tile_m: int, tile_n: int, tile_k: int, double_smem_buffer: bool
+) -> Iterator[str]:
+    if pipeline not in arch.common.pipeline_lds or dtype not in DTYPE_BYTES:
+        return
+    used = int((tile_m + tile_n) * tile_k * DTYPE_BYTES[dtype])
+    budget = arch.lds_budget(pipeline, double_smem_buffer=double_smem_buffer)
+    if used > budget:
+        buffered = " with a double smem buffer" if double_smem_buffer else ""
+        yield f"the tiles of A and B take {used} bytes of LDS, {pipeline}{buffered} has {budget} on {arch.name}"
+
+
+@rule
+def _operator_tile(arch: ArchSpec, variant: Direction, ndim_spatial: int, tile: Triple) -> Iterator[str]:
+    limits = arch.common.operators.get(f"{variant}_{ndim_spatial}d")
+    if limits is None:
+        return  # _shape has said so
+    for axis, size, least, step in zip("mnk", tile, limits.minimum, limits.alignment, strict=True):
+        if size < least:
+            yield f"tile_{axis} {size} is less than the {least} that {variant} needs"
+        elif size % step:
+            yield f"tile_{axis} {size} is not a multiple of the {step} that {variant} needs"
+
+
+@rule
+def _epilogue(arch: ArchSpec, epilogue: str | None, pipeline: str, scheduler: Scheduler) -> Iterator[str]:
+    epilogue = str(epilogue)
+    if epilogue not in arch.epilogues:
+        yield f"{arch.name} does not have the epilogue {epilogue}"
+    if arch.is_trait_unsupported(pipeline, epilogue, str(scheduler)):
+        yield f"{pipeline}, {epilogue} and {scheduler} do not work together"
+
+
+@rule
+def _waves(arch: ArchSpec, wave: Triple) -> Iterator[str]:
+    if not arch.supports_wave(wave):
+        yield f"{arch.name} does not have the waves {_by(wave)} (it has {', '.join(map(_by, arch.wave_configs))})"
+
+
+@rule
+def _computing_wave_groups(arch: ArchSpec, pipeline: str, num_wave_groups: int, wave: Triple) -> Iterator[str]:
+    if arch.is_gpu and (reason := wave_group_reason(pipeline, wave, num_wave_groups)):
+        yield reason
+
+
+@rule
+def _warp_tile(arch: ArchSpec, dtype: str, warp_tile: Triple) -> Iterator[str]:
+    if dtype not in arch.dtypes:
+        return  # _dtype has said so
+    known = arch.warp_tiles_for(dtype)
+    if not known:
+        yield f"{arch.name} has no matrix instructions for {dtype}"
+    elif warp_tile not in known:
+        yield f"{arch.name} has no {_by(warp_tile)} warp tile for {dtype} (it has {', '.join(map(_by, known))})"
+
+
+def _divides(axis: str) -> Rule:
+    def divides(size: int, waves: int, width: int) -> Iterator[str]:
+        step = waves * width
+        if min(size, step) < 1:
+            yield f"tile, waves and warp tile must be positive along {axis}, not {size}, {waves}, {width}"
+        elif size % step:
+            yield f"tile_{axis} {size} is not a multiple of {waves} waves x warp tile {width} = {step}"
+
+    return Rule(divides, (), (f"tile_{axis}", f"wave_{axis}", f"warp_tile_{axis}"), {})
+
+
+@rule
+def _vectors(vectors: Triple) -> Iterator[str]:
+    for operand, width in zip("abc", vectors, strict=True):
+        if width < 1 or (width > 1 and width % 2):
+            yield f"vector_{operand} must be 1 or even, not {width}"
+
+
+@BOOK.quantity
+def compv6_threads(arch: ArchSpec, pipeline: str, wave: Triple) -> int:
+    """Threads of a compv6 block on a GPU, each of which must have a vector of A and of B to load; 0 of others."""
+    if pipeline != "compv6" or not arch.is_gpu:
+        return 0
+    wave_m, wave_n, wave_k = wave
+    return wave_m * wave_n * wave_k * arch.wavefront_size
+
+
+def _compv6_loads(operand: str, axis: str) -> Rule:
+    def loads(threads: int, size: int, depth: int, width: int) -> Iterator[str]:
+        if size * depth < threads * width:
+            yield f"compv6 needs a vector of {operand.upper()} for each of {threads} threads"
+
+    return Rule(loads, (), ("compv6_threads", f"tile_{axis}", "tile_k", f"vector_{operand}"), BOOK.derived)
+
+
+@rule
+def _block_per_cu(block_per_cu: int | None) -> Iterator[str]:
+    if block_per_cu is not None and block_per_cu < 1:
+        yield f"block_per_cu must be 1 or more, not {block_per_cu}"
+
+
+def _by(sizes: Triple) -> str:
+    return "x".join(map(str, sizes))
+
+
+# Rules on what even the shortest name holds.
+NAME_RULES: tuple[Rule, ...] = (
+    _dtype,
+    _shape,
+    _direction_pipeline,
+    _arch_pipeline,
+    _scheduler,
+    _double_smem_buffer,
+    _lds,
+    _operator_tile,
+    *NAME_OPTION_RULES,
+)
+
+# Rules on what only a complete kernel has.
+COMPLETE_RULES: tuple[Rule, ...] = (
+    _epilogue,
+    *COMPLETE_OPTION_RULES,
+    _waves,
+    _computing_wave_groups,
+    _warp_tile,
+    *map(_divides, "mnk"),
+    _vectors,
+    _compv6_loads("a", "m"),
+    _compv6_loads("b", "n"),
+    _block_per_cu,
+)

@@ -1,0 +1,79 @@
+"""`ConvKernel`: every compile-time choice of a grouped-convolution kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.problems import Direction
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConvKernel:
+    """One grouped-convolution kernel, complete.
+
+    Tiles are in elements of the implicit GEMM; `wave_*` is waves per block; `warp_tile_*` is the tile of one matrix
+    instruction; `vector_*` is the width in elements of a load of A, of B and of a store of C; `split_k` is the number
+    of parts of the reduction that blocks add up atomically, a choice made at the launch. A field is `None` only when
+    the kernel was read from one of AMD's shorter names, which leave it out.
+    """
+
+    variant: Direction
+    dtype: str
+    ndim_spatial: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    pipeline: str
+    scheduler: Scheduler
+    wave_m: int | None = None
+    wave_n: int | None = None
+    wave_k: int | None = None
+    warp_tile_m: int | None = None
+    warp_tile_n: int | None = None
+    warp_tile_k: int | None = None
+    vector_a: int | None = None
+    vector_b: int | None = None
+    vector_c: int | None = None
+    layout: str | None = None
+    epilogue: str | None = None
+    double_smem_buffer: bool = False
+    split_image: bool = False
+    num_groups_to_merge: int = 1
+    num_wave_groups: int = 1
+    two_stage: bool = False
+    explicit_gemm: bool | None = None
+    specialization: str | None = None
+    pad_m: bool | None = None
+    pad_n: bool | None = None
+    pad_k: bool | None = None
+    block_per_cu: int | None = None
+    streamk: str | None = None
+    streamk_persistent: bool = False
+    split_k: int = 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no field is left out, so that the kernel can be built."""
+        return all(getattr(self, field.name) is not None for field in fields(self) if field.name != "streamk")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON; `ConvKernel(**d)` with the enums restored reads it back (`kernel_from_dict`)."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "variant": str(self.variant),
+            "scheduler": str(self.scheduler),
+        }
+
+
+def kernel_from_dict(values: dict[str, Any]) -> ConvKernel:
+    """Read back what `ConvKernel.to_dict` wrote."""
+    return ConvKernel(
+        **{**values, "variant": Direction(values["variant"]), "scheduler": Scheduler(values["scheduler"])}
+    )
+
+
+def default_layout(ndim_spatial: int) -> str:
+    """The channels-last layout of CK Tile's grouped convolutions."""
+    return CONV_LAYOUTS[ndim_spatial]

@@ -1,0 +1,162 @@
+"""Names of kernels: ours, which is complete and parses back, and AMD's.
+
+Ours is AMD's full grammar with every optional token of both of its generations, and one for the split of K, so AMD's
+full names are names of ours:
+
+    grouped_conv_{fwd|bwd_data|bwd_weight}_{dtype}_{layout}_{n}d_{pipeline}_{epilogue}_{scheduler}_{tile}_{wave}_
+    {warp tile}[_vecA_B_C][_bpcN][_wgN][_gmN][_dsb][_2stage][_{specialization}][_explicit_gemm][_streamk_{strategy}]
+    [_persistent][_large_tensor][_padMNK][_splitkN]
+
+A token that is absent has the value the grammar gives it: vectors 4,8,8, one block per CU, no flags, all padded.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.kernels.name_grammar import EPILOGUES, PIPELINE
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.name_grammar import DEFAULT_VECTORS, DIRECTION_TOKENS, GRAMMAR, OPERATION
+from ckh.ops.grouped_conv.tiles import tile_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, SPECIALIZATIONS, STREAMK_STRATEGIES
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    import re
+
+_TOKEN_OF_DIRECTION = {direction: token for token, direction in DIRECTION_TOKENS.items()}
+
+
+def kernel_name(kernel: ConvKernel) -> str:
+    """The complete name; `parse_kernel_name` gives back exactly this kernel.
+
+    Raises:
+        UsageError: the kernel is incomplete, or has a value that the grammar has no token for.
+    """
+    name = _full_name(kernel, f"_bpc{kernel.block_per_cu}" if kernel.block_per_cu != 1 else "")
+    return f"{name}_splitk{kernel.split_k}" if kernel.split_k != 1 else name
+
+
+def amd_full_name(kernel: ConvKernel) -> str:
+    """The name that AMD's code generator gives: ours without blocks per CU and split of K.
+
+    Its newer generation deduces the blocks per CU; it takes the split as an argument of the launch.
+
+    Raises:
+        UsageError: as `kernel_name`.
+    """
+    return _full_name(kernel, "")
+
+
+def amd_short_name(kernel: ConvKernel) -> str:
+    """The name in the `kernel` column of AMD's CSV files; it loses waves, warp tile, vectors, layout, padding."""
+    gm = f"_gm{kernel.num_groups_to_merge}" if kernel.num_groups_to_merge != 1 else ""
+    flags = ((kernel.double_smem_buffer, "_dsb"), (kernel.split_image, "_si"), (kernel.two_stage, "_2stage"))
+    return (
+        f"{OPERATION}_{kernel.variant}_{kernel.dtype}_{kernel.ndim_spatial}d_{_by(tile_of(kernel))}"
+        f"_{kernel.pipeline}_{kernel.scheduler}{gm}" + "".join(token for is_set, token in flags if is_set)
+    )
+
+
+@lru_cache(maxsize=8192)
+def parse_kernel_name(text: str) -> ConvKernel:
+    """Read one of our names, of AMD's full names or of AMD's short names.
+
+    What a short name leaves out is `None`. A short name without a scheduler is intrawave: AMD writes none there when
+    it can be nothing else, and its own reader does the same.
+
+    Raises:
+        DataError: the text is no such name; the message says which part was not understood.
+    """
+    match, is_short = GRAMMAR.match(text)
+    return _from_short(match) if is_short else _from_full(match)
+
+
+def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
+    _require_nameable(kernel)
+    vectors = vectors_of(kernel)
+    pads = (kernel.pad_m, kernel.pad_n, kernel.pad_k)
+    tokens = (
+        ("_vec" + "_".join(map(str, vectors)), vectors != DEFAULT_VECTORS),
+        (block_per_cu, True),
+        (f"_wg{kernel.num_wave_groups}", kernel.num_wave_groups != 1),
+        (f"_gm{kernel.num_groups_to_merge}", kernel.num_groups_to_merge != 1),
+        ("_dsb", kernel.double_smem_buffer),
+        ("_2stage", kernel.two_stage),
+        (f"_{kernel.specialization}", kernel.specialization != DEFAULT_SPECIALIZATION),
+        ("_explicit_gemm", kernel.explicit_gemm),
+        (f"_streamk_{kernel.streamk}", kernel.streamk is not None),
+        ("_persistent", kernel.streamk_persistent),
+        ("_large_tensor", kernel.split_image),
+        ("_pad" + "".join(str(int(bool(pad))) for pad in pads), not all(pads)),
+    )
+    return (
+        f"{OPERATION}_{_TOKEN_OF_DIRECTION[kernel.variant]}_{kernel.dtype}_{kernel.layout}_{kernel.ndim_spatial}d"
+        f"_{kernel.pipeline}_{kernel.epilogue}_{kernel.scheduler}"
+        f"_{_by(tile_of(kernel))}_{_by(wave_of(kernel))}_{_by(warp_tile_of(kernel))}"
+    ) + "".join(token for token, is_written in tokens if is_written)
+
+
+def _require_nameable(kernel: ConvKernel) -> None:
+    if not kernel.is_complete:
+        raise UsageError(f"{amd_short_name(kernel)} is incomplete and has no complete name")
+    if not PIPELINE.fullmatch(kernel.pipeline):
+        raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
+    for what, value, known in (
+        ("epilogue", kernel.epilogue, EPILOGUES),
+        ("specialization", kernel.specialization, SPECIALIZATIONS),
+        ("stream-K strategy", kernel.streamk, (None, *STREAMK_STRATEGIES)),
+    ):
+        if value not in known:
+            raise UsageError(f"unknown {what} {value!r}", "one of " + ", ".join(filter(None, known)))
+
+
+def _from_full(match: re.Match[str]) -> ConvKernel:
+    sizes: dict[str, Any] = {
+        **{f"{what}_{axis}": int(match[f"{what}_{axis}"]) for what in ("wave", "warp_tile") for axis in "mnk"},
+        **{
+            f"vector_{operand}": int(match[f"vector_{operand}"] or default)
+            for operand, default in zip("abc", DEFAULT_VECTORS, strict=True)
+        },
+        **{f"pad_{axis}": match[f"pad_{axis}"] != "0" for axis in "mnk"},
+    }
+    return ConvKernel(
+        **_from_both(match, Scheduler(match["scheduler"])),
+        **sizes,
+        layout=match["layout"],
+        epilogue=match["epilogue"],
+        num_wave_groups=int(match["wg"] or 1),
+        explicit_gemm=match["explicit_gemm"] is not None,
+        specialization=match["specialization"] or DEFAULT_SPECIALIZATION,
+        block_per_cu=int(match["bpc"] or 1),
+        streamk=match["streamk"],
+        streamk_persistent=match["persistent"] is not None,
+        split_k=int(match["split_k"] or 1),
+    )
+
+
+def _from_short(match: re.Match[str]) -> ConvKernel:
+    return ConvKernel(**_from_both(match, Scheduler(match["scheduler"] or Scheduler.INTRAWAVE)))
+
+
+def _from_both(match: re.Match[str], scheduler: Scheduler) -> dict[str, Any]:
+    """The fields that every name holds."""
+    return {
+        "variant": DIRECTION_TOKENS.get(match["direction"]) or Direction(match["direction"]),
+        "dtype": match["dtype"],
+        "ndim_spatial": int(match["ndim"]),
+        **{f"tile_{axis}": int(match[f"tile_{axis}"]) for axis in "mnk"},
+        "pipeline": match["pipeline"],
+        "scheduler": scheduler,
+        "num_groups_to_merge": int(match["gm"] or 1),
+        "double_smem_buffer": match["dsb"] is not None,
+        "split_image": match["si"] is not None,
+        "two_stage": match["two_stage"] is not None,
+    }
+
+
+def _by(sizes: tuple[int, int, int]) -> str:
+    return "x".join(map(str, sizes))

@@ -1,0 +1,261 @@
+"""`ConvProblem`: one grouped convolution with its complete identity.
+
+It holds every dimension that can change a measured time. Two problems are the same only if all of
+them agree; grouping, joining and splitting use nothing less.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from math import prod
+from typing import Any
+
+from ckh.errors import UsageError
+from ckh.problems import DTYPE_BYTES, Direction
+
+CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
+
+# Dataset column -> ConvProblem field, in the order of AMD's benchmark CSV. The columns keep AMD's names.
+CONV_COLUMNS: dict[str, str] = {
+    "N": "n",
+    "C": "c",
+    "K": "k",
+    "G": "g",
+    "Di": "di",
+    "Hi": "hi",
+    "Wi": "wi",
+    "Z": "z",
+    "Y": "y",
+    "X": "x",
+    "stride_d": "stride_d",
+    "stride_h": "stride_h",
+    "stride_w": "stride_w",
+    "pad_d": "pad_d",
+    "pad_h": "pad_h",
+    "pad_w": "pad_w",
+    "dilation_d": "dilation_d",
+    "dilation_h": "dilation_h",
+    "dilation_w": "dilation_w",
+}
+
+_MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})
+_LIMIT = 2**31 - 1
+
+_SIZE = "[0-9]{1,10}"
+_CANONICAL = re.compile(
+    r"conv_(?P<variant>forward|bwd_data|bwd_weight)_(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]+)_(?P<ndim>[23])d"
+    + "".join(f"_{key}(?P<{key}>{_SIZE})" for key in "nckg")
+    + "".join(f"_{key}(?P<{key}>{_SIZE}(?:x{_SIZE}){{1,2}})" for key in "ifspd")
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ConvProblem:
+    """One grouped convolution.
+
+    Sizes are those of the forward pass whatever the direction: input N x C x [Di x] Hi x Wi, filter K x C/G x
+    [Z x] Y x X. `c` and `k` are totals over all groups. In 2D the depth fields keep their defaults.
+
+    Raises:
+        UsageError: a size is not a positive integer (paddings: not negative), C or K is not divisible by G, the
+            filter is larger than the padded input, the dtype is unknown, or a 2D problem has a depth.
+    """
+
+    variant: Direction
+    n: int
+    c: int
+    k: int
+    g: int
+    hi: int
+    wi: int
+    y: int
+    x: int
+    stride_h: int = 1
+    stride_w: int = 1
+    pad_h: int = 0
+    pad_w: int = 0
+    dilation_h: int = 1
+    dilation_w: int = 1
+    ndim: int = 2
+    di: int = 1
+    z: int = 1
+    stride_d: int = 1
+    pad_d: int = 0
+    dilation_d: int = 1
+    dtype: str = "fp32"
+    layout: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "variant", _direction(self.variant))
+        if self.ndim not in CONV_LAYOUTS:
+            raise UsageError(f"ndim must be 2 or 3, not {self.ndim!r}")
+        if not self.layout:
+            object.__setattr__(self, "layout", CONV_LAYOUTS[self.ndim])
+        if self.layout != CONV_LAYOUTS[self.ndim]:
+            raise UsageError(
+                f"layout {self.layout!r} is not supported in {self.ndim}D", f"use {CONV_LAYOUTS[self.ndim]}"
+            )
+        if self.dtype not in DTYPE_BYTES:
+            raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES))
+        for column, name in CONV_COLUMNS.items():
+            _check_size(column, getattr(self, name), 0 if name in _MAY_BE_ZERO else 1)
+        if self.ndim == min(CONV_LAYOUTS) and (self.di, self.z, self.stride_d, self.pad_d, self.dilation_d) != (
+            1,
+            1,
+            1,
+            0,
+            1,
+        ):
+            raise UsageError(
+                "a 2D convolution has no depth", "set ndim to 3 or leave Di, Z, stride_d, pad_d, dilation_d"
+            )
+        for name in ("c", "k"):
+            if getattr(self, name) % self.g:
+                raise UsageError(f"{name.upper()}={getattr(self, name)} is not divisible by G={self.g}")
+        if min(self.do, self.ho, self.wo) < 1:
+            raise UsageError(
+                f"the filter {self.z}x{self.y}x{self.x} does not fit the padded input of {self.canonical()}"
+            )
+
+    @property
+    def do(self) -> int:
+        """Output depth; 1 in 2D."""
+        return _output(self.di, self.z, self.stride_d, self.pad_d, self.dilation_d)
+
+    @property
+    def ho(self) -> int:
+        """Output height."""
+        return _output(self.hi, self.y, self.stride_h, self.pad_h, self.dilation_h)
+
+    @property
+    def wo(self) -> int:
+        """Output width."""
+        return _output(self.wi, self.x, self.stride_w, self.pad_w, self.dilation_w)
+
+    @property
+    def c_per_group(self) -> int:
+        """Input channels of one group."""
+        return self.c // self.g
+
+    @property
+    def k_per_group(self) -> int:
+        """Output channels of one group."""
+        return self.k // self.g
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations, 2 N K (C/G) outputs taps: the same for all directions, padding counted."""
+        return 2 * self.n * self.k * self.c_per_group * self.do * self.ho * self.wo * self.z * self.y * self.x
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of X: N, [D,] H, W, G, C/G."""
+        spatial = (self.di, self.hi, self.wi)[3 - self.ndim :]
+        return (self.n, *spatial, self.g, self.c_per_group)
+
+    @property
+    def weight_shape(self) -> tuple[int, ...]:
+        """Shape of W: G, K/G, [Z,] Y, X, C/G."""
+        taps = (self.z, self.y, self.x)[3 - self.ndim :]
+        return (self.g, self.k_per_group, *taps, self.c_per_group)
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """Shape of Y: N, [Do,] Ho, Wo, G, K/G."""
+        spatial = (self.do, self.ho, self.wo)[3 - self.ndim :]
+        return (self.n, *spatial, self.g, self.k_per_group)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of X, W and Y together: the least that must move."""
+        elements = prod(self.input_shape) + prod(self.weight_shape) + prod(self.output_shape)
+        return int(elements * DTYPE_BYTES[self.dtype])
+
+    @property
+    def gemm_sizes(self) -> tuple[int, int, int]:
+        """M, N, K of one group's implicit GEMM.
+
+        forward: pixels x K/G x taps*C/G; bwd_data: input pixels x C/G x taps*K/G; bwd_weight: K/G x taps*C/G x pixels.
+        """
+        taps = self.z * self.y * self.x
+        pixels = self.n * self.do * self.ho * self.wo
+        if self.variant is Direction.FORWARD:
+            return pixels, self.k_per_group, taps * self.c_per_group
+        if self.variant is Direction.BWD_DATA:
+            return self.n * self.di * self.hi * self.wi, self.c_per_group, taps * self.k_per_group
+        return self.k_per_group, taps * self.c_per_group, pixels
+
+    def canonical(self) -> str:
+        """Text that holds the whole identity; `parse_conv_problem` reads it back."""
+        join = self._join
+        return (
+            f"conv_{self.variant}_{self.dtype}_{self.layout}_{self.ndim}d_n{self.n}_c{self.c}_k{self.k}_g{self.g}"
+            f"_i{join(self.di, self.hi, self.wi)}_f{join(self.z, self.y, self.x)}"
+            f"_s{join(self.stride_d, self.stride_h, self.stride_w)}_p{join(self.pad_d, self.pad_h, self.pad_w)}"
+            f"_d{join(self.dilation_d, self.dilation_h, self.dilation_w)}"
+        )
+
+    def _join(self, *sizes: int) -> str:
+        return "x".join(str(size) for size in sizes[3 - self.ndim :])
+
+    def with_direction(self, variant: Direction) -> ConvProblem:
+        """The same sizes in another direction."""
+        return replace(self, variant=variant)
+
+    def columns(self) -> dict[str, int]:
+        """The 19 sizes under AMD's column names."""
+        return {column: getattr(self, name) for column, name in CONV_COLUMNS.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON; `ConvProblem(**d)` reads it back."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"variant": str(self.variant)}
+
+
+def parse_conv_problem(text: str) -> ConvProblem:
+    """Read a problem from the text that `ConvProblem.canonical` writes.
+
+    Raises:
+        UsageError: the text does not have that form, or its sizes are not valid.
+    """
+    match = _CANONICAL.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a problem: {text!r}", "e.g. conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+        )
+    ndim = int(match["ndim"])
+    groups = {key: [int(part) for part in match[key].split("x")] for key in "ifspd"}
+    if any(len(parts) != ndim for parts in groups.values()):
+        raise UsageError(f"not a {ndim}D problem: {text!r}", f"i, f, s, p and d need {ndim} numbers each")
+    three = {key: [*([0 if key == "p" else 1] * (3 - ndim)), *parts] for key, parts in groups.items()}
+    triples = dict(zip("ifspd", (("di", "hi", "wi"), ("z", "y", "x"), *_TRIPLES), strict=True))
+    sizes = {name: value for key, names in triples.items() for name, value in zip(names, three[key], strict=True)}
+    return ConvProblem(
+        variant=Direction(match["variant"]),
+        **{key: int(match[key]) for key in ("n", "c", "k", "g")},
+        **sizes,
+        ndim=ndim,
+        dtype=match["dtype"],
+        layout=match["layout"],
+    )
+
+
+_TRIPLES = tuple(tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride", "pad", "dilation"))
+
+
+def _direction(value: str) -> Direction:
+    try:
+        return Direction(value)
+    except ValueError:
+        raise UsageError(f"unknown direction {value!r}", "one of " + ", ".join(Direction)) from None
+
+
+def _output(size: int, taps: int, stride: int, pad: int, dilation: int) -> int:
+    return (size + 2 * pad - dilation * (taps - 1) - 1) // stride + 1
+
+
+def _check_size(column: str, value: object, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{column} must be an integer, not {value!r}")
+    if not low <= value <= _LIMIT:
+        raise UsageError(f"{column} must be {low} or more (and below 2^31), not {value}")

@@ -1,0 +1,146 @@
+"""The rules that a kernel must keep to run a problem. Source: the support checks of CK Tile's kernels.
+
+C and K are channels per group here, as they are there.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING
+
+from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.table import TRIPLES
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from ckh.archs import ArchSpec, Triple
+    from ckh.ops.grouped_conv.problem import ConvProblem
+
+BOOK = RuleBook()
+rule = BOOK.rule
+
+# Direction -> (vector width, the channels it runs along).
+_VECTOR_CHANNELS: dict[Direction, tuple[tuple[str, str], ...]] = {
+    Direction.FORWARD: (("vector_a", "c_per_group"), ("vector_b", "c_per_group"), ("vector_c", "k_per_group")),
+    Direction.BWD_DATA: (("vector_a", "k_per_group"), ("vector_b", "c_per_group"), ("vector_c", "c_per_group")),
+    Direction.BWD_WEIGHT: (("vector_a", "k_per_group"), ("vector_b", "c_per_group"), ("vector_c", "c_per_group")),
+}
+# A forward kernel that merges groups loads A and stores C across groups.
+_MERGED_FORWARD = (("vector_b", "c_per_group"), ("vector_c", "g"))
+_MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
+
+
+@rule
+def _same_kind(
+    problem: ConvProblem, variant: Direction, dtype: str, ndim_spatial: int, layout: str | None
+) -> Iterator[str]:
+    if variant is not problem.variant:
+        yield f"a {variant} kernel cannot run a {problem.variant} problem"
+    if dtype != problem.dtype:
+        yield f"a kernel of {dtype} cannot run a problem of {problem.dtype}"
+    if ndim_spatial != problem.ndim:
+        yield f"a {ndim_spatial}D kernel cannot run a {problem.ndim}D problem"
+    if layout is not None and layout != problem.layout:
+        yield f"a kernel of layout {layout} cannot run a problem of layout {problem.layout}"
+
+
+@rule
+def _vector_divisibility(
+    arch: ArchSpec, problem: ConvProblem, num_groups_to_merge: int, variant: Direction, vectors: Triple
+) -> Iterator[str]:
+    if not arch.vector_divisibility:
+        return
+    is_merged_forward = num_groups_to_merge > 1 and variant is Direction.FORWARD
+    widths = dict(zip(TRIPLES["vectors"], vectors, strict=True))
+    for vector, channels in _MERGED_FORWARD if is_merged_forward else _VECTOR_CHANNELS[variant]:
+        width, size = widths[vector], getattr(problem, channels)
+        if width and size % width:
+            yield f"{_MEANING[channels]} = {size} is not a multiple of {vector} = {width}"
+
+
+@rule
+def _merged_groups(problem: ConvProblem, num_groups_to_merge: int, variant: Direction) -> Iterator[str]:
+    merged = num_groups_to_merge
+    if merged <= 1:
+        return
+    if problem.g % merged:
+        yield f"G = {problem.g} is not a multiple of the {merged} groups to merge"
+    if variant is Direction.FORWARD and problem.c_per_group != 1:
+        yield f"merging groups in forward needs C/G = 1, not {problem.c_per_group}"
+
+
+@rule
+def _specialization(problem: ConvProblem, specialization: str | None) -> Iterator[str]:
+    if specialization not in _SPECIALIZED:
+        return
+    for condition, words in _SPECIALIZED[specialization]:
+        if not condition(problem):
+            yield f"the specialization {specialization} needs {words}"
+
+
+@BOOK.quantity
+def compv6_depth(pipeline: str, tile_k: int) -> int:
+    """K of the tile of a compv6 kernel, 0 for others."""
+    return tile_k if pipeline == "compv6" else 0
+
+
+@rule
+def _compv6_loops(arch: ArchSpec, problem: ConvProblem, compv6_depth: int) -> Iterator[str]:
+    if not compv6_depth or problem.variant is not Direction.BWD_WEIGHT:
+        return
+    loops = -(-problem.gemm_sizes[2] // compv6_depth)
+    if loops < arch.compv6_min_loops:
+        yield f"compv6 in bwd_weight needs {arch.compv6_min_loops} trips over K, {problem.gemm_sizes[2]} gives {loops}"
+
+
+def _is_1x1(problem: ConvProblem) -> bool:
+    return (problem.z, problem.y, problem.x) == (1, 1, 1)
+
+
+def _is_stride1(problem: ConvProblem) -> bool:
+    return (problem.stride_d, problem.stride_h, problem.stride_w) == (1, 1, 1)
+
+
+def _is_unpadded(problem: ConvProblem) -> bool:
+    return (problem.pad_d, problem.pad_h, problem.pad_w) == (0, 0, 0)
+
+
+def _is_3x3(problem: ConvProblem) -> bool:
+    return (problem.z, problem.y, problem.x)[3 - problem.ndim :] == (3,) * problem.ndim
+
+
+def _has_one_channel(problem: ConvProblem) -> bool:
+    return problem.c_per_group == 1
+
+
+_SPECIALIZED: dict[str | None, tuple[tuple[Callable[[ConvProblem], bool], str], ...]] = {
+    FILTER1X1_PAD0: ((_is_1x1, "a 1x1 filter"), (_is_unpadded, "no padding")),
+    FILTER1X1_STRIDE1_PAD0: ((_is_1x1, "a 1x1 filter"), (_is_stride1, "stride 1"), (_is_unpadded, "no padding")),
+    FILTER3X3: ((_is_3x3, "a 3x3 filter"), (_has_one_channel, "C/G = 1")),
+}
+
+PROBLEM_RULES: tuple[Rule, ...] = (
+    _same_kind,
+    _vector_divisibility,
+    _merged_groups,
+    _specialization,
+    _compv6_loops,
+)
+
+# All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
+# second.
+_MOST_DIVISOR = 64
+_MOST_DEPTH = 4096
+
+
+def rule_key(problem: ConvProblem) -> Hashable:
+    """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
+    specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
+    channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
+    # Only compv6 in backward weight asks how long K is.
+    depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
+    kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
+    return (*kind, *channels, _has_one_channel(problem), *specialized, depth)

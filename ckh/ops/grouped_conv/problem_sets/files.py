@@ -1,0 +1,208 @@
+"""Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems).
+
+Whatever is wrong with a file is one `DataError` that says file, line and what. A problem that stands there twice is
+read once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ckh.errors import DataError, UsageError
+from ckh.jsonfields import JsonError, parse_json
+from ckh.log import note
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
+from ckh.problems import Direction
+from ckh.untrusted import csv_rows, integer, read_text
+
+REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
+DEPTH = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
+TEXTS = ("variant", "dtype", "layout")
+# Columns of AMD's benchmark CSV and of our own results that say nothing about the problem.
+IGNORED = frozenset(
+    {"kernel", "kernel_name", "problem_idx", "latency_ms", "tflops", "bandwidth_gb_s", "non_zero", "run_id", "is_valid"}
+    | {"error_msg", "name", "id", "Do", "Ho", "Wo"}
+)
+# A column or key of another name is left out, unless it looks as if it were about the problem: then it is a mistake.
+_LIKE_A_SIZE = re.compile(
+    r"[a-z]{1,2}|(stride|pad|dil|group|batch|n?dim|(data_?)?type|layout|direction).*", re.IGNORECASE
+)
+_KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
+_FIELD_TO_COLUMN: dict[str, str] = {name: column for column, name in CONV_COLUMNS.items()}
+_BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The direction and dtype that were requested; None: what the file says, else `default_dtype`."""
+
+    variant: Direction | None
+    dtype: str | None
+    default_dtype: str
+
+
+# A file's entries: the line and what makes a problem of it.
+_Entries = Iterator[tuple[int, Callable[[_Wanted], ConvProblem]]]
+
+
+def is_problem_file(source: str) -> bool:
+    """Whether the name ends like a problem file's."""
+    return Path(source).suffix.lower() in _READERS
+
+
+def read_problems(
+    source: str | Path,
+    variant: Direction | None = None,
+    dtype: str | None = None,
+    default_dtype: str = "fp32",
+) -> tuple[ConvProblem, ...]:
+    """Read the distinct problems of a file in their order.
+
+    CSV rows and JSON objects may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth column is not
+    at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
+    `ConvProblem`'s fields. Other columns and keys are not read; a note names them.
+
+    Args:
+        source: the path.
+        variant: the direction; None: what the file says, else forward. A file that says another one is refused.
+        dtype: likewise; None: what the file says, else `default_dtype`.
+        default_dtype: the element type of entries that state none.
+
+    Raises:
+        DataError: the file is missing, empty, not text, truncated, or has a line that is not a valid problem.
+    """
+    path, wanted = Path(source), _Wanted(variant, dtype, default_dtype)
+    problems: dict[ConvProblem, None] = {}
+    for line, build in _READERS[path.suffix.lower()](path, read_text(path)):
+        try:
+            problems[_checked(build(wanted), wanted)] = None
+        except UsageError as error:  # noqa: PERF203 - it ends the loop
+            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+    if not problems:
+        raise DataError(f"{path}: no problems in this file")
+    return tuple(problems)
+
+
+def _read_txt(path: Path, text: str) -> _Entries:
+    del path
+    for number, line in enumerate(text.splitlines(), 1):
+        if content := line.partition("#")[0].strip():
+            yield number, partial(_from_entry, content)
+
+
+def _read_csv(path: Path, text: str) -> _Entries:
+    header: list[str] = []
+    for line, cells in csv_rows(path, text):
+        if not any(cells):
+            continue
+        if not header:
+            header = _header(path, line, cells)
+        else:
+            yield line, partial(_from_cells, header, cells)
+
+
+def _read_json(path: Path, text: str) -> _Entries:
+    if not text.strip():
+        return
+    try:
+        whole = parse_json(text, unique=True)
+    except JsonError as error:
+        raise DataError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from error
+    if not isinstance(whole, list):
+        raise DataError(f"{path}: expected a list of problems, found {type(whole).__name__}")
+    line, end, decoder = 1, 0, json.JSONDecoder()
+    for number, _ in enumerate(whole):  # again, one by one, for their lines
+        between = (_BETWEEN if number else _BEFORE_FIRST).match(text, end)
+        assert between is not None, "what was read as a list is one"
+        start = between.end()
+        line += text.count("\n", end, start)
+        entry, end = decoder.raw_decode(text, start)
+        yield line, partial(_from_entry, entry)
+        line += text.count("\n", start, end)
+
+
+_READERS: dict[str, Callable[[Path, str], _Entries]] = {".txt": _read_txt, ".csv": _read_csv, ".json": _read_json}
+
+
+def _header(path: Path, line: int, header: list[str]) -> list[str]:
+    others = [column for column in header if column not in {*_KNOWN, *IGNORED}]
+    problems = {
+        "missing": [column for column in REQUIRED if column not in header],
+        "unknown": [column for column in others if _LIKE_A_SIZE.fullmatch(column)],
+        "repeated": sorted({column for column in header if header.count(column) > 1}),
+    }
+    for what, columns in problems.items():
+        if columns:
+            hint = "the columns are " + ", ".join(_KNOWN)
+            raise DataError(f"{path}:{line}: {what} columns: {', '.join(map(repr, columns))}", hint)
+    if others:
+        note(f"{path}: columns that are not read: {', '.join(map(repr, others))}")
+    return header
+
+
+def _from_cells(header: list[str], cells: list[str], wanted: _Wanted) -> ConvProblem:
+    if len(cells) != len(header):
+        raise UsageError(f"{len(cells)} cells under {len(header)} columns")
+    row = {column: cell for column, cell in zip(header, cells, strict=True) if column in _KNOWN}
+    return _problem({c: cell if c in TEXTS else _integer(c, cell) for c, cell in row.items() if cell}, wanted)
+
+
+def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
+    if isinstance(entry, str):
+        return parse_conv_problem(entry)
+    if not isinstance(entry, dict):
+        raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
+    told: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
+    row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in told.items()}
+    if len(row) < len(told):
+        raise UsageError("a size stands there twice, under AMD's name and under ours")
+    others = [key for key in row if key not in _KNOWN]
+    if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
+        raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")
+    for key in others:
+        del row[key]
+    for key in TEXTS:
+        if key in row and not isinstance(row[key], str):
+            raise UsageError(f"{key} must be text, not {row[key]!r}")
+    return _problem(row, wanted)
+
+
+def _problem(row: dict[str, Any], wanted: _Wanted) -> ConvProblem:
+    if missing := [column for column in REQUIRED if column not in row]:
+        raise UsageError(f"{', '.join(missing)} missing")
+    deep = any(column in row and row[column] != default for column, default in DEPTH.items())
+    fixed = {
+        "variant": row.get("variant", wanted.variant or Direction.FORWARD),
+        "dtype": row.get("dtype", wanted.dtype or wanted.default_dtype),
+        "layout": row.get("layout", ""),
+        "ndim": _ndim(row.get("ndim", 3 if deep else 2)),
+    }
+    sizes = {name: row[column] for column, name in CONV_COLUMNS.items() if column in row}
+    return ConvProblem(**{"g": 1, **sizes}, **fixed)
+
+
+def _ndim(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"ndim must be 2 or 3, not {value!r}")
+    return value
+
+
+def _integer(column: str, cell: str) -> int:
+    try:
+        return integer(cell)
+    except ValueError:
+        raise UsageError(f"{column} must be an integer, not {cell!r}") from None
+
+
+def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
+    for name in ("variant", "dtype"):
+        asked, found = getattr(wanted, name), getattr(problem, name)
+        if asked is not None and asked != found:
+            raise UsageError(f"{name} is {found}, but {asked} was requested", f"request {found} or change the file")
+    return problem

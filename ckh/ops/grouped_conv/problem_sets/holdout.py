@@ -1,0 +1,133 @@
+"""Hold-out sets: layers of real networks, which no training set holds.
+
+`holdout` is the union over `NETWORKS` at batch 1 and 8. `host-holdout` is what of it suits one CPU thread, whole and
+unscaled: layers at batch 1 of `HOST_MFLOP` work. They are divided by `kind` and of each kind `HOST_QUOTAS` are taken,
+evenly spaced in the order of work, so that the cheapest, the dearest and what lies between are all in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ckh.ops.grouped_conv.problem_sets import mobile_networks, networks, video_networks
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ckh.ops.grouped_conv.problem import ConvProblem
+
+BATCHES = (1, 8)
+HOST_MFLOP = (0.5, 300.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network's layers in the order they run, with repetitions, at batch 1, forward and fp32."""
+
+    about: str
+    layers: Callable[[], list[ConvProblem]]
+
+
+NETWORKS: dict[str, Network] = {
+    "resnet50": Network("ResNet-50 v1.5 at 224x224", networks.resnet50),
+    "resnext50": Network("ResNeXt-50 32x4d at 224x224", networks.resnext50),
+    "mobilenet-v2": Network("MobileNetV2 at 224x224", mobile_networks.mobilenet_v2),
+    "mobilenet-v3-large": Network("MobileNetV3-Large at 224x224", mobile_networks.mobilenet_v3_large),
+    "efficientnet-b0": Network("EfficientNet-B0 at 224x224", mobile_networks.efficientnet_b0),
+    "shufflenet-v2": Network("ShuffleNetV2 1.0x at 224x224", mobile_networks.shufflenet_v2),
+    "vgg16": Network("VGG-16 at 224x224", networks.vgg16),
+    "densenet121": Network("DenseNet-121 at 224x224", networks.densenet121),
+    "inception-v3": Network("Inception-v3 at 299x299", networks.inception_v3),
+    "convnext-tiny": Network("ConvNeXt-T at 224x224", networks.convnext_tiny),
+    "unet": Network("U-Net (2015), padded, at 256x256", networks.unet),
+    "r3d18": Network("R3D-18 on clips of 16x112x112", lambda: video_networks.r3d18((16, 112, 112))),
+    "r3d18-8x56": Network("R3D-18 on clips of 8x56x56", lambda: video_networks.r3d18((8, 56, 56))),
+    "r3d18-8x32": Network("R3D-18 on clips of 8x32x32", lambda: video_networks.r3d18((8, 32, 32))),
+    "r2plus1d18": Network("R(2+1)D-18 on clips of 16x112x112", lambda: video_networks.r2plus1d18((16, 112, 112))),
+    "r2plus1d18-16x32": Network("R(2+1)D-18 on clips of 16x32x32", lambda: video_networks.r2plus1d18((16, 32, 32))),
+}
+
+
+class Kind(StrEnum):
+    """What a convolution mainly is; the first that fits."""
+
+    VOLUME = "3d"
+    STEM = "stem"
+    DEPTHWISE = "depthwise"
+    GROUPED = "grouped"
+    STRIDED = "strided"
+    POINTWISE = "1x1"
+    SQUARE = "3x3"
+    OTHER = "other"
+
+
+HOST_QUOTAS: dict[Kind, int] = {
+    Kind.VOLUME: 16,
+    Kind.STEM: 8,
+    Kind.DEPTHWISE: 30,
+    Kind.GROUPED: 7,
+    Kind.STRIDED: 14,
+    Kind.POINTWISE: 36,
+    Kind.SQUARE: 16,
+    Kind.OTHER: 10,
+}
+
+
+def kind(problem: ConvProblem) -> Kind:
+    """The kind of a problem; a stem is what reads an image of at most four channels."""
+    strides = (problem.stride_d, problem.stride_h, problem.stride_w)
+    rules = (
+        (problem.ndim > len("hw"), Kind.VOLUME),
+        (problem.c <= len("rgba"), Kind.STEM),
+        (1 < problem.g == problem.c, Kind.DEPTHWISE),
+        (problem.g > 1, Kind.GROUPED),
+        (max(strides) > 1, Kind.STRIDED),
+        ((problem.y, problem.x) == (1, 1), Kind.POINTWISE),
+        ((problem.y, problem.x) == (3, 3), Kind.SQUARE),
+        (True, Kind.OTHER),
+    )
+    return next(name for holds, name in rules if holds)
+
+
+@cache
+def network(name: str) -> tuple[ConvProblem, ...]:
+    """A network's distinct layers at batch 1."""
+    return distinct(NETWORKS[name].layers())
+
+
+@cache
+def layers_at_batch_1() -> tuple[ConvProblem, ...]:
+    """The distinct layers of all networks at batch 1."""
+    return distinct(layer for name in NETWORKS for layer in network(name))
+
+
+@cache
+def holdout() -> tuple[ConvProblem, ...]:
+    """The distinct layers of all networks at each of `BATCHES`."""
+    return tuple(replace(layer, n=n) for n in BATCHES for layer in layers_at_batch_1())
+
+
+@cache
+def host_holdout() -> tuple[ConvProblem, ...]:
+    """The layers for one CPU thread, in the order of `Kind` and of work."""
+    low, high = (1e6 * limit for limit in HOST_MFLOP)
+    fitting = [layer for layer in layers_at_batch_1() if low <= layer.flops <= high]
+    chosen: list[ConvProblem] = []
+    for wanted, quota in HOST_QUOTAS.items():
+        stratum = sorted((p for p in fitting if kind(p) is wanted), key=lambda p: (p.flops, p))
+        chosen += _evenly_spaced(stratum, quota)
+    return tuple(chosen)
+
+
+def distinct(problems: Iterable[ConvProblem]) -> tuple[ConvProblem, ...]:
+    """Each problem once, in the order of first appearance."""
+    return tuple(dict.fromkeys(problems))
+
+
+def _evenly_spaced(items: Sequence[ConvProblem], count: int) -> list[ConvProblem]:
+    if len(items) <= count:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (count - 1))] for i in range(count)]

@@ -1,0 +1,128 @@
+"""Registries: files that hold the complete kernels of one architecture, for people to read and programs to compare.
+
+A registry is a JSON object with its version, its architecture and its kernels, each on a line of its own with its name
+and every field. It is written whole or not at all, and read without trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError, UsageError
+from ckh.jsonfields import JsonFields, read_json
+from ckh.kernels.filter import field_types
+from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_from_dict
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.outputs import FileKind, head_of, write_output
+from ckh.untrusted import MOST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+VERSION = 1
+_HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
+REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
+
+# Of a complete kernel, the one field that may be null.
+_NULLABLE = "streamk"
+_TYPES = field_types(ConvKernel)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The kernels of a file, in its order, and the name of the architecture they are for."""
+
+    arch: str
+    kernels: tuple[ConvKernel, ...]
+
+
+def write_registry(path: Path, kernels: Sequence[ConvKernel], *, arch: str) -> None:
+    """Write the kernels to a file, in their order, whole or not at all.
+
+    Raises:
+        UsageError: a kernel is incomplete, has a value that its name cannot hold, or is there twice.
+        OutputError: the file cannot be written.
+    """
+    said = [_as_named(kernel) for kernel in kernels]
+    for number, first in _repeated(said):
+        raise UsageError(f"the kernel {kernel_name(said[number])} is there twice, at {first} and at {number}")
+    entries = [json.dumps({"name": kernel_name(kernel), **kernel.to_dict()}) for kernel in said]
+    text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
+    write_output(path, text.encode())
+
+
+def read_registry(path: Path) -> Registry:
+    """Read what `write_registry` wrote.
+
+    Raises:
+        DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
+            has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
+    """
+    document = read_json(path, unique=True, most=MOST_BYTES)
+    entries = document.pop("kernels", None) if isinstance(document, dict) else None
+    file = JsonFields(path, document)
+    version = file.scalar("version", int)
+    if version != VERSION:
+        file.fail("version", f"is {version}, this ckh reads {VERSION}")
+    arch = file.scalar("arch", str)
+    if not isinstance(entries, list):
+        file.fail("kernels", "must be a list")
+    file.finish()
+    kernels = tuple(_kernel(path, number, entry) for number, entry in enumerate(entries))
+    for number, first in _repeated(kernels):
+        file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
+    return Registry(arch, kernels)
+
+
+def _as_named(kernel: ConvKernel) -> ConvKernel:
+    """The same kernel as its name says it, whose numbers are Python's own."""
+    name = kernel_name(kernel)
+    try:
+        said = parse_kernel_name(name)
+    except DataError as error:
+        raise UsageError(f"a kernel has a value that no name can hold: {error.message}") from error
+    if said != kernel:
+        raise UsageError(f"the name {name} does not say all of its kernel")
+    return said
+
+
+def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
+    """Where an item is for the second time, and where it was first."""
+    first: dict[Any, int] = {}
+    return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
+
+
+def _kernel(path: Path, number: int, entry: Any) -> ConvKernel:
+    part = JsonFields(path, entry, f"kernels[{number}].")
+    name = part.scalar("name", str)
+    values = {field: _value(part, field) for field in _TYPES}
+    part.finish()
+    try:
+        kernel, named = kernel_from_dict(values), parse_kernel_name(name)
+    except (DataError, ValueError) as error:
+        part.fail("name", f"is wrong: {error}")
+    for field in _TYPES:
+        said, is_said = getattr(kernel, field), getattr(named, field)
+        if said != is_said:
+            part.fail(field, f"is {said!r}, the kernel's name says {is_said!r}")
+    if name != kernel_name(kernel):
+        part.fail("name", f"must be spelt {kernel_name(kernel)}")
+    return kernel
+
+
+def _value(part: JsonFields, field: str) -> Any:
+    if field == _NULLABLE and part.is_null(field):
+        return None
+    kind = _TYPES[field]
+    value: str | bool | int
+    if str in kind.types:
+        value = part.scalar(field, str)
+    else:
+        value = part.scalar(field, bool) if bool in kind.types else part.scalar(field, int)
+    if kind.choices and value not in kind.choices:
+        part.fail(field, f"must be one of {', '.join(kind.choices)}, not {value!r}")
+    return value

@@ -1,0 +1,130 @@
+"""The `full` rule set: every curated tile with every choice that it is curated for, and the kernels with options.
+
+`full_candidates` are the combinations of the tables; which of them an architecture can build is not asked here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.rules.features import FEATURES, PLAIN, Feature
+from ckh.ops.grouped_conv.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
+from ckh.ops.grouped_conv.rules.tables import RULE_DTYPES, CuratedTile, Pipe, curated_tiles
+from ckh.ops.grouped_conv.variants import (
+    DEFAULT_SPECIALIZATION,
+    FILTER1X1_PAD0,
+    FILTER1X1_STRIDE1_PAD0,
+    FILTER3X3,
+)
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec, Triple
+
+_LEAST_SPECIALIZED_TILE_K = 16
+_LARGEST_FILTER3X3_TILE = 4096
+
+
+def full_candidates(variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
+    """All kernels of the tables for a direction, number of dimensions and dtype, plain ones first, in table order."""
+    if dtype not in RULE_DTYPES or ndim_spatial not in CONV_LAYOUTS:
+        return ()
+    kernels = (
+        build_kernel(variant, ndim_spatial, dtype, row.tile, wave, shape, vectors, pipe, specialization, feature, arch)
+        for row, feature, pipes in _combinations(variant, ndim_spatial, dtype)
+        for wave, shape in wave_and_shape(variant, row.tile, row.waves, dtype, arch)
+        for vectors in row.vectors(dtype)
+        if is_loadable(row.tile, wave, vectors, dtype, arch.wavefront_size)
+        for pipe in pipes
+        # Wavelet kernels have no entry that an explicit GEMM could call.
+        if not (feature.explicit_gemm and pipe.pipeline == "wavelet")
+        for specialization in specializations(variant, row.tile)
+    )
+    return tuple(dict.fromkeys(kernels))
+
+
+def specializations(variant: Direction, tile: Triple) -> tuple[str, ...]:
+    """The specializations that a tile is tried with."""
+    if variant is not Direction.FORWARD:
+        return (DEFAULT_SPECIALIZATION, FILTER1X1_STRIDE1_PAD0)
+    tile_m, tile_n, tile_k = tile
+    if tile_k < _LEAST_SPECIALIZED_TILE_K:
+        return (DEFAULT_SPECIALIZATION,)
+    every = (DEFAULT_SPECIALIZATION, FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0)
+    return (*every, FILTER3X3) if tile_m * tile_n <= _LARGEST_FILTER3X3_TILE else every
+
+
+def _combinations(
+    variant: Direction, ndim_spatial: int, dtype: str
+) -> Iterator[tuple[CuratedTile, Feature, tuple[Pipe, ...]]]:
+    rows = curated_tiles(variant)
+    for row in rows:
+        if row.is_for(ndim_spatial, dtype):
+            yield row, PLAIN, row.pipes(dtype)
+    by_tile = {row.tile: row for row in rows}
+    for feature in FEATURES[variant]:
+        if feature.is_for(dtype):
+            # A feature's tiles are tried in 2D and 3D, whichever has them among its plain kernels.
+            for tile in feature.tiles:
+                row = by_tile[tile]
+                yield row, feature, row.pipes(dtype) if feature.pipes is None else feature.pipes
+
+
+def blocks_per_cu(pipeline: str) -> int:
+    """Blocks that the compiler is told to expect on a CU: one where tiles are buffered twice, else two."""
+    return 1 if pipeline in DOUBLE_SMEM_PIPELINES else 2
+
+
+def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and each caller has them one by one
+    variant: Direction,
+    ndim_spatial: int,
+    dtype: str,
+    tile: Triple,
+    wave: Triple,
+    shape: int,
+    vectors: Triple,
+    pipe: Pipe,
+    specialization: str,
+    feature: Feature,
+    arch: ArchSpec,
+) -> ConvKernel:
+    """The complete kernel of these choices; `shape` is M = N of the matrix instruction."""
+    first = keeps_first_depth(variant, tile, pipe.pipeline, feature.streamk)
+    return ConvKernel(
+        variant=variant,
+        dtype=dtype,
+        ndim_spatial=ndim_spatial,
+        tile_m=tile[0],
+        tile_n=tile[1],
+        tile_k=tile[2],
+        pipeline=pipe.pipeline,
+        scheduler=pipe.scheduler,
+        wave_m=wave[0],
+        wave_n=wave[1],
+        wave_k=wave[2],
+        warp_tile_m=shape,
+        warp_tile_n=shape,
+        warp_tile_k=warp_depth(dtype, shape, tile[2], arch, first=first),
+        vector_a=vectors[0],
+        vector_b=vectors[1],
+        vector_c=vectors[2],
+        layout=default_layout(ndim_spatial),
+        epilogue="cshuffle",
+        double_smem_buffer=pipe.pipeline in DOUBLE_SMEM_PIPELINES,
+        split_image=feature.split_image,
+        num_groups_to_merge=feature.num_groups_to_merge,
+        two_stage=feature.two_stage,
+        explicit_gemm=feature.explicit_gemm,
+        specialization=specialization,
+        pad_m=True,
+        pad_n=True,
+        pad_k=True,
+        block_per_cu=blocks_per_cu(pipe.pipeline),
+        streamk=feature.streamk,
+        streamk_persistent=feature.streamk_persistent,
+    )

@@ -1,0 +1,118 @@
+"""Which waves and which matrix instructions a block tile is computed with.
+
+`warp_depth` is the K of the instruction. Its values are those of the newest CDNA generation and the older ones have
+them too; an architecture that lacks one gets the deepest of its instructions of that shape that is not deeper, or its
+shallowest if all are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.ops.grouped_conv.rules.tables import HALF_DTYPES
+from ckh.problems import DTYPE_BYTES, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec, Triple
+
+_SQUARE = (2, 2, 1)
+_COLUMN = (4, 1, 1)
+_SMALL, _LARGE = 16, 32
+
+# Where the shape of the instruction does not follow from the tile of a wave: (direction, tile, waves) -> M = N of it.
+_SHAPE_EXCEPTIONS: dict[tuple[Direction, Triple, Triple], tuple[int, ...]] = {
+    (Direction.FORWARD, (64, 64, 32), _SQUARE): (_SMALL,),
+    (Direction.FORWARD, (64, 64, 64), _SQUARE): (_SMALL, _LARGE),
+    (Direction.FORWARD, (128, 128, 64), _SQUARE): (_SMALL, _LARGE),
+    (Direction.FORWARD, (256, 256, 32), _SQUARE): (_SMALL, _LARGE),
+    (Direction.BWD_WEIGHT, (64, 64, 64), _SQUARE): (_SMALL, _LARGE),
+    (Direction.BWD_DATA, (64, 64, 64), _SQUARE): (_SMALL,),
+    (Direction.BWD_DATA, (128, 64, 64), _SQUARE): (_SMALL,),
+    (Direction.BWD_DATA, (256, 128, 64), _SQUARE): (_SMALL,),
+    (Direction.BWD_DATA, (256, 128, 32), _SQUARE): (_SMALL, _LARGE),
+    (Direction.BWD_DATA, (256, 32, 64), _COLUMN): (_SMALL,),
+}
+
+# (half precision?, M of the instruction) -> K: of one instruction today, and in the first generation.
+_INSTRUCTION_K = {(True, _LARGE): 16, (True, _SMALL): 32, (False, _LARGE): 2, (False, _SMALL): 4}
+_FIRST_INSTRUCTION_K = {_LARGE: 8, _SMALL: 16}
+
+# Backward-weight tiles whose wavelet kernels, like all stream-K ones, keep the first generation's K.
+_FIRST_K_WAVELET = frozenset({(64, 32, 64), (64, 64, 64)})
+
+_SHALLOW_TILE_K = 16
+_SHALLOW_STEP, _STEP = 4, 8
+_MAX_VECTOR_BYTES = 32
+
+
+def wave_and_shape(
+    variant: Direction, tile: Triple, waves: tuple[Triple, ...], dtype: str, arch: ArchSpec
+) -> tuple[tuple[Triple, int], ...]:
+    """Arrangements of waves with M = N of the instruction, those curated for the tile that the architecture has.
+
+    If it has none of them (RDNA has other waves, the oldest CDNA no single wave), every arrangement of its own that
+    divides the tile.
+    """
+    shapes = _square_shapes(dtype, arch)
+    curated = [(wave, shape) for wave in waves for shape in _shapes(variant, tile, wave)]
+    every = [(wave, shape) for wave in arch.wave_configs for shape in shapes]
+    for pairs in (curated, every):
+        fitting = tuple(
+            (wave, shape)
+            for wave, shape in pairs
+            if arch.supports_wave(wave) and shape in shapes and _divides(tile, wave, shape)
+        )
+        if fitting:
+            return fitting
+    return ()
+
+
+def _shapes(variant: Direction, tile: Triple, wave: Triple) -> tuple[int, ...]:
+    if (variant, tile, wave) in _SHAPE_EXCEPTIONS:
+        return _SHAPE_EXCEPTIONS[variant, tile, wave]
+    is_large = all(size // count >= _LARGE and (size // count) % _LARGE == 0 for size, count in _mn(tile, wave))
+    return (_LARGE if is_large else _SMALL,)
+
+
+def _square_shapes(dtype: str, arch: ArchSpec) -> tuple[int, ...]:
+    return tuple(sorted({m for m, n, _ in arch.warp_tiles_for(dtype) if m == n}))
+
+
+def _divides(tile: Triple, wave: Triple, shape: int) -> bool:
+    return all(size % (count * shape) == 0 for size, count in _mn(tile, wave))
+
+
+def _mn(tile: Triple, wave: Triple) -> Iterator[tuple[int, int]]:
+    return zip(tile[:2], wave[:2], strict=True)
+
+
+def keeps_first_depth(variant: Direction, tile: Triple, pipeline: str, streamk: str | None) -> bool:
+    """Whether a kernel has the instruction of the first generation."""
+    is_wavelet = pipeline == "wavelet" and variant is Direction.BWD_WEIGHT and tile in _FIRST_K_WAVELET
+    return streamk is not None or is_wavelet
+
+
+def warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bool) -> int:
+    """K of the matrix instruction of that M = N, in elements; `first` as `keeps_first_depth` says."""
+    is_half = dtype in HALF_DTYPES
+    if first:
+        depth = min(_FIRST_INSTRUCTION_K[shape], tile_k if is_half else tile_k // 4)
+    else:
+        step = _SHALLOW_STEP if tile_k <= _SHALLOW_TILE_K else _STEP
+        depth = min(max(step, _INSTRUCTION_K[is_half, shape]), tile_k)
+    known = [k for m, n, k in arch.warp_tiles_for(dtype) if m == n == shape]
+    return max((k for k in known if k <= depth), default=min(known, default=depth))
+
+
+def is_loadable(tile: Triple, wave: Triple, vectors: Triple, dtype: str, lanes: int) -> bool:
+    """Whether every thread of the block, of waves of that many lanes, loads A and B in whole vectors."""
+    tile_m, tile_n, tile_k = tile
+    threads = lanes * wave[0] * wave[1] * wave[2]
+    return tile_n % vectors[2] == 0 and all(
+        width * DTYPE_BYTES[dtype] <= _MAX_VECTOR_BYTES
+        and elements % threads == 0
+        and (elements // threads % width == 0 or width % (elements // threads) == 0)
+        for elements, width in ((tile_m * tile_k, vectors[0]), (tile_n * tile_k, vectors[1]))
+    )

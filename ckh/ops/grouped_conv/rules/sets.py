@@ -1,0 +1,122 @@
+"""The rule sets by name, and their kernels.
+
+`full` is every combination of the curated tables; all sets but `default` are drawn from what the architecture can build
+of it, so each of them is a part of it. AMD reads `profiler` and `tests` from lists of instances; here they are covering
+sets, about as large, of the same choices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
+from ckh.kernels.table import KernelTable
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
+from ckh.ops.grouped_conv.rules.full import full_candidates
+from ckh.ops.grouped_conv.validity import CONV_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.judging import RefusedKernel
+    from ckh.problems import Direction
+
+DEFAULT_RULE_SET = "default"
+
+_TILE = ("tile_m", "tile_n", "tile_k")
+_VECTORS = ("vector_a", "vector_b", "vector_c")
+_PIPELINE = ("pipeline", "scheduler")
+_OPTIONS = (
+    "split_image",
+    "num_groups_to_merge",
+    "two_stage",
+    "explicit_gemm",
+    "streamk",
+    "streamk_persistent",
+)
+_SPECIALIZATION = ("specialization",)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """What a rule set is for, and how it is drawn from the full one; `default` is not drawn from it."""
+
+    summary: str
+    draw: Callable[[Kernels], Kernels] | None
+
+
+def _covering(*choices: tuple[str, ...]) -> Callable[[Kernels], Kernels]:
+    """Draws a kernel for each combination of values that the full set has of each of the groups of fields."""
+    keys: tuple[Key, ...] = tuple(attrgetter(*names) for names in choices)
+    return lambda kernels: first_of_each(kernels, *keys)
+
+
+RULE_SETS: dict[str, RuleSet] = {
+    DEFAULT_RULE_SET: RuleSet("the candidates that models rank: ten tiles, thirty pipeline variants", None),
+    "tiny": RuleSet("a few kernels of every kind, for a quick look", lambda full: smallest(every_fifth(full))),
+    "tests": RuleSet(
+        "every tile, specialization, and pipeline with each option once",
+        _covering(_TILE, _SPECIALIZATION, _PIPELINE + _OPTIONS),
+    ),
+    "full-tests": RuleSet("every fifth of the full set, of each kind", every_fifth),
+    "profiler": RuleSet(
+        "every tile with each pipeline, and with each of its vector widths and specializations",
+        _covering(_TILE + _VECTORS + _SPECIALIZATION, _TILE + _PIPELINE, _PIPELINE + _OPTIONS),
+    ),
+    "full": RuleSet("every combination of the curated tables", lambda full: full),
+}
+
+
+def rule_set(name: str, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> Kernels:
+    """The kernels of a rule set that the architecture can build, in table order.
+
+    There are none for a dtype that the architecture does not run, or that the tables do not have.
+
+    Raises:
+        UsageError: there is no such rule set or number of dimensions.
+    """
+    draw = _find(name, ndim_spatial).draw
+    if draw is None:
+        return conv_pool(variant, arch, ndim_spatial, dtype)
+    return draw(_judged(variant, ndim_spatial, dtype, arch)[0])
+
+
+def refused_of_rule_set(
+    name: str, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
+) -> tuple[RefusedKernel[ConvKernel], ...]:
+    """The kernels that `rule_set` leaves out because the architecture cannot build them, with the reasons.
+
+    Those of a set that is drawn from the full one are those of the full one: what it was never drawn from.
+
+    Raises:
+        UsageError: as `rule_set`.
+    """
+    if _find(name, ndim_spatial).draw is None:
+        return refused_pool(variant, arch, ndim_spatial, dtype)
+    return _judged(variant, ndim_spatial, dtype, arch)[1]
+
+
+@cache
+def _judged(
+    variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
+) -> tuple[Kernels, tuple[RefusedKernel[ConvKernel], ...]]:
+    """What the architecture can build of the full set, and what it cannot."""
+    table = KernelTable.of(ConvKernel, full_candidates(variant, ndim_spatial, dtype, arch))
+    built = CONV_RULES.judge(table, arch).passed.tolist()
+    return tuple(table[number] for number in built), tuple(CONV_RULES.refused(table, arch))
+
+
+def _find(name: str, ndim_spatial: int) -> RuleSet:
+    if name not in RULE_SETS:
+        raise UsageError(f"unknown rule set {name!r}", "one of " + ", ".join(RULE_SETS))
+    if ndim_spatial not in CONV_LAYOUTS:
+        known = ", ".join(map(str, CONV_LAYOUTS))
+        raise UsageError(f"{ndim_spatial}D convolutions are not supported", f"one of {known}")
+    return RULE_SETS[name]

@@ -1,0 +1,59 @@
+"""The pipeline variants of grouped convolutions and what each direction, pipeline and option allows.
+
+Source: AMD's `grouped_config_rules` (the table of 30) and the static assertions and support checks of CK Tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckh.kernels.pipelines import CONV_PIPELINES, DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, TABLE_PIPELINES
+from ckh.kernels.scheduler import Scheduler
+from ckh.problems import Direction
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineVariant:
+    """A pipeline with its scheduler, double smem buffer and split image."""
+
+    pipeline: str
+    scheduler: Scheduler
+    double_smem_buffer: bool
+    split_image: bool
+
+
+def _table() -> tuple[PipelineVariant, ...]:
+    return tuple(
+        PipelineVariant(pipeline, scheduler, double_smem_buffer, split_image)
+        for pipeline in sorted(TABLE_PIPELINES)
+        for scheduler in Scheduler
+        if scheduler is Scheduler.INTRAWAVE or pipeline in INTERWAVE_PIPELINES
+        for split_image in (False, True)
+        for double_smem_buffer in (False, True)
+        if double_smem_buffer or pipeline not in DOUBLE_SMEM_PIPELINES
+    )
+
+
+# The 30, in AMD's order.
+PIPELINE_VARIANTS: tuple[PipelineVariant, ...] = _table()
+
+VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, CONV_PIPELINES)
+
+# AMD's sources contradict each other for the backward directions (compv3 and mem only, or all but compv5). We refuse
+# only what the table of variants refuses; nothing is rewritten to compv3.
+REJECTED_PIPELINES: dict[Direction, frozenset[str]] = {
+    Direction.FORWARD: frozenset(),
+    Direction.BWD_DATA: frozenset({"compv5"}),
+    Direction.BWD_WEIGHT: frozenset({"compv5"}),
+}
+
+DEFAULT_SPECIALIZATION = "default"
+FILTER1X1_PAD0 = "filter1x1_pad0"
+FILTER1X1_STRIDE1_PAD0 = "filter1x1_stride1_pad0"
+FILTER3X3 = "filter3x3"
+SPECIALIZATIONS: tuple[str, ...] = (DEFAULT_SPECIALIZATION, FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3)
+
+STREAMK_STRATEGIES: tuple[str, ...] = ("tree", "linear")
+
+# The backward-data kernel does not check merged groups; AMD notes page faults.
+MERGING_DIRECTIONS: frozenset[Direction] = frozenset({Direction.FORWARD, Direction.BWD_WEIGHT})

@@ -1,0 +1,194 @@
+"""Problem files: what is read, and the one line that says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.grouped_conv.problem import CONV_COLUMNS
+from ckh.ops.grouped_conv.problem_sets import load_problems, problem_set
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEADER = "N,C,K,G,Hi,Wi,Y,X,pad_h,pad_w"
+GOOD = "1,8,16,1,28,28,3,3,1,1"
+LINE = "conv_forward_fp32_nhwgc_2d_n1_c8_k16_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+MIXED = (*problem_set("host-holdout", Direction.BWD_DATA, "bf16"), *problem_set("train-3d", Direction.BWD_DATA, "bf16"))
+
+
+def _write(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_text_round_trip(tmp_path: Path) -> None:
+    """Canonical lines, with comments and blank lines between, read back as the same problems."""
+    text = "# problems\n\n" + "\n".join(f"{p.canonical()}  # {i}" for i, p in enumerate(MIXED))
+    assert load_problems(_write(tmp_path / "p.txt", text)) == MIXED
+
+
+def test_csv_round_trip(tmp_path: Path) -> None:
+    """AMD's columns read back as the same problems in the direction and dtype asked for."""
+    path = tmp_path / "p.csv"
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        writer = csv.DictWriter(file, list(CONV_COLUMNS))
+        writer.writeheader()
+        writer.writerows(p.columns() for p in MIXED)
+    assert load_problems(str(path), Direction.BWD_DATA, "bf16") == MIXED
+
+
+def test_json_round_trip(tmp_path: Path) -> None:
+    """Dictionaries of either naming and canonical strings may be mixed in JSON."""
+    columns = {**MIXED[2].columns(), "variant": "bwd_data", "dtype": "bf16"}
+    entries = [MIXED[0].to_dict(), MIXED[1].canonical(), columns, *(p.to_dict() for p in MIXED[3:])]
+    path = _write(tmp_path / "p.json", json.dumps(entries, indent=1))
+    assert load_problems(path) == MIXED
+    assert load_problems(path, Direction.BWD_DATA, "bf16") == MIXED
+
+
+def test_there_is_one_group_unless_it_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A CSV or JSON without G has dense convolutions, and needs no word about it."""
+    csv_file = _write(tmp_path / "p.csv", "N,C,K,Hi,Wi,Y,X,pad_h,pad_w\n1,8,16,28,28,3,3,1,1\n")
+    row = {"N": 1, "C": 8, "K": 16, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    for path in (csv_file, _write(tmp_path / "p.json", json.dumps([row]))):
+        assert [problem.canonical() for problem in load_problems(path)] == [LINE]
+    assert capsys.readouterr().err == ""
+
+
+def test_columns_that_say_nothing_of_the_problem_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A layer's name or number of uses does no harm; a note names what is not read."""
+    path = _write(tmp_path / "p.csv", f"layer,{HEADER},uses\nconv1,{GOOD},3\n")
+    assert [problem.canonical() for problem in load_problems(path)] == [LINE]
+    assert capsys.readouterr().err == f"{path}: columns that are not read: 'layer', 'uses'\n"
+
+
+@pytest.mark.parametrize("column", ["strides", "STRIDE_H", "padding", "dilation", "groups", "g", "M", "data_type"])
+def test_columns_that_look_like_sizes_are_refused(tmp_path: Path, column: str) -> None:
+    """A size that would silently not count is an error: in a CSV's header and in JSON."""
+    path = _write(tmp_path / "p.csv", f"{HEADER},{column}\n{GOOD},2\n")
+    with pytest.raises(DataError, match=f"unknown columns: '{column}'"):
+        load_problems(path)
+
+
+def test_the_dtype_of_entries_that_state_none(tmp_path: Path) -> None:
+    """It is the requested one, else the default; an entry that states one keeps it, and must be as requested."""
+    path = _write(tmp_path / "p.csv", f"{HEADER},dtype\n{GOOD},\n{GOOD},fp16\n")
+    assert [problem.dtype for problem in load_problems(path, None, None, "bf16")] == ["bf16", "fp16"]
+    assert {problem.dtype for problem in load_problems(path, None, "fp16", "bf16")} == {"fp16"}
+    with pytest.raises(DataError, match=":3: dtype is fp16, but bf16 was requested"):
+        load_problems(path, None, "bf16")
+
+
+def test_defaults_and_repetitions(tmp_path: Path) -> None:
+    """Left-out columns and empty cells get their defaults, and a repeated problem is read once."""
+    path = _write(tmp_path / "p.csv", f"{HEADER},stride_h,kernel\n{GOOD},,a\n\n{GOOD},1,b\n")
+    (problem,) = load_problems(path)
+    assert problem.canonical() == LINE
+
+
+def test_a_depth_makes_a_row_3d(tmp_path: Path) -> None:
+    """A row with Di or Z above 1 is a 3D problem."""
+    (problem,) = load_problems(_write(tmp_path / "p.csv", "N,C,K,G,Di,Hi,Wi,Z,Y,X\n1,8,8,1,4,7,7,3,3,3\n"))
+    assert (problem.ndim, problem.layout, problem.do) == (3, "ndhwgc", 2)
+
+
+def test_a_named_set_is_a_source_too() -> None:
+    """The name of a set stands for its problems, forward and fp32 unless asked."""
+    assert load_problems("vgg16") == problem_set("vgg16")
+    assert load_problems("vgg16", Direction.BWD_DATA, "fp16") == problem_set("vgg16", Direction.BWD_DATA, "fp16")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", f"{HEADER}\n{GOOD}\n1,9,16,2,28,28,3,3,1,1\n", ":3: C=9 is not divisible by G=2"),
+        ("a.csv", f"{HEADER}\n1,0,16,1,28,28,3,3,1,1\n", ":2: C must be 1 or more"),
+        ("a.csv", f"{HEADER}\n-1,8,16,1,28,28,3,3,1,1\n", ":2: N must be 1 or more"),
+        ("a.csv", f"{HEADER}\nnan,8,16,1,28,28,3,3,1,1\n", ":2: N must be an integer, not 'nan'"),
+        ("a.csv", f"{HEADER}\n1.5,8,16,1,28,28,3,3,1,1\n", ":2: N must be an integer, not '1.5'"),
+        ("a.csv", f"{HEADER}\n1,8,16,1,2,2,7,7,1,1\n", ":2: the filter 1x7x7 does not fit"),
+        ("a.csv", f"{HEADER}\n,8,16,1,28,28,3,3,1,1\n", ":2: N missing"),
+        ("a.csv", f"{HEADER}\n{GOOD}\n1,8,16,1,28", ":3: 5 cells under 10 columns"),
+        ("a.csv", f'{HEADER}\n"1,8,16', ":2: not CSV: unexpected end of data"),
+        ("a.csv", f"N,C,K,G,Hi,Wi,Y\n{GOOD}\n", ":1: missing columns: 'X'"),
+        ("a.csv", f"{HEADER},stride\n{GOOD},2\n", ":1: unknown columns: 'stride'"),
+        ("a.csv", f"{HEADER},N\n{GOOD},1\n", ":1: repeated columns: 'N'"),
+        ("a.csv", f"{HEADER}\n", "no problems in this file"),
+        ("a.csv", "", "no problems in this file"),
+        ("a.txt", "# nothing\n", "no problems in this file"),
+        ("a.txt", f"{LINE}\n{LINE[:-9]}\n", ":2: not a problem"),
+        ("a.txt", LINE.replace("g1", "g3"), ":1: C=8 is not divisible by G=3"),
+        ("a.txt", LINE.replace("fp32", "fp33"), ":1: unknown dtype 'fp33'"),
+        ("a.json", "", "no problems in this file"),
+        ("a.json", "[]", "no problems in this file"),
+        ("a.json", f'[\n"{LINE}",\n', ":3: not JSON"),
+        ("a.json", f'["{LINE}",\n\n 7]', ":3: not a problem: 7"),
+        ("a.json", f'["{LINE}",\n{{"N": 1}}]', ":2: C, K, Hi, Wi, Y, X missing"),
+        ("a.json", '{"N": 1}', "expected a list of problems, found dict"),
+        ("a.json", '[{"N": 1, "N": 2}]', "a field stands there twice: 'N'"),
+        ("a.json", "[" * 100_000, "nested more than 64 levels deep"),
+    ],
+)
+def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
+    """A bad file is one data error in one line that says the file, the line and what is wrong."""
+    path = _write(tmp_path / name, text)
+    with pytest.raises(DataError) as caught:
+        load_problems(path)
+    assert caught.value.message.startswith(path)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"N": float("nan")}, "N must be an integer, not nan"),
+        ({"C": 8.0}, "C must be an integer, not 8.0"),
+        ({"C": True}, "C must be an integer, not True"),
+        ({"K": "16"}, "K must be an integer, not '16'"),
+        ({"K": None}, "K must be an integer, not None"),
+        ({"Hi": [28]}, "Hi must be an integer"),
+        ({"dtype": ["fp32"]}, "dtype must be text"),
+        ({"variant": "sideways"}, "unknown direction 'sideways'"),
+        ({"variant": ""}, "unknown direction ''"),
+        ({"ndim": "2"}, "ndim must be 2 or 3"),
+        ({"ndim": 2, "Di": 4}, "a 2D convolution has no depth"),
+        ({"stride": 2}, "unknown keys: 'stride'"),
+        ({"n": 1}, "a size stands there twice"),
+    ],
+)
+def test_bad_json_objects(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    """A wrong type or key in a JSON object is refused with its line."""
+    good = dict(zip(HEADER.split(","), map(int, GOOD.split(",")), strict=True))
+    path = _write(tmp_path / "p.json", f"[{json.dumps(good)},\n{json.dumps(good | change)}]")
+    with pytest.raises(DataError, match=":2: ") as caught:
+        load_problems(path)
+    assert message in caught.value.message
+
+
+def test_another_direction_or_dtype_is_refused_not_rewritten(tmp_path: Path) -> None:
+    """A file that states another direction or dtype than asked for is refused."""
+    path = _write(tmp_path / "p.txt", LINE)
+    with pytest.raises(DataError, match=":1: variant is forward, but bwd_data was requested"):
+        load_problems(path, Direction.BWD_DATA)
+    with pytest.raises(DataError, match=":1: dtype is fp32, but bf16 was requested"):
+        load_problems(path, dtype="bf16")
+
+
+def test_missing_binary_and_unknown_files(tmp_path: Path) -> None:
+    """A missing or binary file is bad data; a file of another kind is a usage error."""
+    with pytest.raises(DataError, match="No such file"):
+        load_problems(str(tmp_path / "none.csv"))
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00\x81")
+    with pytest.raises(DataError, match="UTF-8"):
+        load_problems(str(tmp_path / "b.txt"))
+    with pytest.raises(UsageError, match="neither a problem set nor"):
+        load_problems(str(tmp_path / "p.parquet"))

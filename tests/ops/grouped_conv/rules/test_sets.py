@@ -1,0 +1,207 @@
+"""Rule sets: which kernels each has on which architecture, and what they are parts of."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import product
+
+import pytest
+
+from ckh.archs import ArchSpec, load_arch
+from ckh.errors import UsageError
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.rules import RULE_SETS, refused_of_rule_set, rule_set
+from ckh.ops.grouped_conv.rules.draw import Kernels, category
+from ckh.ops.grouped_conv.rules.full import full_candidates
+from ckh.ops.grouped_conv.tiles import tile_of, vectors_of
+from ckh.ops.grouped_conv.validity import arch_reasons
+from ckh.problems import Direction
+
+ARCHS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "host")
+DRAWN = ("tiny", "tests", "full-tests", "profiler")
+SLICES = tuple(product(Direction, (2, 3), ("fp16", "bf16", "fp32")))
+
+# Kernels that can be built of "full" in 2D: (direction, dtype) -> on gfx942 and on gfx950.
+BUILT = {
+    (Direction.FORWARD, "bf16"): (619, 619),
+    (Direction.FORWARD, "fp32"): (314, 320),
+    (Direction.BWD_DATA, "bf16"): (92, 92),
+    (Direction.BWD_DATA, "fp32"): (80, 80),
+    (Direction.BWD_WEIGHT, "bf16"): (1540, 1952),
+    (Direction.BWD_WEIGHT, "fp32"): (194, 258),
+}
+
+# AMD's lists in 2D are of another make than ours, and as large: (set, direction, dtype) -> instances there.
+AMD_LISTS = {
+    ("profiler", Direction.FORWARD, "bf16"): 257,
+    ("profiler", Direction.FORWARD, "fp32"): 176,
+    ("profiler", Direction.BWD_DATA, "bf16"): 70,
+    ("profiler", Direction.BWD_DATA, "fp32"): 58,
+    ("profiler", Direction.BWD_WEIGHT, "bf16"): 174,
+    ("profiler", Direction.BWD_WEIGHT, "fp32"): 60,
+    ("tests", Direction.FORWARD, "bf16"): 56,
+    ("tests", Direction.BWD_DATA, "bf16"): 15,
+    ("tests", Direction.BWD_WEIGHT, "bf16"): 42,
+}
+
+
+def of_arch(name: str, arch: ArchSpec) -> dict[tuple[Direction, int, str], Kernels]:
+    """A rule set on an architecture, for each direction, number of dimensions and dtype."""
+    return {(variant, ndim, dtype): rule_set(name, variant, ndim, dtype, arch) for variant, ndim, dtype in SLICES}
+
+
+def test_names() -> None:
+    """There are six sets, each with a line on what it is for."""
+    assert set(RULE_SETS) == {"default", "tiny", "tests", "full-tests", "profiler", "full"}
+    assert all(rules.summary for rules in RULE_SETS.values())
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_sets_are_parts_of_the_full_one(arch: str) -> None:
+    """Tiny is in full-tests; full-tests, tests and profiler are in full; none is empty where full is not."""
+    spec = load_arch(arch)
+    full = of_arch("full", spec)
+    for small, large in (("tiny", "full-tests"), ("full-tests", "full"), ("tests", "full"), ("profiler", "full")):
+        larger = of_arch(large, spec)
+        for key, kernels in of_arch(small, spec).items():
+            assert set(kernels) <= set(larger[key])
+            assert bool(kernels) is bool(full[key])
+            assert len(set(kernels)) == len(kernels)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_dtype_has_kernels_where_the_architecture_runs_it(arch: str) -> None:
+    """No dtype that runs is forgotten but that the tables lack, and none that does not run is offered."""
+    spec = load_arch(arch)
+    for (_, _, dtype), kernels in of_arch("full", spec).items():
+        assert bool(kernels) is (dtype in spec.dtypes)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> None:
+    """No kernel of any set breaks a rule, each is of what was asked for, and sets do not shuffle the tables."""
+    spec = load_arch(arch)
+    for name in RULE_SETS:
+        for (variant, ndim, dtype), kernels in of_arch(name, spec).items():
+            if name == "full":  # the rest are parts of it, or the pool with tests of its own
+                assert not any(arch_reasons(kernel, spec) for kernel in kernels)
+            assert {(k.variant, k.ndim_spatial, k.dtype) for k in kernels} <= {(variant, ndim, dtype)}
+            if name != "default":
+                order = {kernel: number for number, kernel in enumerate(rule_set("full", variant, ndim, dtype, spec))}
+                places = [order[kernel] for kernel in kernels]
+                assert places == sorted(places)
+
+
+@pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100", "host"])
+def test_nothing_vanishes(arch: str) -> None:
+    """Each candidate of the tables is in the full set or refused with its reasons."""
+    spec = load_arch(arch)
+    for variant, ndim, dtype in SLICES:
+        built = rule_set("full", variant, ndim, dtype, spec)
+        refused = refused_of_rule_set("full", variant, ndim, dtype, spec)
+        assert all(row.reasons == arch_reasons(row.kernel, spec) != () for row in refused)
+        candidates = full_candidates(variant, ndim, dtype, spec)
+        assert Counter([*built, *(row.kernel for row in refused)]) == Counter(candidates)
+        for name in DRAWN:
+            assert refused_of_rule_set(name, variant, ndim, dtype, spec) == refused
+
+
+def test_numbers_of_kernels_that_can_be_built() -> None:
+    """Of AMD's full set, as many as the rules leave on two architectures."""
+    for (variant, dtype), sizes in BUILT.items():
+        found = tuple(len(rule_set("full", variant, 2, dtype, load_arch(arch))) for arch in ("gfx942", "gfx950"))
+        assert found == sizes, (variant, dtype)
+
+
+def reasons_of(variant: Direction, dtype: str, arch: str, pipeline: str | None = None) -> set[str]:
+    """The reasons, without numbers, for which kernels of the full set are refused."""
+    refused = refused_of_rule_set("full", variant, 2, dtype, load_arch(arch))
+    rows = [row for row in refused if pipeline in (None, row.kernel.pipeline)]
+    return {re.sub(r"\d+", "#", reason) for row in rows for reason in row.reasons}
+
+
+def test_why_kernels_of_the_full_set_are_refused() -> None:
+    """Explicit GEMM but on 1x1 filters, asynchronous loads before gfx950, too little LDS, as in CK Tile."""
+    assert reasons_of(Direction.FORWARD, "fp32", "gfx950") == set()
+    assert reasons_of(Direction.FORWARD, "fp32", "gfx942") == {
+        "the tiles of A and B take # bytes of LDS, compv# has # on gfx#"
+    }
+    assert reasons_of(Direction.FORWARD, "bf16", "gfx950", "basic_v1") == {
+        "tile_k # is less than the # that forward needs"
+    }
+    explicit = "explicit GEMM needs the specialization filter#x#_stride#_pad#, not default"
+    assert reasons_of(Direction.BWD_WEIGHT, "fp16", "gfx950", "mem") == {explicit}
+    assert reasons_of(Direction.BWD_WEIGHT, "fp16", "gfx950", "basic_async_v1") == {explicit}
+    assert reasons_of(Direction.BWD_WEIGHT, "fp32", "gfx942") == {"gfx# does not have the pipeline basic_async_v#"}
+    assert "gfx# does not offer stream-K" in reasons_of(Direction.BWD_WEIGHT, "fp16", "gfx908", "mem")
+    assert "gfx# does not offer stream-K" not in reasons_of(Direction.BWD_WEIGHT, "fp16", "gfx90a", "mem")
+
+
+@pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx942", "gfx950"])
+def test_tests_and_profiler_leave_out_no_kind_of_kernel(arch: str) -> None:
+    """Both have every tile, specialization, and pipeline with its options; the profiler each tile's vectors too."""
+    spec = load_arch(arch)
+    for key, full in of_arch("full", spec).items():
+        for name in ("tests", "profiler"):
+            drawn = rule_set(name, *key, spec)
+            assert {tile_of(k) for k in drawn} == {tile_of(k) for k in full}
+            assert {k.specialization for k in drawn} == {k.specialization for k in full}
+            assert {(k.pipeline, k.scheduler, category(k)) for k in drawn} == {
+                (k.pipeline, k.scheduler, category(k)) for k in full
+            }
+        assert {(tile_of(k), vectors_of(k), k.specialization) for k in drawn} == {
+            (tile_of(k), vectors_of(k), k.specialization) for k in full
+        }
+        assert {(tile_of(k), k.pipeline, k.scheduler) for k in drawn} == {
+            (tile_of(k), k.pipeline, k.scheduler) for k in full
+        }
+
+
+def test_tests_and_profiler_are_about_as_large_as_amds_lists() -> None:
+    """No list differs from AMD's by more than 60 percent, and all together by less than 15."""
+    sizes = {key: len(rule_set(key[0], key[1], 2, key[2], load_arch("gfx950"))) for key in AMD_LISTS}
+    for key, size in sizes.items():
+        assert abs(size - AMD_LISTS[key]) <= 0.6 * AMD_LISTS[key], key
+    assert abs(sum(sizes.values()) - sum(AMD_LISTS.values())) < 0.15 * sum(AMD_LISTS.values())
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_full_tests_is_a_fifth_and_tiny_is_ten(arch: str) -> None:
+    """Of each direction, about every fifth kernel and at least every category; tiny has ten of them."""
+    spec = load_arch(arch)
+    for key, full in of_arch("full", spec).items():
+        fifth, tiny = rule_set("full-tests", *key, spec), rule_set("tiny", *key, spec)
+        assert len(full) // 5 - 5 <= len(fifth) <= len(full) // 5 + 5
+        assert len(tiny) == 10
+        for drawn in (fifth, tiny):
+            assert {category(kernel) for kernel in drawn} == {category(kernel) for kernel in full}
+        assert {(k.pipeline, k.scheduler) for k in fifth} == {(k.pipeline, k.scheduler) for k in full}
+
+
+def test_default_is_the_pool_that_models_rank() -> None:
+    """The default set and what it refuses are those of the pool."""
+    arch = load_arch("gfx942")
+    assert rule_set("default", Direction.BWD_DATA, 3, "bf16", arch) == conv_pool(Direction.BWD_DATA, arch, 3, "bf16")
+    assert refused_of_rule_set("default", Direction.BWD_DATA, 2, "fp16", arch) == refused_pool(
+        Direction.BWD_DATA, arch, 2, "fp16"
+    )
+
+
+def test_unknown_names_and_dimensions_are_refused() -> None:
+    """A misspelt set and a number of dimensions without kernels are errors of usage, in both functions."""
+    arch = load_arch("gfx942")
+    for ask in (rule_set, refused_of_rule_set):
+        with pytest.raises(UsageError, match="unknown rule set 'ful'") as error:
+            ask("ful", Direction.FORWARD, 2, "bf16", arch)
+        assert error.value.hint == "one of default, tiny, tests, full-tests, profiler, full"
+        for name in RULE_SETS:
+            with pytest.raises(UsageError, match="1D convolutions are not supported"):
+                ask(name, Direction.FORWARD, 1, "bf16", arch)
+
+
+def test_the_tables_have_no_fp8() -> None:
+    """A dtype that the architecture runs and the tables lack has no kernels, and none are refused."""
+    arch = load_arch("gfx942")
+    assert rule_set("full", Direction.FORWARD, 2, "fp8", arch) == ()
+    assert refused_of_rule_set("full", Direction.FORWARD, 2, "fp8", arch) == ()

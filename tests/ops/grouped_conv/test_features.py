@@ -1,0 +1,152 @@
+"""The features of grouped convolutions against AMD's engine, and against hand-computed numbers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.errors import DataError, ModelError
+from ckh.ops.grouped_conv.feature_columns import kernel_columns, problem_columns
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+from ckh.ranking.tracing import Depends, dependence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The hardware that the reference vectors were made with: the defaults of AMD's engine.
+REFERENCE_HARDWARE = {
+    "num_cus": 256,
+    "simds_per_cu": 4,
+    "shader_engines": 32,
+    "max_clock_mhz": 2400,
+    "max_waves_per_cu": 32,
+    "wavefront_size": 64,
+    "lds_capacity": 65536,
+    "l1_cache_kb": 32,
+    "l2_cache_kb": 4096,
+    "l3_cache_kb": 262144,
+    "num_xcd": 8,
+}
+SHARED = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[4] / "shared"))
+GOLDEN = SHARED / "golden" / "grouped_conv_features.parquet"
+
+PROBLEM = ConvProblem(Direction.BWD_DATA, n=2, c=12, k=24, g=4, hi=9, wi=7, y=3, x=1, stride_h=2, pad_h=1)
+KERNEL = parse_kernel_name("grouped_conv_bwd_data_fp32_2d_16x64x128_mem_interwave_dsb")
+
+
+def _one(
+    names: list[str], problem: ConvProblem = PROBLEM, hardware: Mapping[str, int] = REFERENCE_HARDWARE
+) -> list[float]:
+    columns = {**problem_columns([problem]), **kernel_columns([KERNEL])}
+    return [float(v) for v in GROUPED_CONV.matrix(columns, hardware, names)[0]]
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="the reference vectors are not beside this checkout")
+def test_the_97_equal_amds_engine_bit_for_bit() -> None:
+    """All 97 features of 400 problem-kernel pairs equal what AMD's engine computed, in its order."""
+    golden = pd.read_parquet(GOLDEN)
+    raw = {name: golden[name].to_numpy() for name in golden.columns if not name.startswith("f_")}
+    expected = golden[[name for name in golden.columns if name.startswith("f_")]]
+    assert tuple(name.removeprefix("f_") for name in expected.columns) == CORE_NAMES
+    np.testing.assert_array_equal(GROUPED_CONV.matrix(raw, REFERENCE_HARDWARE, CORE_NAMES), expected.to_numpy())
+
+
+def test_numbers_worked_out_by_hand() -> None:
+    """Sizes, fills and ratios of one pair, computed on paper."""
+    # Ho = (9 + 2 - 3) // 2 + 1 = 5, Wo = 7; forward GEMM: M = 2*35 = 70, N = 24, K = 3 channels * 3 taps = 9.
+    names = ["Ho", "Wo", "gemm_m_output", "gemm_n_output", "gemm_k_output", "num_tiles_m", "num_tiles_n", "num_tiles_k"]
+    assert _one(names) == [5, 7, 70, 24, 9, 5, 1, 1]
+    # Last tiles: 70 mod 16 = 6 of 16; 24 of 64; 9 of 128.
+    assert _one(["tile_eff_m", "tile_eff_n", "tile_eff_k"]) == [6 / 16, 24 / 64, 9 / 128]
+    # fp32: (16 + 64) * 128 * 4 bytes; AMD's numbers for tile_k are called block_size.
+    assert _one(["lds_usage_estimate", "lds_usage_ratio", "num_warps"]) == [40960, 40960 / 65536, 32]
+    flops = 2 * 24 * 35 * 3 * 3 * 2
+    moved = (2 * 12 * 63 + 24 * 3 * 3 + 2 * 24 * 35) * 4
+    assert _one(["arithmetic_intensity"]) == [flops / moved]
+    assert _one(["pipeline", "is_mem", "is_basic", "is_intrawave", "has_dsb", "has_si"]) == [3, 1, 0, 0, 1, 0]
+
+
+def test_our_gemm_sizes_follow_the_direction() -> None:
+    """The extra features take the implicit GEMM of one group in the problem's direction, as ConvProblem states it."""
+    names = [f"log2_group_gemm_{side}" for side in "mnk"]
+    for direction in Direction:
+        problem = PROBLEM.with_direction(direction)
+        np.testing.assert_allclose(_one(names, problem), np.log2(problem.gemm_sizes), rtol=1e-15)
+    # bwd_data: M = 2*63 = 126 in tiles of 16, N = 3 in tiles of 64, K = 6 channels * 3 taps = 18 in tiles of 128.
+    assert _one([f"group_tiles_{side}" for side in "mnk"]) == [8, 1, 1]
+    assert _one(["average_fill_m", "average_fill_n"]) == [126 / 128, 3 / 64]
+    assert _one(["kernel_variant", "tile_shape"]) == [27, 6]
+
+
+def test_hardware_changes_only_what_it_may() -> None:
+    """Compute units and LDS reach exactly the features that the reference engine says."""
+    names = list(CORE_NAMES)
+    base = _one(names)
+
+    def changed(**hardware: int) -> set[str]:
+        now = _one(names, hardware=REFERENCE_HARDWARE | hardware)
+        return {name for name, old, new in zip(names, base, now, strict=True) if old != new}
+
+    assert changed(num_cus=104) == {"cu_utilization", "hw_num_cus", "hw_total_simds"}
+    assert changed(lds_capacity=163840) == {"lds_usage_ratio", "hw_lds_capacity"}
+    assert changed(l2_cache_kb=1) == {"hw_l2_cache_kb"}
+
+
+def test_a_batch_equals_its_rows_and_short_columns_broadcast() -> None:
+    """A single row is a batch of one, and a problem's columns of one row serve all kernels."""
+    kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
+    together = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
+    for kernel, row in zip(kernels, together, strict=True):
+        alone = GROUPED_CONV.matrix({**problem_columns([PROBLEM]), **kernel_columns([kernel])}, REFERENCE_HARDWARE)
+        np.testing.assert_array_equal(alone[0], row)
+
+
+_TILES = ("16x64x64_compv3_intrawave", "128x128x64_compv4_intrawave_dsb_si", "128x64x128_basic_v1_interwave_si")
+
+
+def test_traced_dependence_is_true() -> None:
+    """A feature that is found to depend on the problem alone is the same for all kernels, and the other way round."""
+    kernels = [parse_kernel_name(f"grouped_conv_bwd_data_fp32_2d_{t}") for t in _TILES]
+    other = ConvProblem(Direction.BWD_DATA, n=1, c=64, k=32, g=1, hi=20, wi=30, y=1, x=1)
+    a, b = (
+        GROUPED_CONV.matrix({**problem_columns([p]), **kernel_columns(kernels)}, REFERENCE_HARDWARE)
+        for p in (PROBLEM, other)
+    )
+    depends = dependence(GROUPED_CONV, GROUPED_CONV.names)
+    for column, feature in enumerate(GROUPED_CONV.features):
+        if depends[column] in (Depends.PROBLEM, Depends.HARDWARE):
+            assert len(set(a[:, column])) == 1, feature.name
+        if depends[column] in (Depends.KERNEL, Depends.HARDWARE):
+            assert (a[:, column] == b[:, column]).all(), feature.name
+
+
+def test_older_schemas_are_subsets() -> None:
+    """AMD's schemas of 83 and 91 features are made of the same declarations."""
+    assert (len(NAMES_83), len(NAMES_91), len(CORE_NAMES)) == (83, 91, 97)
+    assert set(NAMES_83) < set(NAMES_91) < set(CORE_NAMES)
+    assert len(GROUPED_CONV.select(NAMES_83)) == 83
+
+
+def test_legacy_tiles_are_named_as_amd_trained() -> None:
+    """AMD's models know a kernel 16x64x128 as block_size 16, gemm_m 64, gemm_n 128; ours by what the numbers mean."""
+    names = ("block_size", "gemm_m_per_block", "gemm_n_per_block")
+    assert [float(kernel_columns([KERNEL])[n][0]) for n in names] == [128, 16, 64]
+    assert [float(kernel_columns([KERNEL], legacy_tiles=True)[n][0]) for n in names] == [16, 64, 128]
+
+
+def test_missing_columns_and_unknown_names_are_named() -> None:
+    """A column that is not there and a feature that does not exist are errors that name it."""
+    columns: dict[str, Any] = {**problem_columns([PROBLEM]), **kernel_columns([KERNEL])}
+    del columns["stride_h"]
+    with pytest.raises(DataError, match="stride_h"):
+        GROUPED_CONV.matrix(columns, REFERENCE_HARDWARE)
+    with pytest.raises(ModelError, match="K_per_C"):
+        GROUPED_CONV.select(["N", "K_per_C"])

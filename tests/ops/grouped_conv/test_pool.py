@@ -1,0 +1,78 @@
+"""Pools: how many kernels there are on which architecture, and why the others are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.ops.grouped_conv.tiles import tile_of, wave_of
+from ckh.problems import Direction
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize(
+    ("arch", "forward", "backward"), [("host", 300, 260), ("gfx950", 260, 260), ("gfx942", 208, 208)]
+)
+def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
+    """Ten tiles times thirty variants; only host forward has compv5; gfx942 lacks the two tiles of sixteen waves."""
+    sizes = {direction: len(conv_pool(direction, load_arch(arch), ndim)) for direction in Direction}
+    assert sizes == {Direction.FORWARD: forward, Direction.BWD_DATA: backward, Direction.BWD_WEIGHT: backward}
+
+
+def test_pool_and_refused_make_up_all_candidates() -> None:
+    """Nothing vanishes: what is not in the pool is refused with a reason."""
+    arch = load_arch("gfx942")
+    pool = conv_pool(Direction.BWD_DATA, arch)
+    refused = refused_pool(Direction.BWD_DATA, arch)
+    assert len(pool) + len(refused) == 300
+    assert all(row.reasons for row in refused)
+    assert not {row.kernel for row in refused} & set(pool)
+
+
+def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
+    """The forward kernels that gfx942 loses besides compv5 are two tiles, as it has no such waves."""
+    every = refused_pool(Direction.FORWARD, load_arch("gfx942"))
+    refused = [row for row in every if row.kernel.pipeline != "compv5"]
+    assert {tile_of(row.kernel) for row in refused} == {(128, 128, 64), (128, 64, 128)}
+    for row in refused:
+        waves = "x".join(map(str, wave_of(row.kernel)))
+        assert any(f"does not have the waves {waves}" in reason for reason in row.reasons)
+
+
+def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:
+    """Every kernel can be built, has the architecture's own dtype, and has a name of its own."""
+    for arch, dtype in (("host", "fp32"), ("gfx950", "bf16"), ("gfx908", "fp16")):
+        pool = conv_pool(Direction.FORWARD, load_arch(arch), 3)
+        assert all(kernel.is_complete and kernel.dtype == dtype and kernel.layout == "ndhwgc" for kernel in pool)
+        assert len({kernel_name(kernel) for kernel in pool}) == len(pool) > 0
+
+
+def test_pool_of_a_dtype_that_the_architecture_does_not_run_is_empty() -> None:
+    """The host runs fp32 only, and says so of each kernel."""
+    host = load_arch("host")
+    assert conv_pool(Direction.FORWARD, host, dtype="bf16") == ()
+    refused = refused_pool(Direction.FORWARD, host, dtype="bf16")
+    assert len(refused) == 300
+    assert all("host does not run bf16 (it runs fp32)" in row.reasons for row in refused)
+
+
+def test_half_precision_loses_no_tile_to_lds_on_gfx942_but_fp32_does() -> None:
+    """At 4 bytes 64x64x128 fills 64 KB: compv3 may have it once, and not in two buffers."""
+    kernels = conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
+    refused = refused_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp32")
+    lds = {
+        (row.kernel.pipeline, row.kernel.double_smem_buffer)
+        for row in refused
+        if tile_of(row.kernel) == (64, 64, 128) and any("LDS" in reason for reason in row.reasons)
+    }
+    assert lds == {
+        ("compv3", True),
+        ("compv5", True),
+        ("mem", True),
+        ("compv4", True),
+        ("compv6", False),
+        ("compv6", True),
+    }
+    assert {kernel.tile_k for kernel in kernels} == {64}

@@ -1,0 +1,231 @@
+"""Registries: they lose nothing, are read by people line by line, and are refused whole when anything is wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, OutputError, UsageError
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.registry import Registry, read_registry, write_registry
+from ckh.ops.grouped_conv.rules import rule_set
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+NAME = (
+    "grouped_conv_bwd_weight_fp16_nhwgc_2d_compv4_cshuffle_intrawave_128x64x32_2x2x1_32x32x16"
+    "_vec8_8_4_bpc2_wg2_gm4_dsb_2stage_filter3x3_streamk_tree_persistent_large_tensor_pad101"
+)
+
+
+def kernels() -> tuple[ConvKernel, ...]:
+    """Kernels that together use every option, the last with a value of its own in each."""
+    arch = load_arch("gfx950")
+    drawn = [rule_set("profiler", direction, 2, "bf16", arch) for direction in Direction]
+    return (*drawn[0], *drawn[1], *drawn[2], parse_kernel_name(NAME))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kernels.json"
+
+
+def rename(name: str, document: dict[str, Any]) -> None:
+    """Give the second kernel of a registry another name."""
+    document["kernels"][1]["name"] = name
+
+
+def damaged(path: Path, change: Callable[[dict[str, Any]], object]) -> str:
+    """What reading says of a registry of three kernels after a change of its JSON."""
+    write_registry(path, kernels()[:3], arch="gfx950")
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(DataError) as error:
+        read_registry(path)
+    assert error.value.message.startswith(f"{path}: ")
+    assert "\n" not in error.value.message
+    return error.value.message.removeprefix(f"{path}: ")
+
+
+def test_round_trip_loses_nothing(path: Path) -> None:
+    """What is read is what was written, in its order, with every field."""
+    write_registry(path, kernels(), arch="gfx950")
+    assert read_registry(path) == Registry("gfx950", kernels())
+
+
+def test_a_kernel_is_one_line_with_its_name_first(path: Path) -> None:
+    """Two kernels are two lines of the array, so that a difference of files shows the kernels that differ."""
+    two = kernels()[:2]
+    write_registry(path, two, arch="gfx950")
+    lines = path.read_text().splitlines()
+    assert lines[:3] == ["{", '"version": 1,', '"arch": "gfx950",']
+    assert len(lines) == 8
+    for line, kernel in zip(lines[4:6], two, strict=True):
+        entry = json.loads(line.rstrip(","))
+        assert next(iter(entry)) == "name"
+        assert entry == {"name": kernel_name(kernel), **kernel.to_dict()}
+
+
+def test_no_kernels_are_a_registry_too(path: Path) -> None:
+    """An empty set is written and read."""
+    write_registry(path, (), arch="gfx942")
+    assert read_registry(path) == Registry("gfx942", ())
+
+
+def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the disk fails, the error is one line and the file is what it was, with nothing beside it."""
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_registry(path, kernels()[:1], arch="gfx950")
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OutputError, match=r"cannot write .*: No space left on device"):
+        write_registry(path, kernels(), arch="gfx950")
+    assert read_registry(path).kernels == kernels()[:1]
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"vector_a": None}, "is incomplete"),
+        ({"epilogue": "fused"}, "unknown epilogue 'fused'"),
+        ({"layout": "NHWGC"}, "a kernel has a value that no name can hold"),
+        ({"tile_m": 64.5}, "a kernel has a value that no name can hold"),
+        ({"tile_m": -1}, "a kernel has a value that no name can hold"),
+        ({"tile_m": "16"}, "does not say all of its kernel"),
+    ],
+)
+def test_a_kernel_without_a_name_is_not_written(path: Path, change: dict[str, Any], words: str) -> None:
+    """What could not be read again is refused, and no file is made."""
+    with pytest.raises(UsageError, match=words):
+        write_registry(path, (replace(kernels()[0], **change),), arch="gfx950")
+    assert not path.exists()
+
+
+def test_numbers_of_numpy_are_written_as_numbers(path: Path) -> None:
+    """A kernel made from a table has NumPy's integers and truth values; its registry is that of the plain kernel."""
+    plain = kernels()[0]
+    change: dict[str, Any] = {"tile_m": np.int64(plain.tile_m), "two_stage": np.bool_(plain.two_stage)}
+    write_registry(path, (replace(plain, **change),), arch="gfx950")
+    assert read_registry(path).kernels == (plain,)
+
+
+def test_a_kernel_is_not_written_twice(path: Path) -> None:
+    """The same kernel at two places is refused with both."""
+    first, second = kernels()[:2]
+    with pytest.raises(UsageError, match="is there twice, at 0 and at 2"):
+        write_registry(path, (first, second, first), arch="gfx950")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("version"), "version is missing"),
+        (lambda d: d.update(version=2), "version is 2, this ckh reads 1"),
+        (lambda d: d.update(version="1"), "version must be of type int, not '1'"),
+        (lambda d: d.update(arch=None), "arch must be of type str, not None"),
+        (lambda d: d.update(kernels={}), "kernels must be a list"),
+        (lambda d: d.pop("kernels"), "kernels must be a list"),
+        (lambda d: d.update(note=""), "note is not a known field"),
+        (lambda d: d["kernels"].insert(1, 7), "kernels[1] must be an object"),
+        (lambda d: d["kernels"][1].update(colour=1), "kernels[1].colour is not a known field"),
+        (lambda d: d["kernels"][2].pop("tile_k"), "kernels[2].tile_k is missing"),
+        (lambda d: d["kernels"][2].pop("name"), "kernels[2].name is missing"),
+        (lambda d: d["kernels"][0].update(tile_m="64"), "kernels[0].tile_m must be of type int, not '64'"),
+        (lambda d: d["kernels"][0].update(tile_m=64.0), "kernels[0].tile_m must be of type int, not 64.0"),
+        (lambda d: d["kernels"][0].update(two_stage=0), "kernels[0].two_stage must be of type bool, not 0"),
+        (lambda d: d["kernels"][0].update(wave_m=True), "kernels[0].wave_m must be of type int, not True"),
+        (lambda d: d["kernels"][0].update(vector_a=None), "kernels[0].vector_a must be of type int, not None"),
+        (lambda d: d["kernels"][0].update(streamk=1), "kernels[0].streamk must be of type str, not 1"),
+        (
+            lambda d: d["kernels"][0].update(scheduler="wave"),
+            "kernels[0].scheduler must be one of intrawave, interwave, not 'wave'",
+        ),
+        (
+            lambda d: d["kernels"][1].update(tile_m=4096),
+            "kernels[1].tile_m is 4096, the kernel's name says 16",
+        ),
+        (lambda d: d["kernels"].append(d["kernels"][1]), "kernels[3] is kernels[1] again"),
+    ],
+)
+def test_damage_is_named_by_entry_and_field(
+    path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    """Whatever is wrong with one field is said with the file, the entry and the field, in one line."""
+    assert damaged(path, change) == message
+
+
+@pytest.mark.parametrize("name", ["compv4", "", "grouped_conv_fwd_bf16_nhwgc_2d_mem"])
+def test_a_name_that_is_none_is_refused(path: Path, name: str) -> None:
+    """A name must be one that parses."""
+    assert damaged(path, partial(rename, name)).startswith("kernels[1].name is wrong: not a kernel")
+
+
+def test_a_name_of_another_kernel_or_a_shorter_one_is_refused(path: Path) -> None:
+    """Name and fields must be the same kernel; AMD's short names say too little."""
+    other = kernel_name(kernels()[2])
+    assert "the kernel's name says" in damaged(path, partial(rename, other))
+    short = "grouped_conv_forward_bf16_2d_16x16x64_basic_v1_interwave"
+    message = damaged(path, lambda d: d["kernels"][0].update(name=short))
+    assert message == "kernels[0].wave_m is 1, the kernel's name says None"
+
+
+def test_a_name_has_one_spelling(path: Path) -> None:
+    """A name that means the kernel but is not the one that ckh gives it would escape a search, and is refused."""
+    name = kernel_name(kernels()[1])
+    assert damaged(path, partial(rename, name.replace("_fwd_", "_forward_"))) == f"kernels[1].name must be spelt {name}"
+    message = damaged(path, partial(rename, name.replace("_16x", "_016x", 1)))
+    assert message.startswith("kernels[1].name is wrong: not a kernel name")
+
+
+def test_a_number_in_a_name_that_python_will_not_read(path: Path) -> None:
+    """Five thousand digits end in a data error like any other damage."""
+    name = kernel_name(kernels()[1]).replace("_16x", "_" + "1" * 5000 + "x", 1)
+    assert damaged(path, partial(rename, name)).startswith("kernels[1].name is wrong: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ":1: not JSON: Expecting value"),
+        ('{"version": 1, "arch": "gfx942", "kernels": [', ":1: not JSON: Expecting value"),
+        ('{"version": 1, "arch": "gfx942", "kernels": [NaN]}', "kernels[0] must be an object"),
+        ('{"version": Infinity, "arch": "gfx942", "kernels": []}', "version must be of type int, not inf"),
+        ('{"version": 1, "version": 1, "arch": "gfx942", "kernels": []}', "a field stands there twice: 'version'"),
+        ("[" * 100_000, "nested more than 64 levels deep"),
+        ("[]", "the file must be an object"),
+        ("null", "the file must be an object"),
+    ],
+)
+def test_a_damaged_file_is_refused(path: Path, text: str, words: str) -> None:
+    """A file that is no registry, or only a part of one, is a data error of one line."""
+    path.write_text(text)
+    with pytest.raises(DataError) as error:
+        read_registry(path)
+    assert words in error.value.message
+    assert str(path) in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_a_file_of_bytes_or_none_at_all(path: Path) -> None:
+    """What is not text is damaged; what does not exist cannot be read."""
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a text file in UTF-8"):
+        read_registry(path)
+    path.unlink()
+    with pytest.raises(DataError, match=r"cannot read .*: No such file or directory"):
+        read_registry(path)

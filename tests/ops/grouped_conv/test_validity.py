@@ -1,0 +1,289 @@
+"""Validity: every rule is broken once, alone where that is possible, and says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import ArchSpec, load_arch
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.validity import arch_reasons, check, problem_reasons
+from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+
+def kernel_on(arch: ArchSpec, direction: Direction = Direction.FORWARD, **changes: Any) -> ConvKernel:
+    """A basic_v1 kernel of tile 64x64x64 in waves 4,1,1, then changed."""
+    plain = next(k for k in conv_pool(direction, arch) if (k.tile_m, k.tile_n, k.tile_k) == (64, 64, 64))
+    return replace(plain, **changes)
+
+
+def problem_on(arch: ArchSpec, direction: Direction = Direction.FORWARD, **sizes: Any) -> ConvProblem:
+    """A 3x3 convolution of 64 channels, then changed."""
+    plain: dict[str, Any] = {"n": 2, "c": 64, "k": 64, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3}
+    return ConvProblem(variant=direction, dtype=arch.default_dtype, **{**plain, "pad_h": 1, "pad_w": 1, **sizes})
+
+
+def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
+    return problem_on(arch, direction, c=64, k=64, g=64)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dtype": "fp64"}, "does not run fp64"),
+        ({"layout": "ngchw"}, "need layout nhwgc, not ngchw"),
+        ({"ndim_spatial": 1}, "1D convolutions are not supported"),
+        ({"pipeline": "wavelet"}, "wavelet is not a pipeline of forward kernels"),
+        ({"pipeline": "comp_async", "double_smem_buffer": True}, "gfx942 does not have the pipeline comp_async"),
+        ({"pipeline": "compv3", "scheduler": Scheduler.INTERWAVE}, "compv3 cannot be interwave"),
+        ({"pipeline": "compv3", "scheduler": Scheduler.INTERWAVE}, "cshuffle and interwave do not work together"),
+        ({"pipeline": "compv4"}, "compv4 needs a double smem buffer"),
+        ({"pipeline": "wavelet", "double_smem_buffer": True}, "wavelet has a single buffer in LDS"),
+        ({"tile_m": 512, "tile_n": 512}, "take 131072 bytes of LDS, basic_v1 has 65536 on gfx942"),
+        ({"tile_n": 8, "warp_tile_n": 8}, "tile_n 8 is less than the 16"),
+        ({"tile_n": 72, "warp_tile_n": 8}, "tile_n 72 is not a multiple of the 16"),
+        ({"tile_k": 24, "warp_tile_k": 8}, "tile_k 24 is not a multiple of the 16"),
+        ({"wave_m": 8, "wave_n": 2}, "does not have the waves 8x2x1"),
+        ({"warp_tile_k": 64}, "has no 16x16x64 warp tile for bf16"),
+        ({"tile_m": 96}, "tile_m 96 is not a multiple of 4 waves x warp tile 16 = 64"),
+        ({"wave_k": 0}, "must be positive along k"),
+        ({"vector_b": 3}, "vector_b must be 1 or even, not 3"),
+        ({"vector_c": 0}, "vector_c must be 1 or even, not 0"),
+        ({"epilogue": "tdm"}, "does not have the epilogue tdm"),
+        ({"specialization": "filter5x5"}, "unknown specialization filter5x5"),
+        ({"explicit_gemm": True}, "explicit GEMM needs the specialization filter1x1_stride1_pad0, not default"),
+        ({"two_stage": True}, "only bwd_weight kernels can have two stages"),
+        ({"streamk": "tree"}, "only bwd_weight kernels can use stream-K"),
+        ({"streamk": "atomic"}, "unknown stream-K strategy atomic"),
+        ({"streamk": "tree", "two_stage": True}, "stream-K and two stages exclude each other"),
+        ({"streamk_persistent": True}, "only stream-K kernels can be persistent"),
+        ({"split_k": 2}, "only bwd_weight kernels can split K, not forward"),
+        ({"split_k": 0}, "split_k must be 1 or more, not 0"),
+        ({"split_k": 129}, "bf16 results can be added from 128 parts at most, not 129"),
+        ({"split_k": 2, "vector_c": 1}, "atomic addition of bf16 needs an even vector_c, not 1"),
+        ({"split_k": 2, "streamk": "tree"}, "split-K and stream-K exclude each other"),
+        ({"num_groups_to_merge": 0}, "num_groups_to_merge must be 1 or more"),
+        ({"num_wave_groups": 0}, "num_wave_groups must be 1 or more"),
+        ({"pipeline": "compv5"}, "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"),
+        ({"block_per_cu": 0}, "block_per_cu must be 1 or more"),
+        ({"pipeline": "compv6", "tile_n": 16, "vector_b": 16}, "compv6 needs a vector of B for each of 256 threads"),
+    ],
+)
+def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
+    """A kernel that breaks the rule is refused in words that say what and by how much."""
+    arch = load_arch("gfx942")
+    assert check(kernel_on(arch), arch) == []
+    reasons = check(kernel_on(arch, **changes), arch)
+    assert any(words in reason for reason in reasons), reasons
+
+
+def test_all_broken_rules_are_given() -> None:
+    """The first reason does not hide the others."""
+    arch = load_arch("gfx942")
+    kernel = kernel_on(arch, pipeline="compv4", scheduler=Scheduler.INTERWAVE, wave_m=8, vector_a=3, two_stage=True)
+    text = "\n".join(check(kernel, arch, problem_on(arch, c=60)))
+    for words in ("cannot be interwave", "needs a double smem", "waves 8x1x1", "vector_a", "two stages", "C/G = 60"):
+        assert words in text
+
+
+def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
+    """What a direction refuses, forward allows."""
+    arch, host = load_arch("gfx950"), load_arch("host")
+    for direction in (Direction.BWD_DATA, Direction.BWD_WEIGHT):
+        kernel = kernel_on(host, direction, pipeline="compv5")
+        assert check(kernel, host) == [f"{direction} rejects the pipeline compv5"]
+    assert check(kernel_on(host, pipeline="compv5"), host) == []
+    assert check(kernel_on(arch, num_groups_to_merge=2), arch) == []
+    merged = kernel_on(arch, Direction.BWD_DATA, num_groups_to_merge=2)
+    assert check(merged, arch) == ["bwd_data kernels cannot merge groups"]
+
+
+@pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100"])
+def test_compv5_needs_two_groups_of_waves_along_k_on_a_gpu(arch: str) -> None:
+    """Executed with other waves or one group it writes nothing or NaN; the host stages for itself."""
+    spec = load_arch(arch)
+    tile = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16")
+    reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
+    assert reason not in check(replace(tile, num_wave_groups=2), spec)
+    wrongs: tuple[dict[str, Any], ...] = ({}, {"num_wave_groups": 2, "wave_k": 1}, {"num_wave_groups": 2, "wave_m": 2})
+    for wrong in wrongs:
+        assert reason in check(replace(tile, **wrong), spec)
+    other = replace(tile, pipeline="compv3", wave_m=4, wave_k=1)
+    more = "compv3 does not step through wave groups, so it is wrong in several"
+    assert more in check(replace(other, num_wave_groups=2), spec)
+    assert not any("wave groups" in reason for reason in check(other, spec))
+    assert check(kernel_on(load_arch("host"), pipeline="compv5"), load_arch("host")) == []
+
+
+def test_async_pipelines_run_on_gfx950() -> None:
+    """comp_async with its double buffer is fine where the hardware has asynchronous loads."""
+    arch = load_arch("gfx950")
+    assert check(kernel_on(arch, pipeline="comp_async", double_smem_buffer=True), arch) == []
+    assert check(kernel_on(arch, pipeline="basic_async_v1"), arch) == []
+    assert check(kernel_on(arch, pipeline="comp_async"), arch) == ["comp_async needs a double smem buffer"]
+
+
+def test_options_of_bwd_weight() -> None:
+    """Two stages, stream-K and merging are bwd_weight's; stream-K is not on gfx908, none is on the host."""
+    direction = Direction.BWD_WEIGHT
+    options: tuple[dict[str, Any], ...] = ({"two_stage": True}, {"streamk": "linear"}, {"num_groups_to_merge": 2})
+    for changes in options:
+        gfx942, host = load_arch("gfx942"), load_arch("host")
+        assert check(kernel_on(gfx942, direction, **changes), gfx942) == []
+        (reason,) = check(kernel_on(host, direction, **changes), host)
+        assert reason.startswith("host does not offer")
+    gfx908 = load_arch("gfx908")
+    assert check(kernel_on(gfx908, direction, streamk="tree"), gfx908) == ["gfx908 does not offer stream-K"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_wave_groups": 2}, "host does not offer more than one wave group"),
+        ({"epilogue": "default"}, "host does not have the epilogue default"),
+        ({"explicit_gemm": True, "specialization": FILTER1X1_STRIDE1_PAD0}, "host does not offer explicit GEMM"),
+        ({"pipeline": "comp_async", "double_smem_buffer": True}, "host does not have the pipeline comp_async"),
+        ({"dtype": "bf16"}, "host does not run bf16 (it runs fp32)"),
+    ],
+)
+def test_what_the_host_does_not_offer(changes: dict[str, Any], words: str) -> None:
+    """The host refuses by its own limits, for exactly that reason."""
+    host = load_arch("host")
+    assert check(kernel_on(host, **changes), host) == [words]
+
+
+def test_rdna_has_no_waves_for_the_ten_tiles() -> None:
+    """The table is CDNA's: on gfx1100 each kernel is refused for its waves, and fp32 for its dtype."""
+    gfx1100 = load_arch("gfx1100")
+    kernel = kernel_on(load_arch("gfx942"))
+    assert check(kernel, gfx1100) == ["gfx1100 does not have the waves 4x1x1 (it has 2x4x1, 1x8x1, 8x1x1, 4x2x1)"]
+    assert "gfx1100 does not run fp32 (it runs fp16, bf16, int8)" in check(replace(kernel, dtype="fp32"), gfx1100)
+
+
+def test_incomplete_kernel_is_refused_and_still_checked() -> None:
+    """What a short name holds is checked; what it lacks is named."""
+    kernel = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv5_interwave")
+    reasons = check(kernel, load_arch("gfx950"))
+    assert reasons[0].startswith("the kernel is incomplete, it has no wave_m, ")
+    assert "streamk" not in reasons[0]
+    assert "bwd_data rejects the pipeline compv5" in reasons
+
+
+@pytest.mark.parametrize(
+    ("direction", "sizes", "expected"),
+    [
+        (Direction.FORWARD, {"c": 64, "k": 64}, []),
+        (Direction.FORWARD, {"c": 60, "k": 64}, ["C/G = 60 is not a multiple of vector_b = 8"]),
+        (Direction.FORWARD, {"c": 64, "k": 60}, ["K/G = 60 is not a multiple of vector_c = 8"]),
+        (Direction.FORWARD, {"c": 64, "k": 128, "g": 16}, [f"C/G = 4 is not a multiple of vector_b = {8}"]),
+        (Direction.BWD_DATA, {"c": 64, "k": 60}, []),
+        (Direction.BWD_DATA, {"c": 64, "k": 62}, ["K/G = 62 is not a multiple of vector_a = 4"]),
+        (Direction.BWD_WEIGHT, {"c": 64, "k": 60}, []),
+        (
+            Direction.BWD_WEIGHT,
+            {"c": 60, "k": 64},
+            [f"C/G = 60 is not a multiple of vector_{operand} = 8" for operand in "bc"],
+        ),
+    ],
+)
+def test_vector_divisibility(direction: Direction, sizes: dict[str, int], expected: list[str]) -> None:
+    """Forward wants C/G and K/G in eights; backward C/G in eights and K/G in fours."""
+    arch = load_arch("gfx942")
+    assert problem_reasons(kernel_on(arch, direction), arch, problem_on(arch, direction, **sizes)) == expected
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_depthwise_is_refused_by_all_on_gfx942_and_by_none_on_host(direction: Direction) -> None:
+    """One channel per group fits no vector of a GPU kernel; the host's kernels mask what is left over."""
+    gfx942, host = load_arch("gfx942"), load_arch("host")
+    pool = conv_pool(direction, gfx942)
+    assert sum(bool(check(kernel, gfx942, depthwise_on(gfx942, direction))) for kernel in pool) == len(pool) > 0
+    pool = conv_pool(direction, host)
+    assert sum(bool(check(kernel, host, depthwise_on(host, direction))) for kernel in pool) == 0
+
+
+def test_kernel_and_problem_must_be_of_one_kind() -> None:
+    """Direction, dtype, dimensions and layout are compared, each on its own."""
+    arch = load_arch("gfx942")
+    problem = replace(problem_on(arch, Direction.BWD_DATA), ndim=3, layout="ndhwgc", dtype="fp16")
+    assert problem_reasons(kernel_on(arch), arch, problem) == [
+        "a forward kernel cannot run a bwd_data problem",
+        "a kernel of bf16 cannot run a problem of fp16",
+        "a 2D kernel cannot run a 3D problem",
+        "a kernel of layout nhwgc cannot run a problem of layout ndhwgc",
+    ]
+
+
+def test_forward_kernels_that_merge_groups_accept_nothing_with_vectors_of_eight() -> None:
+    """Merging wants one channel per group and vector B wants eight: AMD's `_gm2` forward kernels fit no problem."""
+    arch = load_arch("gfx942")
+    kernel = kernel_on(arch, num_groups_to_merge=2)
+    assert problem_reasons(kernel, arch, depthwise_on(arch, Direction.FORWARD)) == [
+        "C/G = 1 is not a multiple of vector_b = 8"
+    ]
+    assert problem_reasons(kernel, arch, problem_on(arch, c=64, k=64, g=8)) == [
+        "merging groups in forward needs C/G = 1, not 8"
+    ]
+    assert problem_reasons(replace(kernel, vector_b=1), arch, depthwise_on(arch, Direction.FORWARD)) == []
+    odd = problem_on(arch, c=9, k=9, g=9)
+    assert problem_reasons(replace(kernel, vector_b=1), arch, odd) == [
+        "G = 9 is not a multiple of vector_c = 8",
+        "G = 9 is not a multiple of the 2 groups to merge",
+    ]
+
+
+def test_bwd_weight_merges_even_groups() -> None:
+    """Two groups are merged when their number is even, whatever the channels."""
+    arch, direction = load_arch("gfx942"), Direction.BWD_WEIGHT
+    kernel = kernel_on(arch, direction, num_groups_to_merge=2)
+    assert problem_reasons(kernel, arch, problem_on(arch, direction, c=64, k=64, g=4)) == []
+    assert problem_reasons(kernel, arch, problem_on(arch, direction, c=72, k=72, g=3)) == [
+        "G = 3 is not a multiple of the 2 groups to merge"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("specialization", "sizes", "missing"),
+    [
+        (FILTER1X1_PAD0, {}, ["a 1x1 filter", "no padding"]),
+        (FILTER1X1_PAD0, {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "stride_h": 2}, []),
+        (FILTER1X1_STRIDE1_PAD0, {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "stride_h": 2}, ["stride 1"]),
+        (FILTER1X1_STRIDE1_PAD0, {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0}, []),
+        (FILTER3X3, {}, ["C/G = 1"]),
+        (FILTER3X3, {"g": 64}, []),
+        (FILTER3X3, {"g": 64, "x": 1}, ["a 3x3 filter"]),
+    ],
+)
+def test_specializations(specialization: str, sizes: dict[str, Any], missing: list[str]) -> None:
+    """A specialised kernel runs only what it is made for, on the host as on a GPU."""
+    host = load_arch("host")
+    kernel = kernel_on(host, specialization=specialization)
+    reasons = problem_reasons(kernel, host, problem_on(host, **sizes))
+    assert reasons == [f"the specialization {specialization} needs {words}" for words in missing]
+
+
+def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
+    """N * Ho * Wo of less than four tiles of K is refused on a GPU and not on the host."""
+    direction = Direction.BWD_WEIGHT
+    for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 trips over K, 192 gives 3"]), ("host", [])):
+        arch = load_arch(name)
+        kernel = kernel_on(arch, direction, pipeline="compv6")
+        assert problem_reasons(kernel, arch, problem_on(arch, direction, n=3, hi=8, wi=8)) == expected
+        assert problem_reasons(kernel, arch, problem_on(arch, direction, n=4, hi=8, wi=8)) == []
+
+
+def test_check_without_a_problem_is_the_architectures_verdict() -> None:
+    """The parts add up: nothing is asked twice or lost."""
+    arch = load_arch("gfx942")
+    kernel, problem = kernel_on(arch, vector_a=3), problem_on(arch, c=62)
+    assert check(kernel, arch) == list(arch_reasons(kernel, arch))
+    assert check(kernel, arch, problem) == check(kernel, arch) + problem_reasons(kernel, arch, problem)

@@ -1,0 +1,85 @@
+"""The tables of variants and tiles, against the figures of AMD's rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ckh.errors import UsageError
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, NO_DOUBLE_SMEM_PIPELINES
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.tiles import CONV_TILES, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS, REJECTED_PIPELINES, VARIANT_PIPELINES
+from ckh.problems import Direction
+
+
+def test_thirty_variants_by_pipeline() -> None:
+    """There are 30 different ones, 8 for each interwave pipeline, 2 for compv4 and 4 for the others."""
+    assert len(set(PIPELINE_VARIANTS)) == len(PIPELINE_VARIANTS) == 30
+    assert Counter(row.pipeline for row in PIPELINE_VARIANTS) == {
+        "basic_v1": 8,
+        "compv3": 4,
+        "compv4": 2,
+        "compv5": 4,
+        "compv6": 4,
+        "mem": 8,
+    }
+
+
+def test_variants_are_in_amds_order() -> None:
+    """Pipelines in AMD's order, intrawave first, then (dsb, si) 00 10 01 11."""
+    rows = [(row.pipeline, str(row.scheduler), row.double_smem_buffer, row.split_image) for row in PIPELINE_VARIANTS]
+    assert rows[:5] == [
+        ("basic_v1", "intrawave", False, False),
+        ("basic_v1", "intrawave", True, False),
+        ("basic_v1", "intrawave", False, True),
+        ("basic_v1", "intrawave", True, True),
+        ("basic_v1", "interwave", False, False),
+    ]
+    assert rows[12:14] == [("compv4", "intrawave", True, False), ("compv4", "intrawave", True, True)]
+    assert rows[-1] == ("mem", "interwave", True, True)
+
+
+def test_only_two_pipelines_are_interwave() -> None:
+    """Every interwave row is one of basic_v1 and mem."""
+    assert {row.pipeline for row in PIPELINE_VARIANTS if row.scheduler is Scheduler.INTERWAVE} == INTERWAVE_PIPELINES
+    assert {"basic_v1", "mem"} == INTERWAVE_PIPELINES
+
+
+def test_pipelines_of_the_directions() -> None:
+    """Each direction has the same eight; the backward ones reject compv5 alone."""
+    for direction in Direction:
+        assert len(set(VARIANT_PIPELINES[direction])) == 8
+    assert REJECTED_PIPELINES[Direction.FORWARD] == frozenset()
+    assert REJECTED_PIPELINES[Direction.BWD_DATA] == REJECTED_PIPELINES[Direction.BWD_WEIGHT] == {"compv5"}
+
+
+def test_double_smem_rules_do_not_refuse_a_row_of_the_table() -> None:
+    """A pipeline never needs what it cannot have, and basic_v1, measured with it, may have it."""
+    assert not DOUBLE_SMEM_PIPELINES & NO_DOUBLE_SMEM_PIPELINES
+    assert "basic_v1" not in NO_DOUBLE_SMEM_PIPELINES
+    assert "wavelet" in NO_DOUBLE_SMEM_PIPELINES
+
+
+def test_ten_tiles() -> None:
+    """Ten different tiles, six of them on AMD's compv4 list, all with vectors 4, 8, 8."""
+    assert len({row.tile for row in CONV_TILES}) == len(CONV_TILES) == 10
+    assert sum(row.compv4_compatible for row in CONV_TILES) == 6
+    assert {row.vectors for row in CONV_TILES} == {(4, 8, 8)}
+
+
+def test_tiles_are_covered_by_their_waves() -> None:
+    """Along M the waves cover the tile exactly, along N and K a whole number of times: AMD's stated invariant."""
+    for row in CONV_TILES:
+        assert row.tile[0] == row.wave[0] * row.warp_tile[0]
+        assert all(size % (w * t) == 0 for size, w, t in zip(row.tile, row.wave, row.warp_tile, strict=True))
+
+
+@pytest.mark.parametrize("triple", [wave_of, warp_tile_of, vectors_of])
+def test_triples_that_a_short_name_left_out_are_an_error(triple: object) -> None:
+    """Nothing is put in the place of waves, warp tile or vectors that are not known."""
+    assert callable(triple)
+    with pytest.raises(UsageError, match="has no"):
+        triple(parse_kernel_name("grouped_conv_forward_bf16_2d_16x64x64_mem_intrawave"))
