@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,9 @@ from ckh.log import note
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_PLAIN_INTERVAL_S = 30.0
+# When lines are printed where there is no bar: the first soon, so that one sees that something happens.
+_FIRST_LINE_S = 2.0
+_INTERVAL_S = 30.0
 _BAR_WIDTH = 16
 
 
@@ -22,13 +25,14 @@ def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
     Yields:
         A function `advance(steps, text)`: `steps` more are done, `text` says what is worked on. On a terminal it
-        moves a bar; elsewhere (CI logs) it prints a line every thirty seconds.
+        moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty.
     """
     if sys.stderr.isatty():
         with _bar(title, total) as advance:
             yield advance
     else:
-        yield _plain(title, total)
+        with _plain(title, total) as advance:
+            yield advance
 
 
 @contextmanager
@@ -66,18 +70,35 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         yield advance
 
 
-def _plain(title: str, total: int) -> Callable[[int, str], None]:
-    start = last = time.monotonic()
-    done = 0
+@contextmanager
+def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Lines from a thread of their own, which come even while the first step takes long."""
+    start = time.monotonic()
+    done, working_on = 0, ""
 
     def advance(steps: int, text: str = "") -> None:
-        nonlocal done, last
-        done += steps
-        now = time.monotonic()
-        if now - last < _PLAIN_INTERVAL_S or not done:
-            return
-        last = now
-        rate = done / (now - start)
-        note(f"{title}: {done}/{total} ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left) {text}".rstrip())
+        nonlocal done, working_on
+        done, working_on = done + steps, text
 
-    return advance
+    def speak() -> None:
+        wait_s = _FIRST_LINE_S
+        while not ended.wait(wait_s):
+            note(_line(title, (done, total), time.monotonic() - start, working_on))
+            wait_s = _INTERVAL_S
+
+    ended = threading.Event()
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield advance
+    finally:
+        ended.set()
+        speaker.join()
+
+
+def _line(title: str, steps: tuple[int, int], seconds: float, text: str) -> str:
+    """How far it is, with rate and time left as soon as one step of all is done."""
+    done, total = steps
+    rate = done / seconds
+    speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if done else ""
+    return f"{title}: {done}/{total}{speed} {text}".rstrip()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import time
 
 import pytest
 
 from ckh.errors import DataError
 from ckh.log import print_error, use_colour
-from ckh.progress import progress
+from ckh.progress import _line, progress
 
 
 @pytest.mark.parametrize(
@@ -37,12 +39,28 @@ def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], mon
 def test_progress_without_a_terminal_is_a_line_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a CI log progress is a plain line with rate and time left, at most one per half minute."""
-    clock = iter([0.0, 10.0, 31.0, 32.0])
-    monkeypatch.setattr("ckh.progress.time.monotonic", lambda: next(clock))
+    """In a CI log progress is a plain line with what is done and worked on, from the beginning, moved on or not."""
+    monkeypatch.setattr("ckh.progress._FIRST_LINE_S", 0.0)
+    monkeypatch.setattr("ckh.progress._INTERVAL_S", 0.001)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+
+    def line_with(text: str) -> str:
+        while True:
+            if found := [line for line in capsys.readouterr().err.splitlines() if text in line]:
+                return found[0]
+
     with progress("measuring", 100) as advance:
-        advance(10, "a")
+        assert line_with("0/100") == "measuring: 0/100"
+        advance(0, "a")
+        assert line_with("0/100 a") == "measuring: 0/100 a"
         advance(52, "b")
-        advance(1, "c")
-    assert capsys.readouterr().err == "measuring: 62/100 (2.0/s, 19 s left) b\n"
+        assert re.fullmatch(r"measuring: 52/100 \([\d.]+/s, \d+ s left\) b", line_with("52/100"))
+    capsys.readouterr()
+    advance(1, "c")
+    time.sleep(0.01)
+    assert capsys.readouterr().err == ""
+
+
+def test_rate_and_time_left_follow_from_the_time_so_far() -> None:
+    """62 steps in 31 seconds are 2 a second, and leave 19 seconds for the other 38."""
+    assert _line("measuring", (62, 100), 31.0, "") == "measuring: 62/100 (2.0/s, 19 s left)"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import ProblemRules
 
 
 class CandidateSource(Protocol):
@@ -21,5 +24,5 @@ class CandidateSource(Protocol):
     def of(self, *group: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
 
-    def problem_reasons(self, kernel: Any, arch: ArchSpec, problem: Any) -> list[str]:
-        """Why a kernel does not apply to a problem."""
+    def problem_rules(self, kernels: Sequence[Any], arch: ArchSpec) -> ProblemRules:
+        """What decides which of some kernels apply to a problem."""

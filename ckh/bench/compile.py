@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, KernelCache, fault
+from ckh.bench.plan import full_name
 from ckh.errors import DataError
 from ckh.schema import Status
 
@@ -135,6 +136,8 @@ class KernelBuilder:
         lock = threading.Lock()
 
         def one(key: str) -> Built | None:
+            with lock:
+                advance(0, full_name(order.sources[key][0]))
             result = self._build(key, order)
             if result is not None and result.status is not Status.COMPILE_INTERRUPTED:
                 with lock:

@@ -147,22 +147,18 @@ def make_plan(
     refusals = {
         group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
     }
+    wanted = {group: tuple(filter(choice.wants, pool)) for group, pool in pools.items()}
+    rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}
     refused: Counter[str] = Counter()
     tasks = []
     for problem in problems:
         group = candidates.group(problem)
         refused.update(refusals[group])
-        applicable = []
-        for index, kernel in enumerate(pools[group]):
-            if not choice.wants(kernel):
-                continue
-            if reasons := candidates.problem_reasons(kernel, arch, problem):
-                refused[reasons[0]] += 1
-            else:
-                applicable.append(index)
-        values = score(problem, pools[group]) if choice.best and score is not None else None
-        chosen = _chosen(applicable, choice, values, random.Random(f"{seed} {problem.canonical()}"))
-        tasks.append(Task(problem, tuple(pools[group][index] for index in chosen)))
+        applicable, of_problem = rules[group].judge(problem)
+        refused.update(of_problem)
+        values = score(problem, wanted[group]) if choice.best and score is not None else None
+        chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
+        tasks.append(Task(problem, tuple(wanted[group][index] for index in chosen)))
     random.Random(seed).shuffle(tasks)
     counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
     plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()), counts, candidates.origin)
@@ -175,7 +171,7 @@ def make_plan(
 def _chosen(
     applicable: list[int], choice: _Choice, score: NDArray[np.float64] | None, order: random.Random
 ) -> list[int]:
-    """Those of a problem's kernels, as numbers in the pool, that are measured, in random order."""
+    """Those of a problem's kernels, by their numbers, that are measured, in random order."""
     order.shuffle(applicable)
     if score is None:
         return applicable[: choice.limit]

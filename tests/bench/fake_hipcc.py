@@ -25,7 +25,7 @@ a.cpp:7:0: remark:     LDS Size [bytes/block]: 16384 {_REMARK}
 """
 
 # Of sh. It finds the kernel's name in the source, and compiles C with our ABI. Kernels whose names hold
-# certain texts do not compile, or crash when they are loaded; all others are alike but for their names.
+# certain texts do not compile, never end, or crash when they are loaded; all others are alike but for their names.
 _SCRIPT = r"""#!/bin/sh
 if [ "$1" = --version ]; then
     echo '@version@'
@@ -41,6 +41,8 @@ case $name in
 *@fails@*)
     echo "$word:3:1: error: no such thing" >&2
     exit 1 ;;
+*@hangs@*)
+    exec sleep 1000 ;;
 *@crashes@*) start='__attribute__((constructor)) static void start(void) { abort(); }' ;;
 esac
 cat "$0.remarks" >&2
@@ -60,18 +62,19 @@ END
 
 @dataclass(frozen=True, slots=True)
 class FakeHipcc:
-    """What the compiler says and does; `fails` and `crashes` are parts of the names of kernels that do."""
+    """What the compiler says and does; `fails`, `hangs` and `crashes` are parts of the names of kernels that do."""
 
     version: str = "HIP version: 6.4.1"
     scratch: int = 0
     fails: str = "no kernel"
+    hangs: str = "none either"
     crashes: str = "no other"
 
     def write(self, path: Path) -> Path:
         """Make the program."""
         path.parent.mkdir(parents=True, exist_ok=True)
         script = _SCRIPT.replace("@version@", self.version)
-        for name in ("fails", "crashes"):
+        for name in ("fails", "hangs", "crashes"):
             script = script.replace(f"*@{name}@*", f'*"{getattr(self, name)}"*')
         path.write_text(script, encoding="utf-8")
         path.chmod(0o755)

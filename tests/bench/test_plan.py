@@ -13,6 +13,10 @@ import pytest
 from ckh.archs import ArchSpec, load_arch
 from ckh.bench.plan import ALL, Plan, full_name, make_plan
 from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.ops.gemm_universal.candidate_source import PoolCandidates
+from ckh.ops.gemm_universal.operation import load_problems as gemm_problems
+from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
 from ckh.ops.grouped_conv.candidate_source import Candidates
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
@@ -312,3 +316,16 @@ def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
     assert plan.without(lambda _problem, _name: False) == plan
     finished = plan.without(lambda _problem, _name: True)
     assert (finished.pairs, finished.kernels) == (0, ())
+
+
+def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> None:
+    """Of the 8060 kernels of fp16 on gfx942, each of 569 problems gets two that it may have."""
+    arch = load_arch("gfx942")
+    problems = gemm_problems("gemm-train", None, "fp16")
+    plan = make_plan(problems, "sample:2", arch, 0, PoolCandidates())
+    assert (len(plan.tasks), plan.pairs) == (569, 1138)
+    for task in plan.tasks:
+        assert all(gemm_reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)
+    refused_all = [problem for problem in problems if problem not in {task.problem for task in plan.tasks}]
+    pool = gemm_pool(arch, "fp16", refused_all[0].layout)
+    assert all(gemm_reasons(kernel, arch, refused_all[0]) for kernel in pool[::100])

@@ -564,6 +564,22 @@ def test_compile_only_fails_with_a_kernel_that_does_not_compile(
     assert "compile_error: 3:1: error: no such thing" in out
 
 
+def test_a_compiler_that_hangs_is_named_and_ended(
+    hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress says at once which kernel is compiled, and --compile-timeout makes a row of one that takes longer."""
+    monkeypatch.setattr("ckh.progress._FIRST_LINE_S", 0.2)
+    FakeHipcc(version="HIP version: 8", hangs="").write(tools)
+    name = next(full_name(k) for k in conv_pool(Direction.FORWARD, load_arch("gfx942")) if k.pipeline == "compv3")
+    options = ["--kernels", name, "--compile-timeout", "1s", "--compile-only", "--json"]
+    assert run([*hip, *options]) == ExitCode.GATE_FAILED
+    out, err = capsys.readouterr()
+    assert f"compiling kernels: 0/1 {name}" in err
+    assert [(kernel["status"], kernel["message"]) for kernel in json.loads(out)["kernels"]] == [
+        ("compile_timeout", "the compiler took longer than 1 s")
+    ]
+
+
 def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Without one it is exit code 3 and one line."""
     assert run([*hip, "--hipcc", "/nonexistent/hipcc", "--compile-only"]) == ExitCode.NO_DEVICE

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.kernels.filter import parse_filter
+from ckh.kernels.judging import ProblemRules
+from ckh.kernels.table import KernelTable
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import gemm_pool, refused_pool
 from ckh.ops.gemm_universal.problem import OP_TYPE
-from ckh.ops.gemm_universal.validity import problem_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.settings import Settings
@@ -38,9 +40,9 @@ class PoolCandidates:
             return kernels, ()
         return kernels, tuple(one for one in refused_pool(arch, dtype, layout) if self.wants(one.kernel))
 
-    def problem_reasons(self, kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
-        """Why a kernel does not apply to a problem."""
-        return list(problem_reasons(kernel, arch, problem))
+    def problem_rules(self, kernels: Sequence[GemmKernel], arch: ArchSpec) -> ProblemRules:
+        """What decides which of some kernels apply to a problem."""
+        return ProblemRules(GEMM_RULES.problem, KernelTable.of(GemmKernel, kernels), arch)
 
 
 def candidate_source(settings: Settings) -> PoolCandidates:

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.kernels.filter import parse_filter
+from ckh.kernels.judging import ProblemRules
+from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.pool import RefusedKernel
 from ckh.ops.grouped_conv.registry import read_registry
 from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
-from ckh.ops.grouped_conv.validity import arch_reasons, problem_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES, arch_reasons
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.settings import Settings
@@ -46,9 +48,9 @@ class Candidates:
         """Direction, number of dimensions and dtype."""
         return problem.variant, problem.ndim, problem.dtype
 
-    def problem_reasons(self, kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
-        """Why a kernel does not apply to a problem."""
-        return problem_reasons(kernel, arch, problem)
+    def problem_rules(self, kernels: Sequence[ConvKernel], arch: ArchSpec) -> ProblemRules:
+        """What decides which of some kernels apply to a problem."""
+        return ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, kernels), arch)
 
     def of(
         self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
