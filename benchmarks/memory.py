@@ -1,9 +1,10 @@
 """Peak memory of convert, train and evaluate by the number of rows.
 
-    python benchmarks/memory.py [ROWS ...]
+    python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate ...]
 
 Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with made-up times,
-which is converted, trained on and judged in processes of their own. A peak is the largest resident set of a process.
+which is converted, written as CSV again, trained on and judged in processes of their own, and a journal of `ckh bench`
+with as many, which is converted. A peak is the largest resident set of a process.
 """
 
 from __future__ import annotations
@@ -19,14 +20,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.data.records import ResultRow, RunRecord, record_line
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.ops.grouped_conv.names import amd_short_name
+from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+COMMANDS = ("convert", "journal", "csv", "train", "evaluate")
 ROWS = (250_000, 1_000_000, 2_000_000)
 _ARCH = "gfx942"
 _TREES = ("--trees", "5", "--folds", "3", "--jobs", "2")
@@ -42,33 +51,74 @@ sys.exit(code)
 
 
 @dataclass(frozen=True, slots=True)
-class Peaks:
-    """Peak memory of the commands in MB, for so many rows."""
+class _Measured:
+    """A problem with its made-up time on each kernel, in ms."""
 
-    rows: int
-    convert: float
-    train: float
-    evaluate: float
+    problem: ConvProblem
+    ms: NDArray[np.float64]
+
+
+def _pool() -> tuple[ConvKernel, ...]:
+    """Kernels of distinct short names."""
+    by_name = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, load_arch(_ARCH), 2, "bf16")}
+    return tuple(by_name.values())
+
+
+def _measured(kernels: int, rows: int, seed: int) -> Iterator[_Measured]:
+    """As many problems as it takes, with each kernel at a speed of its own."""
+    random = np.random.default_rng(seed)
+    speed = random.uniform(20.0, 200.0, kernels)
+    for number in range(-(-rows // kernels)):
+        n, c, k = (int(2 ** random.integers(low, high)) for low, high in ((0, 7), (4, 11), (4, 11)))
+        # Distinct problems: the height is a number of its own.
+        high, wide, taps = 7 + number // 50, 7 + number % 50, int(random.choice((1, 3)))
+        problem = ConvProblem(
+            Direction.FORWARD, n=n, c=c, k=k, g=1, hi=high, wi=wide, y=taps, x=taps,
+            pad_h=taps // 2, pad_w=taps // 2, dtype="bf16",
+        )  # fmt: skip
+        yield _Measured(problem, problem.flops / (speed * random.uniform(0.5, 1.5, kernels)) / 1e9)
 
 
 def write_amd_csv(path: Path, rows: int, seed: int = 0) -> None:
-    """A CSV file of AMD's benchmark: every forward kernel on as many problems as it takes, at a speed of its own."""
-    random = np.random.default_rng(seed)
-    names = list(dict.fromkeys(map(amd_short_name, conv_pool(Direction.FORWARD, load_arch(_ARCH), 2, "bf16"))))
-    speed = random.uniform(20.0, 200.0, len(names))
+    """A CSV file of AMD's benchmark: every forward kernel on as many problems as it takes."""
+    names = list(map(amd_short_name, _pool()))
     with path.open("w", encoding="ascii", newline="") as file:
         file.write(",".join(AMD_COLUMNS) + "\r\n")
-        for problem in range(-(-rows // len(names))):
-            n, c, k = (int(2 ** random.integers(low, high)) for low, high in ((0, 7), (4, 11), (4, 11)))
-            # Distinct problems: the height is a number of its own.
-            high, wide, taps = 7 + problem // 50, 7 + problem % 50, int(random.choice((1, 3)))
-            flops = 2 * n * c * k * high * wide * taps * taps
-            ms = flops / (speed * random.uniform(0.5, 1.5, len(names))) / 1e9
-            size = f"{problem},{n},{c},{k},1,1,{high},{wide},1,{taps},{taps},1,1,1,0,{taps // 2},{taps // 2},1,1,1"
+        for number, one in enumerate(_measured(len(names), rows, seed)):
+            size = ",".join(map(str, (number, *one.problem.columns().values())))
             lines = [
-                f"{name},{size},{time:.6g},{flops / time / 1e9:.6g},9\r\n" for name, time in zip(names, ms, strict=True)
+                f"{name},{size},{ms:.6g},{one.problem.flops / ms / 1e9:.6g},9\r\n"
+                for name, ms in zip(names, one.ms.tolist(), strict=True)
             ]
-            file.writelines(lines[: rows - problem * len(names)])
+            file.writelines(lines[: rows - number * len(names)])
+
+
+def write_journal(path: Path, rows: int, seed: int = 0) -> None:
+    """A journal of as many rows, of which the last of each problem measure some of its kernels again."""
+    kernels, arch = _pool(), load_arch(_ARCH)
+    names = list(map(kernel_name, kernels))
+    run = RunRecord(
+        "run", "0", "2026-01-01T00:00:00", "hip", _ARCH, "made up", 2100, arch.hardware.to_dict(), "none", (),
+        seed, 3, "forward", "made up", "all", "bf16",
+    )  # fmt: skip
+    again = names[::10]
+    with path.open("w", encoding="ascii") as file:
+        file.write(record_line(run))
+        for number, one in enumerate(_measured(len(names), rows, seed)):
+            text = one.problem.canonical()
+            pairs = [
+                *zip(names, one.ms.tolist(), strict=True),
+                *zip(again, (one.ms[::10] * 1.01).tolist(), strict=True),
+            ]
+            file.writelines(
+                record_line(_row(text, name, ms, is_again=place >= len(names)))
+                for place, (name, ms) in enumerate(pairs[: max(0, rows - number * len(pairs))])
+            )
+
+
+def _row(problem: str, kernel: str, ms: float, *, is_again: bool) -> ResultRow:
+    samples = (ms * 1e6, ms * 1e6, ms * 1e6)
+    return ResultRow("run", problem, kernel, Status.OK, "", ms, ms, 0.01, samples, 4, remeasured=is_again)
 
 
 def peak_mb(*arguments: str | Path) -> float:
@@ -80,26 +130,41 @@ def peak_mb(*arguments: str | Path) -> float:
     return int(done.stderr.rsplit("\n", 1)[1]) / 1024
 
 
-def measure(folder: Path, rows: int, training: Sequence[str] = _TREES) -> Peaks:
-    """The peaks of the three commands on so many rows; files are made in the folder."""
+def measure(
+    folder: Path, rows: int, names: Sequence[str] = COMMANDS, training: Sequence[str] = _TREES
+) -> dict[str, float]:
+    """The peaks in MB of these commands, and of those that they need, on so many rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
+    peaks: dict[str, float] = {}
+    if "journal" in names:
+        journal = folder / f"{rows}.jsonl"
+        write_journal(journal, rows)
+        peaks["journal"] = peak_mb("convert", journal, "--out", folder / f"{rows}.of-journal.parquet")
+        journal.unlink()
     write_amd_csv(table, rows)
-    convert = peak_mb("convert", table, "--arch", _ARCH, "--out", data)
+    peaks["convert"] = peak_mb("convert", table, "--arch", _ARCH, "--out", data)
+    if "csv" in names:
+        peaks["csv"] = peak_mb("convert", table, "--arch", _ARCH, "--to", "csv", "--out", folder / f"{rows}.again.csv")
     table.unlink()
-    train = peak_mb("train", "--data", data, "--out", model, *training)
-    return Peaks(rows, convert, train, peak_mb("evaluate", "--model", model, "--data", data))
+    if not {"train", "evaluate"}.isdisjoint(names):
+        peaks["train"] = peak_mb("train", "--data", data, "--out", model, *training)
+    if "evaluate" in names:
+        peaks["evaluate"] = peak_mb("evaluate", "--model", model, "--data", data)
+    return peaks
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", type=int, default=ROWS, help="numbers of rows")
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS, help="commands")
     options = parser.parse_args()
-    print("rows        convert     train  evaluate   (MB, largest resident set)")
+    print("rows      " + "".join(f"{name:>10}" for name in COMMANDS) + "   (MB, largest resident set)")
     with tempfile.TemporaryDirectory(prefix="ckh-memory-") as folder:
         for rows in options.rows:
-            found = measure(Path(folder), rows)
-            print(f"{rows:<10,d} {found.convert:8.0f}  {found.train:8.0f}  {found.evaluate:8.0f}", flush=True)
+            found = measure(Path(folder), rows, options.only)
+            cells = (f"{found[name]:10.0f}" if name in found else f"{'':10}" for name in COMMANDS)
+            print(f"{rows:<10,d}" + "".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ckh.data.records import (
     RUN_START,
@@ -42,13 +43,15 @@ __all__ = [
     "Journal",
     "JournalWriter",
     "KernelRecord",
+    "Located",
     "PlanRecord",
     "ResultRow",
     "RunRecord",
     "TaskRecord",
     "is_started",
+    "iter_records",
     "read_journal",
-    "read_records",
+    "row_at",
 ]
 
 JOURNAL_NAME = "journal.jsonl"
@@ -67,7 +70,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """All that a journal holds, in the order it was written; `lines` has the line number of each row."""
+    """All that a journal holds, in the order it was written."""
 
     path: Path
     runs: tuple[RunRecord, ...]
@@ -76,8 +79,6 @@ class Journal:
     kernels: tuple[KernelRecord, ...] = ()
     plans: tuple[PlanRecord, ...] = ()
     tasks: tuple[TaskRecord, ...] = ()
-    lines: tuple[int, ...] = ()
-    damage: tuple[Damage, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
         """The last row of each pair, in the order of the first."""
@@ -87,52 +88,69 @@ class Journal:
         return tuple(last.values())
 
 
-def read_records(path: Path) -> Iterator[tuple[int, Record | Damage]]:
-    """The records of a journal one by one, each with its line's number from 1.
+class Located(NamedTuple):
+    """A record, the number of its line from 1, and the byte where that begins."""
 
-    A last line that was cut off is left out.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while line := file.readline(_MOST_LINE):
-                number += 1
-                is_whole = line.endswith(b"\n") or _skip_line(file)
-                if is_whole or _is_complete(line):
-                    yield number, _record_or_damage(number, line)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    line: int
+    start: int
+    record: Record | Damage
 
 
-def read_journal(path: Path, *, skip_damaged: bool = False) -> Journal:
-    """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
+def iter_records(file: BinaryIO, path: Path, *, skip_damaged: bool = False) -> Iterator[Located]:
+    """The records of a journal one by one, from the begin of the file. A last line that was cut off is left out.
 
     Args:
-        path: file or folder.
-        skip_damaged: whether damaged lines are left out, and told in `damage`.
+        file: the journal.
+        path: its name, for messages.
+        skip_damaged: whether damaged lines are given as `Damage`, instead of refused.
 
     Raises:
-        DataError: it cannot be read, a line is damaged (the message has its number), or rows come before any run.
+        DataError: a line is damaged (the message has its number), or rows come before any run.
+        OSError: the file cannot be read.
+    """
+    is_begun = False
+    for found in _located(file):
+        if isinstance(found.record, Damage) and not skip_damaged:
+            raise DataError(
+                f"{path}:{found.line}: damaged line ({found.record.reason})",
+                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
+            )
+        is_begun = is_begun or isinstance(found.record, (RunRecord, Damage))
+        if not is_begun:
+            raise DataError(f"{path}:{found.line}: the journal does not start with the record of a run")
+        yield found
+
+
+def row_at(file: BinaryIO, start: int) -> ResultRow:
+    """The result that begins at a byte, where `iter_records` found it.
+
+    Raises:
+        DataError: it is there no more.
+        OSError: the file cannot be read.
+    """
+    file.seek(start)
+    record = _record_or_damage(0, file.readline(_MOST_LINE))
+    if not isinstance(record, ResultRow):
+        raise DataError("the journal changed while it was read", "convert it again")
+    return record
+
+
+def read_journal(path: Path) -> Journal:
+    """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
+
+    Raises:
+        DataError: it cannot be read, or as `iter_records`.
     """
     path = path / JOURNAL_NAME if path.is_dir() else path
     found: dict[type[Record | Damage], list[Record | Damage]] = {
-        kind: [] for kind in (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, Damage)
+        kind: [] for kind in (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord)
     }
-    lines = []
-    for number, record in read_records(path):
-        if isinstance(record, Damage) and not skip_damaged:
-            raise DataError(
-                f"{path}:{number}: damaged line ({record.reason})",
-                "the file was changed or its disk failed; ckh convert --skip-bad takes the other lines",
-            )
-        if not found[RunRecord] and not isinstance(record, (RunRecord, Damage)) and not found[Damage]:
-            raise DataError(f"{path}:{number}: the journal does not start with the record of a run")
-        if isinstance(record, ResultRow):
-            lines.append(number)
-        found[type(record)].append(record)
+    try:
+        with path.open("rb") as file:
+            for one in iter_records(file, path):
+                found[type(one.record)].append(one.record)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
     parts = {kind: tuple(records) for kind, records in found.items()}
     return Journal(
         path,
@@ -142,8 +160,6 @@ def read_journal(path: Path, *, skip_damaged: bool = False) -> Journal:
         parts[KernelRecord],  # type: ignore[arg-type]
         parts[PlanRecord],  # type: ignore[arg-type]
         parts[TaskRecord],  # type: ignore[arg-type]
-        tuple(lines),
-        parts[Damage],  # type: ignore[arg-type]
     )
 
 
@@ -309,12 +325,14 @@ def _start_of_last_line(file: int, size: int) -> int:
     return 0
 
 
-def _skip_line(file: BinaryIO) -> bool:
-    """Read to the end of a line that is too long; False if the file ends before."""
+def _skip_line(file: BinaryIO) -> int:
+    """Read to the end of a line that is too long, so many bytes; 0 if the file ends before."""
+    size = 0
     while part := file.readline(_BLOCK):
+        size += len(part)
         if part.endswith(b"\n"):
-            return True
-    return False
+            return size
+    return 0
 
 
 def _is_complete(tail: bytes) -> bool:
@@ -327,7 +345,21 @@ def _is_complete(tail: bytes) -> bool:
 
 def _is_journal(path: Path) -> bool:
     """Whether a file starts with the record of a run, or was to."""
-    return not is_started(path) or isinstance(next(read_records(path), (0, None))[1], RunRecord)
+    if not is_started(path):
+        return True
+    with path.open("rb") as file:
+        return any(isinstance(found.record, RunRecord) for found in islice(_located(file), 1))
+
+
+def _located(file: BinaryIO) -> Iterator[Located]:
+    number = start = 0
+    file.seek(0)
+    while line := file.readline(_MOST_LINE):
+        number += 1
+        size = len(line) + (0 if line.endswith(b"\n") else _skip_line(file))
+        if line.endswith(b"\n") or size > len(line) or _is_complete(line):
+            yield Located(number, start, _record_or_damage(number, line))
+        start += size
 
 
 def _record_or_damage(number: int, line: bytes) -> Record | Damage:

@@ -12,14 +12,16 @@ import pytest
 
 from ckh.data import journal as journal_module
 from ckh.data.journal import (
+    Damage,
     EndRecord,
     JournalWriter,
     PlanRecord,
     ResultRow,
     RunRecord,
     TaskRecord,
+    iter_records,
     read_journal,
-    read_records,
+    row_at,
 )
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.schema import HARDWARE, Status
@@ -259,7 +261,10 @@ def test_lines_that_are_too_long_are_damaged(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(journal_module, "_MOST_LINE", limit)
     for length in (limit, limit + 1, 3 * limit - 1, 3 * limit, 3 * limit + 1):
         path.write_bytes(first + b"x" * (length - 1) + b"\n" + second + third)
-        numbers = [(number, type(record).__name__) for number, record in read_records(path)]
+        with path.open("rb") as file:
+            found = list(iter_records(file, path, skip_damaged=True))
+            assert [row_at(file, one.start) for one in found[2:]] == [one.record for one in found[2:]]
+        numbers = [(one.line, type(one.record).__name__) for one in found]
         assert numbers == [(1, "RunRecord"), (2, "Damage"), (3, "ResultRow"), (4, "ResultRow")], length
         path.write_bytes(first + second + b"x" * length)
         assert len(read_journal(path).rows) == 1
@@ -329,6 +334,8 @@ def test_json_of_the_wrong_type_is_a_damaged_line(tmp_path: Path, text: str) -> 
     path.write_bytes(b"".join([*content[:2], text.encode() + b"\n", *content[2:]]))
     with pytest.raises(DataError, match=r"journal\.jsonl:3: damaged line"):
         read_journal(path)
-    journal = read_journal(path, skip_damaged=True)
-    assert (journal.rows, journal.lines) == (tuple(ROWS), (2, 4, 5))
-    assert [damage.line for damage in journal.damage] == [3]
+    with path.open("rb") as file:
+        found = list(iter_records(file, path, skip_damaged=True))
+        rows = [(one.line, row_at(file, one.start)) for one in found if isinstance(one.record, ResultRow)]
+    assert rows == list(zip((2, 4, 5), ROWS, strict=True))
+    assert [one.line for one in found if isinstance(one.record, Damage)] == [3]

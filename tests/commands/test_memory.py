@@ -20,6 +20,7 @@ QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and what a further row may take of memory whose use differs from run to run.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
+JOURNALS = (100_000, 300_000)
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,19 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
 
+def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
+    """Three times the rows of a journal take the same memory; it was 880 bytes for each more."""
+    peaks = []
+    for rows in JOURNALS:
+        script.write_journal(tmp_path / "journal.jsonl", rows)
+        peaks.append(script.peak_mb("convert", tmp_path / "journal.jsonl", "--out", tmp_path / f"{rows}"))
+    slope = (peaks[1] - peaks[0]) * 2**20 / (JOURNALS[1] - JOURNALS[0])
+    assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
+
+
 def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
     """Four times the rows take no more than a stated number of bytes for each further one, in train and evaluate."""
-    few, many = (script.measure(tmp_path, rows, QUICK) for rows in (FEW, MANY))
+    few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))
     for command, most in MOST.items():
-        slope = (getattr(many, command) - getattr(few, command)) * 2**20 / (MANY - FEW)
+        slope = (many[command] - few[command]) * 2**20 / (MANY - FEW)
         assert slope < most, f"{command}: {slope:.0f} bytes a row, of {few} and {many}"

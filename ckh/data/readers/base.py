@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NAMED = 3
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,16 @@ def read_bytes(path: Path) -> bytes:
 def source_of(path: Path, content: bytes, format_name: str) -> dict[str, Any]:
     """What a dataset remembers about an input file."""
     return {"name": path.name, "format": format_name, "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
+    """As `source_of`, of a file that need not fit in memory.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return {"name": path.name, "format": format_name, "sha256": digest.hexdigest()}

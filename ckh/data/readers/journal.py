@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.journal import RunRecord, read_journal
-from ckh.data.readers.base import BadRow, refuse_bad
+from ckh.data.journal import RunRecord, iter_records, row_at
+from ckh.data.readers.base import BadRow, refuse_bad, source_of_file
+from ckh.data.readers.journal_rows import JournalRows
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.spool import store
+from ckh.data.spool import StoredRows
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.formats import Reading, ReadOptions
 from ckh.ops import operation
@@ -19,8 +19,9 @@ from ckh.resources import RESOURCE_NAMES
 from ckh.schema import HARDWARE, MEASURED, SHORTEST_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
     import pyarrow as pa
 
@@ -36,7 +37,8 @@ UNKNOWN_RUN = "of an unknown run"
 MISMATCH = "with a kernel that is not for the problem"
 DAMAGED = "that holds no record: a damaged line"
 
-_BLOCK = 1 << 20
+_BUFFER_BYTES = 1 << 18
+_NAMED = 3
 
 
 class _Parsed:
@@ -67,35 +69,34 @@ def read(path: Path, options: ReadOptions) -> Reading:
     Raises:
         DataError: it is damaged, has no rows, or rows are bad and not to be skipped.
     """
-    journal = read_journal(path, skip_damaged=options.skip_bad)
-    runs = {run.run_id: run for run in journal.runs}
-    for run in journal.runs:
+    try:
+        with path.open("rb", buffering=_BUFFER_BYTES) as file:
+            return _read(path, file, options)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
+    rows = JournalRows(iter_records(file, path, skip_damaged=options.skip_bad), options.output)
+    for run in rows.runs:
         _check_run(path, run)
-    op = _operation(journal.runs, path)
-    problems, kernels = _Parsed(op.parse_problem), _Parsed(op.parse_kernel)
-    rows = journal.final_rows()
-    faults = {id(row): fault for row in rows if (fault := _fault(row, problems, kernels, runs, op)) is not None}
-    counts = dict(Counter(reason for reason, _ in faults.values()))
-    if faults and not options.skip_bad:
-        found = ((row, line) for row, line in zip(journal.rows, journal.lines, strict=True) if id(row) in faults)
-        refuse_bad(path, counts, [BadRow(faults[id(row)][0], line, faults[id(row)][1]) for row, line in found])
-    if journal.damage:
-        counts[DAMAGED] = len(journal.damage)
-    good = [row for row in rows if id(row) not in faults]
-    if not good:
-        raise DataError(f"{path}: not one good row" if faults else f"{path} has no results yet")
-    resources = {kernel.source_hash: kernel.resources for kernel in journal.kernels}
-    parts = [
-        _table([row for row in good if row.run_id == run_id], run, problems, kernels, resources)
-        for run_id, run in runs.items()
-        if any(row.run_id == run_id for row in good)
-    ]
+    runs = {run.run_id: run for run in rows.runs}
+    judge = _Judge(_operation(rows.runs, path), runs)
+    kept, final = StoredRows(options.output), 0
+    for places in rows.final():
+        final += len(places)
+        if good := judge.good([row_at(file, start) for start in places["start"].tolist()], places["line"].tolist()):
+            kept.add(_table(good, runs[good[0].run_id], judge, rows.resources))
+    if judge.bad and not options.skip_bad:
+        refuse_bad(path, judge.bad, judge.first)
+    if not len(kept):
+        raise DataError(f"{path}: not one good row" if judge.bad else f"{path} has no results yet")
     return Reading(
-        store(parts, options.output),
-        (_source_of(path),),
+        kept,
+        (source_of_file(path, NAME),),
         runs=tuple({**asdict(run), "flags": list(run.flags)} for run in runs.values()),
-        bad=counts,
-        superseded=len(journal.rows) - len(rows),
+        bad={**judge.bad, **({DAMAGED: rows.damaged} if rows.damaged else {})},
+        superseded=rows.count - final,
     )
 
 
@@ -115,35 +116,56 @@ def _check_run(path: Path, run: RunRecord) -> None:
         raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}")
 
 
-def _fault(
-    row: ResultRow, problems: _Parsed, kernels: _Parsed, runs: dict[str, RunRecord], op: Operation
-) -> tuple[str, str] | None:
-    """Why a row cannot be used, and the detail."""
-    problem, kernel = problems[row.problem], kernels[row.kernel]
-    if isinstance(problem, CkhError):
-        return BAD_PROBLEM, problem.message
-    if isinstance(kernel, CkhError):
-        return BAD_KERNEL, kernel.message
-    if row.run_id not in runs:
-        return UNKNOWN_RUN, f"run {row.run_id!r}"
-    if mismatch := op.mismatch(kernel, problem):
-        return MISMATCH, mismatch
-    times = [time for time in (row.latency_ms, row.latency_min_ms) if time is not None]
-    is_measured = row.status in MEASURED
-    if (is_measured and row.latency_ms is None) or not all(
-        math.isfinite(time) and time >= SHORTEST_MS for time in times
-    ):
-        return BAD_TIME, f"latency_ms is {row.latency_ms}, latency_min_ms is {row.latency_min_ms}, {row.status}"
-    return None
+class _Judge:
+    """Tells good rows from bad ones, each distinct problem and kernel parsed once.
+
+    Attributes:
+        problems: by their texts.
+        kernels: by their names.
+        bad: number of bad rows by reason.
+        first: the first few of them by line.
+    """
+
+    def __init__(self, op: Operation, runs: dict[str, RunRecord]) -> None:
+        self.problems, self.kernels = _Parsed(op.parse_problem), _Parsed(op.parse_kernel)
+        self.bad: Counter[str] = Counter()
+        self.first: list[BadRow] = []
+        self._op = op
+        self._runs = runs
+
+    def good(self, rows: Sequence[ResultRow], lines: Sequence[int]) -> list[ResultRow]:
+        """Those of some rows that can be used."""
+        found = []
+        for row, line in zip(rows, lines, strict=True):
+            if (fault := self._fault(row)) is None:
+                found.append(row)
+            else:
+                self.bad[fault[0]] += 1
+                self.first.append(BadRow(fault[0], line, fault[1]))
+        self.first = sorted(self.first, key=lambda one: one.line)[:_NAMED]
+        return found
+
+    def _fault(self, row: ResultRow) -> tuple[str, str] | None:
+        """Why a row cannot be used, and the detail."""
+        problem, kernel = self.problems[row.problem], self.kernels[row.kernel]
+        if isinstance(problem, CkhError):
+            return BAD_PROBLEM, problem.message
+        if isinstance(kernel, CkhError):
+            return BAD_KERNEL, kernel.message
+        if row.run_id not in self._runs:
+            return UNKNOWN_RUN, f"run {row.run_id!r}"
+        if mismatch := self._op.mismatch(kernel, problem):
+            return MISMATCH, mismatch
+        times = [time for time in (row.latency_ms, row.latency_min_ms) if time is not None]
+        is_measured = row.status in MEASURED
+        if (is_measured and row.latency_ms is None) or not all(
+            math.isfinite(time) and time >= SHORTEST_MS for time in times
+        ):
+            return BAD_TIME, f"latency_ms is {row.latency_ms}, latency_min_ms is {row.latency_min_ms}, {row.status}"
+        return None
 
 
-def _table(
-    rows: list[ResultRow],
-    run: RunRecord,
-    problems: _Parsed,
-    kernels: _Parsed,
-    resources: dict[str, Resources | None],
-) -> pa.Table:
+def _table(rows: list[ResultRow], run: RunRecord, judge: _Judge, resources: Mapping[str, Resources | None]) -> pa.Table:
     import numpy as np
 
     problem_of: dict[str, int] = {}
@@ -162,9 +184,9 @@ def _table(
         extra |= {name: [None if one is None else getattr(one, name) for one in taken] for name in RESOURCE_NAMES}
     return build_table(
         Pairs(
-            [problems[text] for text in problem_of],
+            [judge.problems[text] for text in problem_of],
             problem_of_row,
-            [kernels[text] for text in kernel_of],
+            [judge.kernels[text] for text in kernel_of],
             list(kernel_of),
             kernel_of_row,
             run.op,
@@ -172,12 +194,3 @@ def _table(
         Results([str(row.status) for row in rows], np.array([row.latency_ms for row in rows], dtype=np.float64), extra),
         Origin(run.arch, run.device, {name: run.hardware[name] for name in HARDWARE}, run.run_id),
     )
-
-
-def _source_of(path: Path) -> dict[str, Any]:
-    """As `source_of`, of a file that need not fit in memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return {"name": path.name, "format": NAME, "sha256": digest.hexdigest()}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.data.readers.base import source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.formats import Formats, Reader, Reading, ReadOptions
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from ckh.ops.miopen_conv.table import SolverTable
 
-_CHUNK_BYTES = 1 << 20
-
 
 def read(path: Path, options: ReadOptions) -> Reading:
     """Read a find database, plain or bz2; its name tells architecture and compute units unless the options do.
@@ -36,7 +34,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
     from ckh.ops.miopen_conv.table import read_fdb
 
     table = read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad)
-    source = {"name": path.name, "format": NAME, "sha256": _sha256(path)}
+    source = source_of_file(path, NAME)
     left_out = [f"solvers without a time left out: {table.without_time}"] if table.without_time else []
     return Reading(
         store([to_arrow(table, path.name)], options.output), (source,), bad=table.bad, warnings=tuple(left_out)
@@ -62,14 +60,6 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
         Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
         Origin(device.arch, f"{device.arch}, {device.num_cus} CUs", hardware, run_id),
     )
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 FORMATS = Formats(readers=(Reader(NAME, sniff, read),))

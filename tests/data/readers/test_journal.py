@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
-from ckh.data.readers import find_reader, read_input, readers
+from ckh.data.readers import find_reader, journal_rows, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError
 from ckh.formats import Reading, ReadOptions
@@ -96,6 +97,29 @@ def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
     reading = read_input(write(tmp_path, OK, FAILED, replace(OK, latency_ms=0.25)), ReadOptions())
     assert reading.rows.table()["latency_ms"].to_pylist() == [0.25, None]
     assert reading.superseded == 1
+
+
+def test_the_last_row_of_a_pair_stands_in_the_place_of_its_first(tmp_path: Path, monkeypatch: Any) -> None:
+    """In its own run's part, whatever the order of rows, and however few of them are in memory at a time."""
+    monkeypatch.setattr(journal_rows, "_STRETCH_BYTES", 2000)
+    monkeypatch.setattr(journal_rows, "_BATCH_ROWS", 7)
+    random = Random(5)
+    problems = [PROBLEM.replace("_n1_", f"_n{n}_") for n in range(1, 6)]
+    pairs = [(problem, kernel) for problem in problems for kernel in POOL[:30]]
+    last: dict[tuple[str, str], tuple[str, float]] = {}
+    for run_id in ("run1", "run2", "run3"):
+        rows = [replace(OK, run_id=run_id, problem=p, kernel=k, latency_ms=random.random() + 1) for p, k in pairs]
+        rows = random.choices(rows, k=120)
+        write(tmp_path, *rows, run=replace(RUN, run_id=run_id))
+        last.update({(row.problem, row.kernel): (run_id, row.latency_ms or 0.0) for row in rows})
+    expected = sorted(((run, *pair, ms) for pair, (run, ms) in last.items()), key=lambda row: row[0])
+    reading = read_input(tmp_path, ReadOptions())
+    found = reading.rows.table().to_pylist()
+    assert len({row[0] for row in expected}) == 3
+    assert [(row["run_id"], row["N"], row["kernel_name"], row["latency_ms"]) for row in found] == [
+        (run, parse_conv_problem(problem).n, kernel, ms) for run, problem, kernel, ms in expected
+    ]
+    assert reading.superseded == 360 - len(expected)
 
 
 def test_a_resumed_journal_keeps_each_runs_hardware(tmp_path: Path) -> None:
