@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import arch_names, load_arch
 from ckh.bench.codegen import ck_tile, host
-from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.name_grammar import PIPELINE
 from ckh.kernels.pipelines import (
     CONV_PIPELINES,

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS, Interface, template_parameters
+from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
+from ckh.bench.codegen.interfaces import Interface, template_parameters
+from ckh.bench.codegen.warp_gemms import warp_gemms
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 _GEMM = Path("ck_tile/ops/gemm")
 _KERNEL = _GEMM / "kernel/universal_gemm_kernel.hpp"
-_WARP_GEMMS = _GEMM / "warp/warp_gemm_dispatcher.hpp"
 _TRANSPOSE = Path("ck_tile/core/utility/transpose_vectors.hpp")
 # Epilogue -> its header, and its name in our headers.
 EPILOGUES = {
@@ -43,14 +44,6 @@ _LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # which the problems of the current 
 _ASKED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
 _PADS_ADDED_ROWS = "pad_not_contiguous_dim"
 _TRANSPOSES_ALL = "generic_tag"
-_WARP_GEMM = re.compile(
-    r"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,\s*(\d+),\s*(\d+),\s*(\d+),\s*false>"
-)
-# Of any two 8-bit types.
-_WARP_GEMM_OF_BYTES = re.compile(
-    r"Dispatcher<A,\s*B,\s*float,\s*(\d+),\s*(\d+),\s*(\d+),\s*false,\s*false,\s*false,\s*I(?:>|,\s*I,)"
-)
-_FLOAT_BYTES = ("fp8_t", "bf8_t")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +84,10 @@ class GemmHeaders:
 def detect_gemm(headers: Headers) -> GemmHeaders:
     """What headers have for GEMM kernels; what cannot be read is not there."""
     is_current = headers.interface is Interface.CURRENT
-    pipelines = {name: _text(headers, PIPELINE_HEADERS[name]) for name in TABLE_PIPELINES}
-    kernel = _text(headers, _KERNEL)
+    pipelines = {name: headers.text(PIPELINE_HEADERS[name]) for name in TABLE_PIPELINES}
+    kernel = headers.text(_KERNEL)
     has_kernel = bool(kernel)
-    epilogues = {name: text for name, (path, _) in EPILOGUES.items() if (text := _text(headers, path))}
+    epilogues = {name: text for name, (path, _) in EPILOGUES.items() if (text := headers.text(path))}
     if is_current:
         has_kernel = _has_parameters(kernel, "UniversalGemmKernel", _KERNEL_PARAMETERS)
         default = epilogues.pop("default", "")
@@ -106,19 +99,12 @@ def detect_gemm(headers: Headers) -> GemmHeaders:
         epilogues=frozenset(epilogues),
         interwave=frozenset(name for name, text in pipelines.items() if _INTERWAVE in text),
         persistent=frozenset(name for name, text in pipelines.items() if _PERSISTENT.search(text)),
-        warp_gemms=frozenset(_warp_gemms(_text(headers, _WARP_GEMMS))),
+        warp_gemms=warp_gemms(headers),
         incomplete=frozenset(name for name, text in pipelines.items() if is_current and _is_incomplete(text, kernel)),
         along_k=frozenset(one for name, text in pipelines.items() if is_current for one in _along_k(name, text)),
-        transposes_all=_TRANSPOSES_ALL in _text(headers, _TRANSPOSE),
+        transposes_all=_TRANSPOSES_ALL in headers.text(_TRANSPOSE),
         pads_added_rows=_PADS_ADDED_ROWS in kernel,
     )
-
-
-def _text(headers: Headers, path: Path) -> str:
-    try:
-        return (headers.include / path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _has_parameters(text: str, name: str, wanted: tuple[str, ...]) -> bool:
@@ -135,12 +121,3 @@ def _along_k(name: str, text: str) -> Iterator[tuple[str, Scheduler]]:
     for scheduler, part in ((Scheduler.INTRAWAVE, intrawave), (Scheduler.INTERWAVE, interwave)):
         if _STEP_ALONG_K in part:
             yield name, scheduler
-
-
-def _warp_gemms(dispatcher: str) -> Iterator[tuple[str, Triple]]:
-    for found in _WARP_GEMM.finditer(dispatcher):
-        element, m, n, k = found.groups()
-        yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
-    for found in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
-        m, n, k = found.groups()
-        yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)

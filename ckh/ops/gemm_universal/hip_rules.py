@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.bench.codegen.ck_tile import Interface
+from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
@@ -32,6 +32,7 @@ ELEMENTS = {
 # The pipelines that our templates have.
 _EMITTED = {
     Interface.MID_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
+    Interface.LATE_2025: frozenset(),
     Interface.CURRENT: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6"}),
 }
 # Why those are not emitted that the current interface has beside these.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import DataError
 from ckh.ops.grouped_conv import hip, host
+from ckh.ops.grouped_conv.hip_headers import detect_conv
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import Direction
@@ -16,6 +18,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
+    from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case
     from ckh.bench.settings import Settings
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -67,6 +70,13 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     return pad_channels(problems) if settings.pad_channels else problems
 
 
+_conv_headers = cache(detect_conv)
+
+
+def _emit_hip(kernel: ConvKernel, headers: Headers) -> str:
+    return hip.emit(kernel, _conv_headers(headers))
+
+
 def _candidate_source(settings: Settings) -> CandidateSource:
     from ckh.ops.grouped_conv.candidate_source import candidate_source
 
@@ -97,7 +107,7 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
-    hip=HipEmission(hip.emit, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",)),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",)),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,

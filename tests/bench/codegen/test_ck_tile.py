@@ -15,7 +15,8 @@ from ckh.archs import load_arch
 from ckh.bench.binary import code_hash
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers, Interface, detect_interface, has_headers
+from ckh.bench.codegen.ck_tile import Headers, detect_interface, has_headers
+from ckh.bench.codegen.interfaces import TEMPLATES, Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
@@ -23,7 +24,9 @@ from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.errors import DeviceError
 from ckh.kernels.scheduler import Scheduler
-from ckh.ops.grouped_conv.hip import emit, missing
+from ckh.ops.grouped_conv.hip import emit
+from ckh.ops.grouped_conv.hip_headers import ConvHeaders, detect_conv
+from ckh.ops.grouped_conv.hip_rules import missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.validity import arch_reasons
@@ -40,22 +43,34 @@ COMPILE_TIMEOUT_S = 1800.0
 COMPILERS = 2
 LOAD_TIMEOUT_S = 120.0
 
-MID_2025 = Headers(
-    include=Path("/ck"),
-    interface=Interface.MID_2025,
-    pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
-    double_buffered=frozenset({"compv4"}),
+MID_2025 = ConvHeaders(
+    common=Headers(
+        include=Path("/ck"),
+        interface=Interface.MID_2025,
+        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
+        double_buffered=frozenset({"compv4"}),
+        interwave=frozenset({"mem"}),
+    ),
     directions=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+    splitting=frozenset({Direction.BWD_WEIGHT}),
 )
-CURRENT = Headers(
-    include=Path("/ck"),
-    interface=Interface.CURRENT,
-    pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6", "comp_async", "basic_async_v1"}),
-    double_buffered=frozenset({"compv4", "comp_async"}),
+CURRENT = ConvHeaders(
+    common=Headers(
+        include=Path("/ck"),
+        interface=Interface.CURRENT,
+        pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6", "comp_async", "basic_async_v1"}),
+        double_buffered=frozenset({"compv4", "comp_async"}),
+        interwave=frozenset({"basic_v1", "mem"}),
+    ),
     directions=frozenset(Direction),
+    merging=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+    splitting=frozenset({Direction.BWD_DATA, Direction.BWD_WEIGHT}),
+    split_images=frozenset({Direction.FORWARD}),
+    explicit=frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+    two_stages=frozenset({Direction.BWD_WEIGHT}),
 )
 # File -> headers and the kernel's name without its common head.
-EMITTED: dict[str, tuple[Headers, str]] = {
+EMITTED: dict[str, tuple[ConvHeaders, str]] = {
     "fwd_basic_v1": (MID_2025, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec8_8_8_bpc2"),
     "fwd_mem_3d": (MID_2025, "fwd_bf16_ndhwgc_3d_mem_cshuffle_interwave_64x64x32_2x2x1_32x32x8_vec8_8_4_filter3x3"),
     "fwd_compv3_1x1": (
@@ -126,7 +141,7 @@ def test_every_choice_is_in_the_source() -> None:
     changes: dict[str, Any] = {
         **dict.fromkeys(("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k"), 7),
         **dict.fromkeys(("warp_tile_m", "warp_tile_n", "warp_tile_k", "vector_a", "vector_b", "vector_c"), 7),
-        **dict.fromkeys(("split_k", "block_per_cu"), 7),
+        "block_per_cu": 7,
         "variant": Direction.BWD_WEIGHT,
         "dtype": "fp32",
         "pipeline": "compv3",
@@ -135,7 +150,8 @@ def test_every_choice_is_in_the_source() -> None:
         "ndim_spatial": 3,
     }
     texts = [text_of(PLAIN), *(text_of(replace(PLAIN, **{name: value})) for name, value in changes.items())]
-    assert len(set(texts)) == len(texts) == 21
+    assert len(set(texts)) == len(texts) == 20
+    assert "split_k = 7" in text_of(replace(PLAIN, variant=Direction.BWD_WEIGHT, split_k=7))
     assert "num_wave_groups = 2" in text_of(replace(PLAIN, pipeline="compv5", **GROUPS))
     assert "double_smem_buffer = true" in text_of(replace(PLAIN, pipeline="compv4", double_smem_buffer=True))
 
@@ -182,11 +198,12 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
         ),
         (MID_2025, {"num_groups_to_merge": 2}, "the CK Tile headers (mid2025) have no merged groups"),
         (MID_2025, {"split_image": True}, "the CK Tile headers (mid2025) have no split images"),
-        (MID_2025, {"explicit_gemm": True}, "the CK Tile headers (mid2025) have no explicit GEMMs"),
-        (MID_2025, {"two_stage": True}, "the CK Tile headers (mid2025) have no second stages"),
+        (MID_2025, {"explicit_gemm": True}, "the CK Tile headers (mid2025) have no explicit GEMM"),
+        (MID_2025, {"split_k": 2}, "forward kernels of the CK Tile headers (mid2025) have no split of K"),
+        (MID_2025, {"two_stage": True}, "the CK Tile headers (mid2025) have no second stage"),
     ],
 )
-def test_what_headers_lack_is_said(headers: Headers, changes: dict[str, Any], reason: str) -> None:
+def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any], reason: str) -> None:
     """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
     kernel = replace(PLAIN, **changes)
     assert missing(PLAIN, headers) == []
@@ -205,47 +222,102 @@ def test_all_reasons_are_said_at_once() -> None:
 
 
 def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
-    """Their traits have no vector sizes; pipelines, buffers and directions are those whose files are there."""
+    """Pipelines, buffers and directions are those whose files are there."""
     headers = detect_interface(write_headers(tmp_path))
     assert headers == Headers(
         tmp_path,
         Interface.MID_2025,
         frozenset({"basic_v1", "mem", "compv3", "compv4"}),
         frozenset({"compv4"}),
-        frozenset({Direction.FORWARD, Direction.BWD_WEIGHT}),
+        unlike=headers.unlike,
     )
+    assert len(headers.unlike) == len(TEMPLATES)
+    directions = frozenset({Direction.FORWARD, Direction.BWD_WEIGHT})
+    assert detect_conv(headers) == ConvHeaders(headers, directions, detect_conv(headers).unlike, two_buffers=directions)
 
 
-def test_headers_between_the_two_are_refused(tmp_path: Path) -> None:
-    """What has vector sizes but no FixedGemmParams is neither, and not taken for one of them."""
-    write_headers(tmp_path, "template <index_t VectorSizeA, index_t VectorSizeB> struct GroupedConvTraits;")
-    assert has_headers(tmp_path)
-    with pytest.raises(DeviceError, match=r"are of (an interface between|neither interface)"):
-        detect_interface(tmp_path)
+def write_templates(include: Path, interface: Interface) -> Path:
+    """An include folder in which the templates that tell interfaces apart have the parameters of one."""
+    write_headers(include)
+    for name, (file, wanted) in TEMPLATES.items():
+        path = include / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kind = "CK_TILE_HOST auto" if name == "make_kernel" else "struct"
+        text = f"template <{', '.join(f'int {one}' for one in wanted[interface])}> {kind} {name}"
+        path.write_text(text, encoding="utf-8")
+    return include
+
+
+@pytest.mark.parametrize("interface", Interface)
+def test_an_interface_is_recognised_by_its_templates(tmp_path: Path, interface: Interface) -> None:
+    """Nothing is unlike it."""
+    headers = detect_interface(write_templates(tmp_path, interface))
+    assert (headers.interface, headers.unlike) == (interface, ())
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "nearest"),
+    [
+        (Interface.CURRENT, "MinBlockPerCu, int Arch, int More", Interface.CURRENT),
+        (Interface.CURRENT, "MaxThreadPerBlock, int MinBlockPerCu", Interface.CURRENT),
+        (Interface.LATE_2025, "MaxThreadPerBlock, int MinBlockPerCu", Interface.LATE_2025),
+        (Interface.MID_2025, "MinBlockPerCu, int Arch", Interface.MID_2025),
+    ],
+)
+def test_headers_of_no_interface_are_taken_for_the_nearest(
+    tmp_path: Path, there: Interface, instead: str, nearest: Interface
+) -> None:
+    """They are not refused; the template that is not as there is named, unless it only has more parameters."""
+    launch = write_templates(tmp_path, there) / TEMPLATES["make_kernel"][0]
+    launch.write_text(f"template <int {instead}> CK_TILE_HOST auto make_kernel", encoding="utf-8")
+    headers = detect_interface(tmp_path)
+    assert headers.interface is nearest
+    assert [one.split()[0] for one in headers.unlike] == ([] if "More" in instead else ["make_kernel"])
+
+
+VERSIONS = {
+    "include/ck/version.h": "#define CK_VERSION 1.2.0\n",
+    "lib/cmake/composable_kernel/composable_kernelConfigVersion.cmake": 'set(PACKAGE_VERSION "1.1.0")\n',
+    "CMakeLists.txt": "set(version 1.2.0)\nproject(composable_kernel VERSION ${version} LANGUAGES CXX HIP)\n",
+}
+
+
+@pytest.mark.parametrize("file", VERSIONS)
+def test_the_version_is_read_where_it_is_written(tmp_path: Path, file: str) -> None:
+    """In a header, in CMake's files of an installation, or in those of the sources; else there is none."""
+    write_headers(tmp_path / "include")
+    assert detect_interface(tmp_path / "include").version == ""
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(VERSIONS[file], encoding="utf-8")
+    assert detect_interface(tmp_path / "include").version in {"1.1.0", "1.2.0"}
 
 
 def test_a_folder_without_the_headers_is_refused(tmp_path: Path) -> None:
-    """Nothing there, CK Tile without convolutions, a folder in the file's place, and no text."""
-    utils = tmp_path / ck_tile._UTILS
-    for step in ("nothing", "no convolutions", "folder", "bytes"):
-        match step:
-            case "no convolutions":
-                (tmp_path / "ck_tile/ops/gemm").mkdir(parents=True)
-            case "folder":
-                utils.mkdir(parents=True)
-            case "bytes":
-                utils.rmdir()
-                utils.write_bytes(b"\xff\xfe")
-        assert has_headers(tmp_path) == (step == "bytes")
-        with pytest.raises(DeviceError, match="has no CK Tile headers with grouped convolutions") as caught:
+    """Nothing there, CK Tile without GEMMs, and a file in the folder's place."""
+    folder = tmp_path / "ck_tile/ops/gemm"
+    for step in ("nothing", "no pipelines", "file"):
+        if step == "no pipelines":
+            folder.mkdir(parents=True)
+        elif step == "file":
+            (folder / "pipeline").write_text("")
+        assert not has_headers(tmp_path)
+        with pytest.raises(DeviceError, match="has no CK Tile headers") as caught:
             detect_interface(tmp_path)
         assert "CK_TILE_INCLUDE" in caught.value.hint
+
+
+def test_headers_without_convolutions_have_no_direction(tmp_path: Path) -> None:
+    """They may be good for other operations."""
+    (tmp_path / "ck_tile/ops/gemm/pipeline").mkdir(parents=True)
+    headers = detect_conv(detect_interface(tmp_path))
+    assert headers.directions == frozenset()
+    assert f"the CK Tile headers (mid2025) have no {PLAIN.variant} kernel" in missing(PLAIN, headers)
 
 
 def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None:
     """Such a file is a broken checkout: its kernels are unsupported, the rest works."""
     write_headers(tmp_path)
-    (tmp_path / ck_tile._PIPELINES / "gemm_pipeline_ag_bg_cr_mem.hpp").write_bytes(b"\xff")
+    (tmp_path / ck_tile.PIPELINE_HEADERS["mem"]).write_bytes(b"\xff")
     assert detect_interface(tmp_path).pipelines == {"basic_v1", "compv3", "compv4"}
 
 

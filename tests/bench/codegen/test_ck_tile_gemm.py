@@ -15,7 +15,8 @@ from ckh.archs import load_arch
 from ckh.bench.binary import code_hash
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.ck_tile import Headers, Interface
+from ckh.bench.codegen.ck_tile import Headers
+from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
@@ -50,7 +51,6 @@ MID_2025 = GemmHeaders(
         interface=Interface.MID_2025,
         pipelines=frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
         double_buffered=frozenset({"compv4"}),
-        directions=frozenset(),
     ),
     has_kernel=True,
     epilogues=frozenset({"cshuffle", "default"}),

@@ -1,0 +1,111 @@
+"""The interfaces of CK Tile's templates: the parameters that ours state, which differ from release to release.
+
+No header says which version it is. Headers are of the interface whose parameters they are nearest to.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PIPELINES = Path("ck_tile/ops/gemm/pipeline")
+
+
+class Interface(StrEnum):
+    """Which interface headers have, oldest first; the value names our headers for it.
+
+    Pipelines of the first two are given at compile time whether their main loop runs and how it ends, and epilogues
+    whether they store or add; those of the current one find out when they run.
+    """
+
+    MID_2025 = "mid2025"
+    LATE_2025 = "late2025"
+    CURRENT = "current"
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether kernels of ours have been compiled with real headers of it."""
+        return self is not Interface.CURRENT
+
+
+_PADDING = "kPadM_ kPadN_ kPadK_"
+_UNIVERSAL = "CLayout_ TransposeC_ UseStructuredSparsity_ UsePersistentKernel_ NumWaveGroups_"
+_WIDTHS = "FixedVectorSize_ VectorSizeA_ VectorSizeB_"
+_LOOP = "HasHotLoop_ TailNum_"
+_ELEMENT_WISE = "AElementWise_ BElementWise_"
+_TILES = "kM_ kN_ MWave_ NWave_ MPerXdl_ NPerXdl_ KPerXdl_ isCTransposed_"
+_STORED = "kNumWaveGroups_ FixedVectorSize_ VectorSizeC_"
+_GEMM = "AsDataType_ BsDataType_ EDataType_ BlockGemmShape_ Traits_ Scheduler_"
+_OLD_GEMM = "ADataType_ BDataType_ CDataType_ BlockGemmShape_ Traits_ Scheduler_"
+_OLD_EPILOGUE = "ADataType_ BDataType_ DsDataType_ AccDataType_ ODataType_ DsLayout_ ELayout_ CDElementwise_"
+_EPILOGUE = "AsDataType_ BsDataType_ DsDataType_ AccDataType_ ODataType_ DsLayout_ ELayout_ CDElementwise_"
+
+# Template -> its header, and the parameters that our headers state of it in each interface.
+_SHARED = {
+    "TileGemmUniversalTraits": (
+        PIPELINES / "tile_gemm_traits.hpp",
+        f"{_PADDING} DoubleSmemBuffer_ ALayout_ BLayout_ {_UNIVERSAL}",
+        f"{_PADDING} DoubleSmemBuffer_ AsLayout_ BsLayout_ {_UNIVERSAL}",
+        f"{_PADDING} DoubleSmemBuffer_ AsLayout_ BsLayout_ {_UNIVERSAL}",
+    ),
+    "UniversalGemmPipelineProblem": (
+        PIPELINES / "gemm_pipeline_problem.hpp",
+        f"{_OLD_GEMM} {_LOOP} ComputeDataType_ {_WIDTHS}",
+        f"{_GEMM} {_LOOP} {_ELEMENT_WISE} ComputeDataType_ {_WIDTHS}",
+        f"{_GEMM} {_ELEMENT_WISE} AComputeDataType_ BComputeDataType_ {_WIDTHS}",
+    ),
+    "CShuffleEpilogueProblem": (
+        Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp"),
+        f"{_OLD_EPILOGUE} kBlockSize_ {_TILES} MemoryOperation_ {_STORED}",
+        f"{_EPILOGUE} {_TILES} MemoryOperation_ {_STORED} TiledMMAPermuteN_ BlockedXDLN_PerWarp_",
+        f"{_EPILOGUE} {_TILES} {_STORED} BlockedXDLN_PerWarp_ DoubleSmemBuffer_",
+    ),
+    "make_kernel": (
+        Path("ck_tile/host/kernel_launch.hpp"),
+        "MaxThreadPerBlock MinBlockPerCu",
+        "MinBlockPerCu Arch",
+        "MinBlockPerCu",
+    ),
+}
+TEMPLATES: dict[str, tuple[Path, dict[Interface, tuple[str, ...]]]] = {
+    name: (file, {one: tuple(text.split()) for one, text in zip(Interface, texts, strict=True)})
+    for name, (file, *texts) in _SHARED.items()
+}
+
+
+def nearest(found: Mapping[str, tuple[str, ...]]) -> Interface:
+    """The interface whose templates differ least from those found, by name; the oldest of several."""
+
+    def distance(interface: Interface) -> int:
+        known = ((set(found[name]), set(wanted[interface])) for name, (_, wanted) in TEMPLATES.items() if found[name])
+        return sum(len(has ^ states) for has, states in known)
+
+    return min(Interface, key=distance)
+
+
+def unlike(name: str, file: Path, found: tuple[str, ...], wanted: tuple[str, ...]) -> str:
+    """How a template differs from one that takes the wanted parameters and perhaps more; empty if it does not."""
+    if found[: len(wanted)] == wanted:
+        return ""
+    has = f"has the parameters {', '.join(found)}" if found else "cannot be found"
+    return f"{name} of {file} {has}, not {', '.join(wanted)}"
+
+
+def template_parameters(text: str, name: str) -> tuple[str, ...]:
+    """The names of a template's parameters, empty if the text does not define it."""
+    text = re.sub(r"//[^\n]*", "", text)
+    head = re.search(rf"template\s*<([^;{{}}]*)>\s*(?:struct|CK_TILE_HOST\s+auto)\s+{name}\b", text)
+    if head is None:
+        return ()
+    return tuple(parameter.split("=")[0].split()[-1] for parameter in head.group(1).split(","))
+
+
+def found_templates(text_of: Callable[[Path], str]) -> dict[str, tuple[str, ...]]:
+    """The parameters of the templates of all kernels, by name, as headers have them."""
+    return {name: template_parameters(text_of(file), name) for name, (file, _) in TEMPLATES.items()}

@@ -1,0 +1,36 @@
+"""The matrix instructions that CK Tile's headers have for tiles of a wave, read from their dispatcher."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import Triple
+    from ckh.bench.codegen.ck_tile import Headers
+
+_DISPATCHER = Path("ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp")
+_TILE = r"\s*(\d+),\s*(\d+),\s*(\d+),\s*"
+_WARP_GEMM = re.compile(
+    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}(?:false|TransposeC)\b(?:, false)*>"
+)
+# Of any two 8-bit types.
+_WARP_GEMM_OF_BYTES = re.compile(rf"Dispatcher<A,\s*B,\s*float,{_TILE}false,\s*false,\s*false,\s*I(?:>|,\s*I,)")
+_FLOAT_BYTES = ("fp8_t", "bf8_t")
+
+
+def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
+    """CK Tile's element type of A and B, and the tile, of every matrix instruction that does not transpose C."""
+    return frozenset(_parsed(headers.text(_DISPATCHER)))
+
+
+def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:
+    for found in _WARP_GEMM.finditer(dispatcher):
+        element, m, n, k = found.groups()
+        yield element if element == "float" else f"ck_tile::{element}", (int(m), int(n), int(k))
+    for found in _WARP_GEMM_OF_BYTES.finditer(dispatcher):
+        m, n, k = found.groups()
+        yield from ((f"ck_tile::{element}", (int(m), int(n), int(k))) for element in _FLOAT_BYTES)

@@ -1,0 +1,91 @@
+"""What CK Tile's headers, or ours for them, lack for a convolution's kernel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.interfaces import Interface
+from ckh.kernels.pipelines import wave_group_reason
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.tiles import wave_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.ops.grouped_conv.hip_headers import ConvHeaders
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+ELEMENTS = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t", "fp32": "float"}
+# Interfaces that have pipelines in which two buffers and the epilogue's are one choice: the pipeline's.
+_BUFFERS_OF_PIPELINE = frozenset({Interface.MID_2025, Interface.LATE_2025})
+
+
+def missing(kernel: ConvKernel, headers: ConvHeaders) -> list[str]:
+    """Everything that the headers, or our templates for them, lack for a kernel; empty if they can build it."""
+    which = str(headers.common)
+    rules = (_missing_parts, _missing_buffers, _missing_options, _missing_together)
+    return [reason.format(which=which) for rule in rules for reason in rule(kernel, headers)]
+
+
+def _missing_parts(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
+    if not kernel.is_complete:
+        yield "the kernel leaves parameters out: only complete kernels can be built"
+    if kernel.dtype not in ELEMENTS:
+        yield f"dtype {kernel.dtype} is not one of {', '.join(ELEMENTS)}"
+    if kernel.variant not in headers.directions:
+        yield f"{{which}} have no {kernel.variant} kernel"
+    if kernel.pipeline not in headers.common.pipelines:
+        yield f"{{which}} have no pipeline {kernel.pipeline}"
+    elif kernel.pipeline in headers.incomplete:
+        yield f"{kernel.pipeline} of {{which}} lacks what their convolutions ask it for"
+    if not all((kernel.pad_m, kernel.pad_n, kernel.pad_k)):
+        yield "CK Tile's convolutions are always padded in m, n and k"
+    if kernel.epilogue not in {None, "cshuffle"}:
+        yield f"{{which}} have no epilogue {kernel.epilogue}"
+    if kernel.layout not in {None, *CONV_LAYOUTS.values()}:
+        yield f"{{which}} have no layout {kernel.layout}"
+    if kernel.streamk is not None:
+        yield "stream-K kernels are not emitted"
+
+
+def _missing_buffers(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
+    """Of LDS, and what its use depends on."""
+    common, pipeline = headers.common, kernel.pipeline
+    if pipeline not in common.pipelines:
+        return  # _missing_parts has said so
+    is_double = pipeline in common.double_buffered
+    # Elsewhere the flag is the epilogue's, which then shuffles one tile of a wave at a time.
+    is_chosen = common.interface in _BUFFERS_OF_PIPELINE
+    if kernel.double_smem_buffer != is_double and (is_chosen or is_double):
+        yield f"{pipeline} of {{which}} takes {'two LDS buffers' if is_double else 'one LDS buffer'}"
+    elif is_double and kernel.variant in headers.directions - headers.two_buffers:
+        yield f"{kernel.variant} kernels of {{which}} do not compile with two LDS buffers"
+    if kernel.scheduler is Scheduler.INTERWAVE and pipeline not in common.interwave:
+        yield f"{pipeline} of {{which}} is not interwave"
+
+
+def _missing_options(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
+    # What may be used -> whether it is, and the directions that have it.
+    options = {
+        "merged groups": (kernel.num_groups_to_merge != 1, headers.merging),
+        "split images": (kernel.split_image, headers.split_images),
+        "explicit GEMM": (bool(kernel.explicit_gemm), headers.explicit),
+        "second stage": (kernel.two_stage, headers.two_stages),
+        "split of K": (kernel.split_k != 1, headers.splitting),
+    }
+    for what, (is_used, directions) in options.items():
+        if is_used and kernel.variant not in directions:
+            whose = f"{kernel.variant} kernels of {{which}}" if directions else "{which}"
+            yield f"{whose} have no {what}"
+
+
+def _missing_together(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
+    """What there is, but not together."""
+    if kernel.is_complete and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
+        yield reason
+    if kernel.explicit_gemm and kernel.variant in headers.explicit:
+        if kernel.num_groups_to_merge != 1:
+            yield "explicit GEMMs of {which} have no merged groups"
+        if kernel.split_image:
+            yield "explicit GEMMs of {which} have no split images"
