@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from ckh.errors import CkhError, UsageError
 from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.quick import shipped
-from ckh.quick.store import paths, read_facts, stamp
+from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
 from ckh.requested import requested_problem
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from ckh.quick.asked import Asked
     from ckh.ranking.library import Choice
 
-_BACKEND = "CKH_RANK_BACKEND"
 # Operations of expressions, as `ckh.export.integers` names them.
 _OPERATIONS: dict[str, Callable[..., int]] = {
     "number": lambda value: value,
@@ -56,11 +54,6 @@ def _in_cache(asked: Asked) -> tuple[dict[str, Any], Path] | None:
     facts_path, model_path = paths(asked)
     facts = read_facts(facts_path, stamp(asked))
     return None if facts is None else (facts, model_path)
-
-
-def is_wanted() -> bool:
-    """Whether $CKH_RANK_BACKEND leaves ranking to C."""
-    return os.environ.get(_BACKEND, "") in {"", "c"}
 
 
 def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.paths import write_atomic
-from ckh.quick.answer import is_wanted
-from ckh.quick.store import encode_facts, paths, read_facts, stamp
+from ckh.quick.store import encode_facts, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:

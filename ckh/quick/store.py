@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 
 VERSION = 6  # of what is prepared, and how
 _FOLDER = "answers"
+_BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs
+
+
+def is_wanted() -> bool:
+    """Whether $CKH_RANK_BACKEND leaves ranking to C."""
+    return os.environ.get(_BACKEND, "") in {"", "c"}
 
 
 def paths(asked: Asked) -> tuple[Path, Path]:

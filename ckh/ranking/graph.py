@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.ranking.layout import numbers
-from ckh.ranking.operations import ALWAYS_REAL, ON_TRUTHS, operations
-from ckh.ranking.symbolic import FormulaError, Number, Symbol, constant, kind_of
+from ckh.ranking.operations import ALWAYS_REAL, ON_TRUTHS, Number, operations
+from ckh.ranking.symbolic import FormulaError, Symbol, constant, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

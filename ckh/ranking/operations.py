@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from functools import cache
 
 from ckh.ranking.layout import CSRC, lists
-from ckh.ranking.symbolic import Number
+
+
+class Number(IntEnum):
+    """Kinds of numbers, the weakest first."""
+
+    TRUTH = 0
+    INTEGER = 1
+    REAL = 2
+
 
 Kinds = tuple[Number, ...]
 

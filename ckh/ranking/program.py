@@ -13,8 +13,9 @@ import numpy as np
 
 from ckh.ranking.graph import Graph
 from ckh.ranking.layout import record
+from ckh.ranking.operations import Number
 from ckh.ranking.pool import Kind
-from ckh.ranking.symbolic import FormulaError, Number
+from ckh.ranking.symbolic import FormulaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,6 @@ are two-axis arrays: classes of variants by tiles, either of which may be one.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.features.engine import Array, Columns
+from ckh.ranking.operations import Number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 class FormulaError(ModelError):
     """A formula does what cannot be written down."""
-
-
-class Number(IntEnum):
-    """Kinds of numbers, the weakest first."""
-
-    TRUTH = 0
-    INTEGER = 1
-    REAL = 2
 
 
 _KINDS = {"b": Number.TRUTH, "i": Number.INTEGER, "u": Number.INTEGER, "f": Number.REAL}  # by NumPy's code

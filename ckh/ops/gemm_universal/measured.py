@@ -50,7 +50,7 @@ def _emit_hip(kernel: GemmKernel, headers: Headers) -> str:
 
 
 def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.operation import load_problems
+    from ckh.ops.gemm_universal.problem_sets import load_problems
 
     if settings.variant or settings.ndim or settings.pad_channels:
         raise UsageError(f"{OP_TYPE} has neither directions, dimensions nor channels", "leave those options out")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.errors import UsageError
 from ckh.ops.base import Candidates, Operation, amd_options, choose
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
@@ -25,7 +23,6 @@ from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules, refused_counts
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_IDENTITY,
-    GEMM_LAYOUTS,
     OP_TYPE,
     GemmProblem,
     parse_gemm_problem,
@@ -105,44 +102,24 @@ def _place(problem: GemmProblem) -> list[float]:
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 
-def load_problems(
+def _formats() -> Formats:
+    from ckh.ops.gemm_universal.formats import FORMATS
+
+    return FORMATS
+
+
+def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
-    from ckh.ops.gemm_universal.problem_sets import problem_set
+    from ckh.ops.gemm_universal.problem_sets import load_problems
 
-    if variant is not None:
-        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
-    if source in _set_names():
-        # A set has no layout of its own: its problems take turns, so that layouts are measured and judged alike.
-        found, layouts = problem_set(source, dtype or default_dtype), _layouts_of(source)
-        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
-    if is_problem_file(source):
-        return read_problems(source, dtype, default_dtype)
-    raise UsageError(
-        f"{source!r} is neither a problem set nor a .txt, .csv or .json file", "the sets are " + ", ".join(_set_names())
-    )
-
-
-def _layouts_of(name: str) -> tuple[str, ...]:
-    """The layouts that the problems of a set take in turns.
-
-    On a host, where kernels of each layout are compiled to be measured once, those of a linear layer (its weight is
-    N x K) and of a plain product.
-    """
-    return ("rcr", "rrr") if name.startswith("host-") else GEMM_LAYOUTS
+    return load_problems(source, variant, dtype, default_dtype)
 
 
 def _set_names() -> tuple[str, ...]:
     from ckh.ops.gemm_universal.problem_sets import set_names
 
     return set_names()
-
-
-def _formats() -> Formats:
-    from ckh.ops.gemm_universal.formats import FORMATS
-
-    return FORMATS
 
 
 def _requested() -> Requested[GemmProblem]:
@@ -187,7 +164,7 @@ OPERATION = Operation(
     split_by=GEMM_IDENTITY,
     train_defaults=amd_options,
     model_files={},
-    load_problems=load_problems,
+    load_problems=_load_problems,
     set_names=_set_names,
     formats=_formats,
     requested=_requested,

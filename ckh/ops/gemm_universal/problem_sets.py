@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.language_models import MODELS
-from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
+from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
 from ckh.ops.gemm_universal.training import FAMILIES, FURTHER_FAMILIES, SPLIT_FAMILIES, Limits, draw_problems
 
 if TYPE_CHECKING:
@@ -129,3 +130,34 @@ def _named(name: str) -> _Set:
     if name not in _SETS:
         raise UsageError(f"unknown GEMM problem set {name!r}", "the sets are " + ", ".join(_SETS))
     return _SETS[name]
+
+
+def load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
+) -> tuple[GemmProblem, ...]:
+    """The problems of a set or a file, in dtype `dtype`, or `default_dtype` where neither says one.
+
+    Raises:
+        UsageError: it is neither, or a direction is named.
+        DataError: the file has a line that is no problem.
+    """
+    if variant is not None:
+        raise UsageError(f"{OP_TYPE} has no directions", "leave out --variant")
+    if source in set_names():
+        # A set has no layout of its own: its problems take turns, so that layouts are measured and judged alike.
+        found, layouts = problem_set(source, dtype or default_dtype), _layouts_of(source)
+        return tuple(replace(p, layout=layouts[i % len(layouts)]) for i, p in enumerate(found))
+    if is_problem_file(source):
+        return read_problems(source, dtype, default_dtype)
+    raise UsageError(
+        f"{source!r} is neither a problem set nor a .txt, .csv or .json file", "the sets are " + ", ".join(set_names())
+    )
+
+
+def _layouts_of(name: str) -> tuple[str, ...]:
+    """The layouts that the problems of a set take in turns.
+
+    On a host, where kernels of each layout are compiled to be measured once, those of a linear layer (its weight is
+    N x K) and of a plain product.
+    """
+    return ("rcr", "rrr") if name.startswith("host-") else GEMM_LAYOUTS
