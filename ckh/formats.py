@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
+    import pyarrow as pa
 
     from ckh.data.spool import StoredRows
     from ckh.outputs import FileKind
@@ -60,22 +58,16 @@ class Reader:
 
 
 class MeasuredRows(Protocol):
-    """Measured rows, as `data.dataset.Dataset` has them."""
+    """Measured rows of one operation that need not fit in memory, as `data.merge.Merged` has them."""
 
     def __len__(self) -> int:
         """Number of rows."""
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The rows."""
+    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows in compact tables of some thousands, with all columns or those of these names."""
 
-    @property
-    def arch(self) -> str:
-        """The one architecture; raises `DataError` if there are several."""
-
-    @property
-    def problem_ids(self) -> NDArray[np.int64]:
-        """Number of each row's problem."""
+    def distinct(self, name: str) -> tuple[str, ...]:
+        """The texts of a column, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

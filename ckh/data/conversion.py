@@ -102,7 +102,7 @@ def convert(
     if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
-        warnings += _row_format(merged.op, to).write(merged.dataset, out)
+        warnings += _row_format(merged.op, to).write(merged, out)
     return ConversionSummary(
         rows=len(merged),
         valid=sum(int(pc.sum(block["is_valid"]).as_py()) for block in merged.blocks(["is_valid"])),

@@ -35,12 +35,14 @@ def script() -> ModuleType:
     return module
 
 
-def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path) -> None:
-    """Three times the rows take the same memory."""
+@pytest.mark.parametrize("to", ["parquet", "csv"])
+def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Path, to: str) -> None:
+    """Three times the rows take the same memory, whatever they are written as."""
     peaks = []
     for rows in (SOME_BLOCKS, MORE_BLOCKS):
         script.write_amd_csv(tmp_path / "in.csv", rows)
-        peaks.append(script.peak_mb("convert", tmp_path / "in.csv", "--arch", "gfx942", "--out", tmp_path / f"{rows}"))
+        out = tmp_path / f"{rows}.{to}"
+        peaks.append(script.peak_mb("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out", out))
     slope = (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 

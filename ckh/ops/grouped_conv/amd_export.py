@@ -1,49 +1,68 @@
-"""Writing a dataset as the CSV file of AMD's benchmark, for tools that read that."""
+"""Writing rows as the CSV file of AMD's benchmark, for tools that read that."""
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
+from ckh.data.numbering import Numbering
+from ckh.data.tables import plain
 from ckh.errors import DataError
+from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.outputs import FileKind, head_of, write_output
+from ckh.outputs import FileKind, head_of, open_output
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
     from ckh.formats import MeasuredRows
 
 AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
 AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))
 
+_TIME = ("is_valid", "non_zero", "latency_ms")
 
-def write_amd_csv(dataset: MeasuredRows, path: Path) -> list[str]:
+
+def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     """Write AMD's 24 columns and give warnings about what they cannot hold.
 
     As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those tell all kernels
-    of the dataset apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
+    of the rows apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
 
     Raises:
         DataError: the rows come from several architectures or none has a time.
+        OutputError: the file cannot be written.
     """
-    _ = dataset.arch
-    frame = dataset.frame.assign(problem_idx=dataset.problem_ids)
-    frame = frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]
-    if frame.empty:
+    if len(archs := rows.distinct("arch")) > 1:
+        raise DataError(f"the rows come from several architectures: {', '.join(archs)}", "convert those of one")
+    names = dict.fromkeys(name for frame in _timed(rows, ()) for name in frame["kernel_name"].unique())
+    if not names:
         raise DataError("no row has a time: there is nothing to write")
-    names = list(frame["kernel_name"].unique())
     short = {name: amd_short_name(parse_kernel_name(name)) for name in names}
     is_clear = len(set(short.values())) == len(names)
-    kernel = frame["kernel_name"].map(short) if is_clear else frame["kernel_name"]
-    text = io.StringIO()
-    out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
-    out[list(AMD_COLUMNS)].to_csv(text, index=False, lineterminator="\r\n")
-    write_output(path, text.getvalue().encode())
-    omitted = len(dataset) - len(frame)
+    written = 0
+    with open_output(path) as file:
+        file.write((",".join(AMD_COLUMNS) + "\r\n").encode())
+        for frame in _timed(rows, (*CONV_COLUMNS, "tflops")):
+            kernel = frame["kernel_name"].map(short) if is_clear else frame["kernel_name"]
+            out = frame.assign(kernel=kernel, non_zero=frame["non_zero"].fillna(1).astype("int64"))
+            file.write(out[list(AMD_COLUMNS)].to_csv(index=False, header=False, lineterminator="\r\n").encode())
+            written += len(out)
+    omitted = len(rows) - written
     warnings = [f"rows without a time are not in {path}: {omitted}"] if omitted else []
     return warnings if is_clear else [*warnings, "AMD's short names do not tell the kernels apart: names are complete"]
+
+
+def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """The rows with a time in blocks, with these columns, their kernels and the numbers of their problems."""
+    numbers = Numbering((*CONV_IDENTITY, "arch"))
+    wanted = ["kernel_name", *_TIME, *names]
+    for block in rows.blocks(list(dict.fromkeys([*wanted, *CONV_IDENTITY, "arch"]))):
+        frame = plain(block.select(wanted)).to_pandas().assign(problem_idx=numbers.of(block))
+        yield frame[frame["is_valid"] | ((frame["non_zero"] == 0) & (frame["latency_ms"] > 0))]
 
 
 def _is_headed(head: bytes) -> bool:
