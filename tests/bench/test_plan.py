@@ -14,8 +14,8 @@ from ckh.archs import ArchSpec, load_arch
 from ckh.bench.plan import ALL, Plan, full_name, make_plan
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops.gemm_universal.candidate_source import PoolCandidates
-from ckh.ops.gemm_universal.operation import load_problems as gemm_problems
 from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
 from ckh.ops.grouped_conv.candidate_source import Candidates
 from ckh.ops.grouped_conv.names import amd_short_name
