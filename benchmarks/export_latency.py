@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, kind_of
+from ckh.export.groups import ProblemKind, exported
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import Model, load_model
 from ckh.outputs import write_folder
@@ -65,15 +65,9 @@ def _compile(folder: Path, sources: list[Path], compiler: str, name: str, *flags
 
 def _in_c(kind: ProblemKind, problem: Any) -> Any:
     """The problem as the header lays it out."""
-    layout = kind.layouts.index(problem.layout)
-    if kind.name == CONV:
-        codes = [DIRECTIONS.index(str(problem.variant)), DTYPES.index(problem.dtype), layout, problem.ndim]
-    else:
-        codes = [DTYPES.index(problem.dtype), layout - 1]
-    sizes = [getattr(problem, name) for name in kind.sizes.values()]
-    fields: list[tuple[str, Any]] = [(f"code_{i}", ctypes.c_int32) for i in range(len(codes))]
-    fields += [(f"size_{i}", ctypes.c_int64) for i in range(len(sizes))]
-    return type("Problem", (ctypes.Structure,), {"_fields_": fields})(*codes, *sizes)
+    types = [ctypes.c_int32] * len(kind.codes) + [ctypes.c_int64] * len(kind.sizes)
+    fields = [(f"field_{place}", type_) for place, type_ in enumerate(types)]
+    return type("Problem", (ctypes.Structure,), {"_fields_": fields})(*kind.numbers(problem))
 
 
 def _exported(library: Path, folder: Path, model: Model, problem: Any, flags: int) -> Callable[[], list[str]]:
@@ -81,7 +75,7 @@ def _exported(library: Path, folder: Path, model: Model, problem: Any, flags: in
     loaded.ckh_kernel_name.restype = ctypes.c_char_p
     path = folder / "models" / f"{model.path.name}.ckhm"
     assert not loaded.ckh_open_file(str(path).encode(), ctypes.byref(handle))
-    kind = kind_of(model.spec.op_type)
+    kind = exported(model.spec.op_type).kind
     choices, count, given = (_Choice * 4096)(), ctypes.c_size_t(), _in_c(kind, problem)
     rank = getattr(loaded, f"ckh_rank_{kind.name}")
     arguments = (handle, ctypes.byref(given), flags, choices, ctypes.c_size_t(len(choices)), ctypes.byref(count))

@@ -36,27 +36,7 @@ FLOORS = (
 )
 # Arrows that still run up, importer and imported: another one is refused, and so is one of these that is gone.
 STILL_UP = {
-    ("export.groups", "ops.gemm_universal.pool"),
-    ("export.groups", "ops.gemm_universal.problem"),
-    ("export.groups", "ops.gemm_universal.problem_rules"),
-    ("export.groups", "ops.grouped_conv.pool"),
-    ("export.groups", "ops.grouped_conv.problem"),
-    ("export.groups", "ops.grouped_conv.problem_rules"),
-    ("export.groups", "ops.miopen_conv.candidates"),
-    ("export.groups", "ops.miopen_conv.problem"),
-    ("export.groups", "ops.miopen_conv.solvers"),
-    ("export.header", "ops.gemm_universal.problem"),
-    ("export.header", "ops.grouped_conv.problem"),
     ("formats", "data.spool"),
-    ("search.kernels.conv", "ops.grouped_conv.pool"),
-    ("search.kernels.conv", "ops.grouped_conv.problem"),
-    ("search.kernels.conv", "ops.grouped_conv.rules.matrix"),
-    ("search.kernels.conv", "ops.grouped_conv.rules.tables"),
-    ("search.kernels.conv", "ops.grouped_conv.tiles"),
-    ("search.kernels.conv", "ops.grouped_conv.validity"),
-    ("search.kernels.gemm", "ops.gemm_universal.problem"),
-    ("search.kernels.gemm", "ops.gemm_universal.spaces"),
-    ("search.kernels.gemm", "ops.gemm_universal.validity"),
 }
 # Loops of imports: a symbol writes to its graph, which gives back symbols; the others are still to be opened.
 CIRCLES = {

@@ -151,9 +151,9 @@ def measure(
 
 
 def _problem(typed: Typed, chooser: Chooser) -> Problem:
-    from ckh.search.kernels.space import require_searchable
+    from ckh.search.kernels.space import searched
 
-    require_searchable(chooser.op.name)
+    searched(chooser.op)
     return typed.problem(chooser, "search")
 
 

@@ -2,30 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.integers import Expression, Tree, decisions, value_of
 from ckh.learn.spec import ANY
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, MIOPEN_CONV
-from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
+from ckh.ops import built_in_names, operation
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from ckh.archs import ArchSpec
     from ckh.export.integers import Size
+    from ckh.kernels.judging import Rule
     from ckh.learn.artifact import Model
     from ckh.ops.base import Kernel, Problem
 
     Reason = Callable[[Any], str | None]  # why a kernel does not apply to a problem; None if it does
 
-CONV, GEMM = "conv", "gemm"
-_DEFAULT_LAYOUT = "default"
 DIRECTIONS: tuple[str, ...] = tuple(map(str, Direction))
 DTYPES: tuple[str, ...] = tuple(DTYPE_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A field of problems that is a number in C: problems that differ in it are in groups of their own.
+
+    Attributes:
+        name: in C.
+        field: in Python.
+        place: in the keys of groups: 0 of directions, 1 of element types, 2 of layouts, where 0 finds the first group
+            that has the other numbers, and 3.
+        values: in the order of their numbers.
+        prefix: what the names of values in C begin with; empty: they have none.
+        end: what is one more than the last number in C, a name or number.
+        least: the first number in C.
+        added: to numbers, in keys.
+    """
+
+    name: str
+    field: str
+    place: int
+    values: tuple[str | int, ...]
+    prefix: str = ""
+    end: str | int = 0
+    least: int = 0
+    added: int = 0
+
+    def number(self, value: str | int) -> int:
+        """The number of a value in C."""
+        return self.values.index(value) + self.least
+
+    def in_c(self, value: str | int) -> str:
+        """What a value is called in C."""
+        return f"{self.prefix}{value}".upper()
+
+
+DIRECTION = Code("direction", "variant", 0, DIRECTIONS, "CKH_", "CKH_DIRECTIONS")
+DTYPE = Code("dtype", "dtype", 1, DTYPES, "CKH_", "CKH_DTYPES")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +81,7 @@ class Group:
     """Problems that differ in their sizes only.
 
     Attributes:
-        key: codes of direction, dtype, layout and number of dimensions, as C has them.
+        key: its codes, as C has them: see `ProblemKind.key`.
         example: one of the problems.
         candidates: the kernels that are for some of them.
     """
@@ -59,14 +96,38 @@ class ProblemKind:
     """What C must know of a kind of problems.
 
     Attributes:
-        name: as in names in C.
+        name: as in names in C, such as `ckh_rank_conv`.
+        number: in model files; no other kind has it.
+        summary: what it is, for those who read the header.
+        codes: the fields that are no sizes, in the order of C.
         sizes: dataset column -> field, in the order of the sizes' numbers.
-        layouts: names of layouts, in the order of their codes.
+        problem: the class of problems, whose defaults are C's.
+        example: sizes of the problem that the program with an export ranks.
     """
 
     name: str
+    number: int
+    summary: str
+    codes: tuple[Code, ...]
     sizes: Mapping[str, str]
-    layouts: tuple[str, ...]
+    problem: type
+    example: Mapping[str, int]
+
+    def defaults(self) -> dict[str, Any]:
+        """Fields of problems, and their values where nothing is said; in all others the first, or 0."""
+        found = {code.field: code.values[0] for code in self.codes} | dict.fromkeys(self.sizes.values(), 0)
+        stated = {one.name: one.default for one in fields(self.problem) if one.default is not MISSING}
+        return found | {name: stated[name] for name in found if stated.get(name, "") != ""}
+
+    def numbers(self, problem: Problem) -> list[int]:
+        """All fields of a problem as they stand in C."""
+        codes = [code.number(getattr(problem, code.field)) for code in self.codes]
+        return codes + [getattr(problem, name) for name in self.sizes.values()]
+
+    def key(self, problem: Problem) -> tuple[int, int, int, int]:
+        """The key of a problem's group; 0 where the kind has no code."""
+        found = {code.place: code.number(getattr(problem, code.field)) + code.added for code in self.codes}
+        return found.get(0, 0), found.get(1, 0), found.get(2, 0), found.get(3, 0)
 
     def check(self, example: Problem) -> Tree:
         """Whether sizes make a problem of the example's kind: what its constructor checks."""
@@ -103,41 +164,43 @@ def _is_possible(problem: Any) -> bool:
     return True
 
 
-def conv_kind() -> ProblemKind:
-    """Convolutions; those of MIOpen have layouts of their own."""
-    from ckh.ops.miopen_conv.problem import LAYOUTS
+@dataclass(frozen=True, slots=True, eq=False)
+class Exported:
+    """How models of an operation become C.
 
-    layouts = [_DEFAULT_LAYOUT, *CONV_LAYOUTS.values(), *(layout for some in LAYOUTS.values() for layout in some)]
-    return ProblemKind(CONV, CONV_COLUMNS, tuple(dict.fromkeys(layouts)))
+    Attributes:
+        kind: the kind of its problems; operations whose problems have the same fields share one.
+        groups: all groups that a model is for, those of a default layout first; raises `ModelError`.
+    """
 
-
-def gemm_kind() -> ProblemKind:
-    """Matrix products."""
-    from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS
-
-    return ProblemKind(GEMM, GEMM_COLUMNS, (_DEFAULT_LAYOUT, *GEMM_LAYOUTS))
+    kind: ProblemKind
+    groups: Callable[[Model], Iterable[Group]]
 
 
-def kind_of(op_type: str) -> ProblemKind:
-    """The kind of problems of an operation.
+def exported(op_type: str) -> Exported:
+    """How models of an operation become C.
 
     Raises:
-        UsageError: problems of the operation cannot be exported.
+        UsageError: they do not.
     """
-    if op_type not in _GROUPS:
-        raise UsageError(f"models of {op_type} cannot be exported to C", "those of " + ", ".join(_GROUPS) + " can")
-    return gemm_kind() if op_type == GEMM_UNIVERSAL else conv_kind()
+    part = operation(op_type).exported
+    if part is None:
+        raise UsageError(
+            f"models of {op_type} cannot be exported to C", "those of " + ", ".join(_exportable()) + " can"
+        )
+    found = part()
+    assert isinstance(found, Exported)
+    return found
 
 
-def groups_of(model: Model) -> list[Group]:
-    """All groups that a model is for. Those of an operation's default layout come first.
+def _exportable() -> list[str]:
+    return [name for name in built_in_names() if operation(name).exported is not None]
 
-    Raises:
-        UsageError: problems of its operation cannot be exported.
-        ModelError: a file of the model is damaged.
-    """
-    kind_of(model.spec.op_type)
-    return list(_GROUPS[model.spec.op_type](model))
+
+def kinds(models: Iterable[Model]) -> list[ProblemKind]:
+    """The kinds of ckh's own operations, and further ones of models, each once."""
+    names = [*_exportable(), *(model.spec.op_type for model in models)]
+    return list({kind.name: kind for kind in (exported(name).kind for name in names)}.values())
 
 
 def group_of(model: Model, problem: Problem) -> Group:
@@ -147,93 +210,33 @@ def group_of(model: Model, problem: Problem) -> Group:
         UsageError: problems of its operation cannot be exported.
         ModelError: a file of the model is damaged.
     """
-    sizes = set(kind_of(model.spec.op_type).sizes.values())
-    others = [field.name for field in fields(problem) if field.name not in sizes]  # type: ignore[arg-type]
-    for group in _GROUPS[model.spec.op_type](model):
-        if all(getattr(group.example, name) == getattr(problem, name) for name in others):
+    part = exported(model.spec.op_type)
+    for group in part.groups(model):
+        if group.key == part.kind.key(problem):
             return group
     raise AssertionError(f"{model.path} answered {problem.canonical()} without a group for it")
 
 
-def _dtypes(model: Model) -> tuple[str, ...]:
+def element_types(model: Model) -> tuple[str, ...]:
+    """Those that a model is for."""
     dtype = model.spec.dtype
     return load_arch(model.spec.arch).dtypes if dtype == ANY else (dtype,)
 
 
-def _conv_example(kind: type[ConvProblem], direction: str, dtype: str, ndim: int, layout: str) -> ConvProblem:
-    sizes: dict[str, Any] = dict.fromkeys(("n", "c", "k", "g", "hi", "wi", "y", "x"), 1)
-    return kind(variant=Direction(direction), dtype=dtype, ndim=ndim, layout=layout, **sizes)
+def ruled_group(
+    kind: ProblemKind, example: Problem, pool: Iterable[Kernel], rules: tuple[Rule, ...], arch: ArchSpec
+) -> Group:
+    """A group whose candidates are those of a pool that break no rule.
 
+    Args:
+        kind: the kind of problems.
+        example: one of the group.
+        pool: the kernels.
+        rules: the rules of problems.
+        arch: what the kernels run on.
+    """
 
-def _conv_key(problem: ConvProblem) -> tuple[int, int, int, int]:
-    layout = conv_kind().layouts.index(problem.layout)
-    return DIRECTIONS.index(str(problem.variant)), DTYPES.index(problem.dtype), layout, problem.ndim
+    def reason(kernel: Kernel) -> Reason:
+        return lambda problem: next((words for rule in rules for words in rule(kernel, arch, problem)), None)
 
-
-def _conv_groups(model: Model) -> Iterator[Group]:
-    from ckh.ops.grouped_conv.pool import conv_pool
-    from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
-
-    arch = load_arch(model.spec.arch)
-    for direction in Direction if model.spec.variant is None else (model.spec.variant,):
-        for dtype in _dtypes(model):
-            for ndim, layout in CONV_LAYOUTS.items():
-                example = _conv_example(ConvProblem, direction, dtype, ndim, layout)
-                kernels = conv_pool(direction, arch, ndim, dtype)
-                reasons = (_broken(PROBLEM_RULES, kernel, arch) for kernel in kernels)
-                yield Group(_conv_key(example), example, tuple(map(Candidate, kernels, reasons)))
-
-
-def _gemm_groups(model: Model) -> Iterator[Group]:
-    from ckh.ops.gemm_universal.pool import gemm_pool
-    from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-    from ckh.ops.gemm_universal.problem_rules import PROBLEM_RULES
-
-    arch = load_arch(model.spec.arch)
-    for dtype in _dtypes(model):
-        for code, layout in enumerate(GEMM_LAYOUTS):
-            kernels = gemm_pool(arch, dtype, layout)
-            reasons = (_broken(PROBLEM_RULES, kernel, arch) for kernel in kernels)
-            key = (0, DTYPES.index(dtype), code + 1, 0)
-            yield Group(key, GemmProblem(1, 1, 1, dtype, layout), tuple(map(Candidate, kernels, reasons)))
-
-
-def _broken(rules: tuple[Any, ...], kernel: Kernel, arch: Any) -> Reason:
-    """The first rule that is broken, in words."""
-    return lambda problem: next((words for rule in rules for words in rule(kernel, arch, problem)), None)
-
-
-def _miopen_groups(model: Model) -> Iterator[Group]:
-    """As the candidates of dense and of grouped problems come in orders of their own, a group has both, in turn."""
-    from ckh.ops.miopen_conv.candidates import CandidateTable, candidates, group_name, read_candidates
-    from ckh.ops.miopen_conv.problem import DTYPES as MIOPEN_DTYPES
-    from ckh.ops.miopen_conv.problem import LAYOUTS, MiopenProblem
-    from ckh.ops.miopen_conv.solvers import parse_solver
-
-    table = read_candidates(model.path)
-
-    def reason(name: str, one: Any) -> Reason:
-        alone = CandidateTable({name: (one,)})
-
-        def found(problem: Any) -> str | None:
-            return next(iter(candidates(problem, alone).refused), None) if group_name(problem) == name else ""
-
-        return found
-
-    kinds = [(d, t, n, layout) for d in Direction for t in MIOPEN_DTYPES for n in LAYOUTS for layout in LAYOUTS[n]]
-    for direction, dtype, ndim, layout in kinds:
-        example = _conv_example(MiopenProblem, direction, dtype, ndim, layout)
-        grouped = MiopenProblem(**{**example.to_dict(), "c": 2, "k": 2, "g": 2})
-        found = [
-            Candidate(parse_solver(one.solver), reason(name, one))
-            for name in (group_name(example), group_name(grouped))  # type: ignore[arg-type]
-            for one in table.groups.get(name, ())
-        ]
-        yield Group(_conv_key(example), example, tuple(found))
-
-
-_GROUPS: dict[str, Callable[[Model], Iterator[Group]]] = {
-    GROUPED_CONV: _conv_groups,
-    GEMM_UNIVERSAL: _gemm_groups,
-    MIOPEN_CONV: _miopen_groups,
-}
+    return Group(kind.key(example), example, tuple(Candidate(kernel, reason(kernel)) for kernel in pool))

@@ -1,80 +1,51 @@
-"""The parts of the C interface that follow from Python's tables: enumerations, fields of problems, defaults."""
+"""The part of the C interface that follows from Python's tables: names and the fields of problems."""
 
 from __future__ import annotations
 
 import textwrap
-from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, Any
-
-from ckh.export.groups import CONV, DIRECTIONS, DTYPES, ProblemKind, conv_kind, gemm_kind
-from ckh.ops.grouped_conv.problem import CONV_LAYOUTS, ConvProblem
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from ckh.export.groups import Code, ProblemKind
 
 _LINE = 120
+_SPACE = "\u00a0"  # where no line ends
+_TITLE = "/* Kinds of problems, and their fields in order, with defaults: from the tables of ckh. */"
+_CODES = "/* X(name, default, least, end, place in the keys of groups, and what is added there) */"
 
 
-def names_header() -> str:
-    """The header ckh_names.h: codes of directions, types and layouts, and the sizes of problems with their defaults."""
-    from ckh.ops.gemm_universal.problem import GemmProblem
-
-    conv, gemm = conv_kind(), gemm_kind()
-    conv_defaults, gemm_defaults = _defaults(ConvProblem), _defaults(GemmProblem)
-    chosen = {
-        "CKH_CONV_DTYPE": field_value(conv, "dtype", conv_defaults["dtype"]),
-        "CKH_CONV_NDIM": str(min(CONV_LAYOUTS)),
-        "CKH_GEMM_DTYPE": field_value(gemm, "dtype", gemm_defaults["dtype"]),
-        "CKH_GEMM_LAYOUT": field_value(gemm, "layout", gemm_defaults["layout"]),
-    }
-    parts = [
-        "/* Names of what problems are, and their sizes in order, with defaults: from the tables of ckh. */",
-        _enum("CKH_", DIRECTIONS, "CKH_DIRECTIONS"),
-        _enum("CKH_", DTYPES, "CKH_DTYPES"),
-        _enum("CKH_LAYOUT_", conv.layouts, "CKH_LAYOUTS"),
-        _enum("CKH_GEMM_", gemm.layouts[1:], "CKH_GEMM_LAYOUTS"),
-        _wrapped("enum { " + ", ".join(f"{name} = {value}" for name, value in chosen.items()) + " };"),
-        _sizes(conv, conv_defaults),
-        _sizes(gemm, gemm_defaults),
-    ]
+def names_header(kinds: Sequence[ProblemKind]) -> str:
+    """The header ckh_names.h: names of values, and the fields of problems with their defaults."""
+    named = {code.end: code for kind in kinds for code in kind.codes if code.prefix}
+    numbered = " ".join(f"X({kind.name}, {kind.name.upper()}, {kind.number})" for kind in kinds)
+    parts = [_TITLE, *map(_enum, named.values()), f"#define CKH_KINDS(X) {numbered}", _CODES, *map(_fields, kinds)]
     return "\n".join(parts) + "\n"
 
 
-def field_value(kind: ProblemKind, name: str, value: object) -> str:
-    """What a field of a problem is in C.
-
-    Args:
-        kind: the kind of problem.
-        name: the field in Python.
-        value: its value there.
-    """
-    if name == "variant":
-        return _constant("CKH_", str(value))
-    if name == "dtype":
-        return _constant("CKH_", str(value))
-    if name == "layout":
-        return _constant("CKH_LAYOUT_" if kind.name == CONV else "CKH_GEMM_", str(value))
-    return str(value)
-
-
-def _constant(prefix: str, name: str) -> str:
-    return f"{prefix}{name.upper()}"
-
-
-def _enum(prefix: str, names: Iterable[str], count: str) -> str:
-    members = ", ".join([*(_constant(prefix, name) for name in names), count])
+def _enum(code: Code) -> str:
+    members = ", ".join([*map(code.in_c, code.values), str(code.end)])
     return _wrapped(f"enum {{ {members} }};")
+
+
+def _fields(kind: ProblemKind) -> str:
+    defaults = kind.defaults()
+    codes = (
+        (code.name, code.in_c(defaults[code.field]), code.least, code.end, code.place, code.added)
+        for code in kind.codes
+    )
+    sizes = ((name, defaults[name]) for name in kind.sizes.values())
+    name = f"CKH_{kind.name.upper()}"
+    comment = _wrapped(f"/* ckh_{kind.name}_problem: {kind.summary} */")
+    return "\n".join([comment, _macro(f"{name}_CODES", codes), _macro(f"{name}_SIZES", sizes)])
+
+
+def _macro(name: str, rows: Iterable[tuple[object, ...]]) -> str:
+    calls = (f"X({', '.join(map(str, row))})".replace(" ", _SPACE) for row in rows)
+    return _wrapped(f"#define {name}(X) {' '.join(calls)}", " \\").replace(_SPACE, " ")
 
 
 def _wrapped(text: str, end: str = "") -> str:
     lines = textwrap.wrap(text, _LINE - len(end), subsequent_indent="  ", break_long_words=False)
     return f"{end}\n".join(lines)
-
-
-def _defaults(problem: type) -> dict[str, Any]:
-    return {one.name: one.default for one in fields(problem) if one.default is not MISSING}
-
-
-def _sizes(kind: ProblemKind, defaults: dict[str, Any]) -> str:
-    sizes = " ".join(f"X({name},\u00a0{defaults.get(name, 0)})" for name in kind.sizes.values())
-    return _wrapped(f"#define CKH_{kind.name.upper()}_SIZES(X) {sizes}", " \\").replace("\u00a0", " ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.export.groups import CONV, DIRECTIONS, DTYPES
+from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
 from ckh.learn.spec import ANY
 from ckh.ranking.layout import numbers, record
@@ -84,7 +84,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     ]
     facts = FileFacts(
         texts=[name, spec.purpose, *kernels],
-        kind=int(kind.name != CONV),
+        kind=kind.number,
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
         tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
-from ckh.export.groups import CONV, GEMM, groups_of, kind_of
-from ckh.export.header import field_value, names_header
+from ckh.export.groups import exported, kinds
+from ckh.export.header import names_header
 from ckh.export.programs import model_content
 from ckh.ranking.layout import CSRC
 from ckh.version import __version__
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).with_name("c")
 _LINE, _WORDS = 120, 6
-_EXAMPLES: dict[str, dict[str, Any]] = {
-    CONV: {"n": 16, "c": 256, "k": 256, "g": 1, "hi": 28, "wi": 28, "y": 3, "x": 3, "pad_h": 1, "pad_w": 1},
-    GEMM: {"m": 128, "n": 1536, "k": 7168},
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,20 +47,20 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
         UsageError: two models have one name, or an operation cannot be exported.
         ModelError: a model is damaged, or a feature or rule cannot be exported.
     """
-    exported = [_prepare(*one) for one in zip(model_names(models), models, strict=True)]
-    contents = {one.name: one.file.content for one in exported}
+    prepared = [_prepare(*one) for one in zip(model_names(models), models, strict=True)]
+    contents = {one.name: one.file.content for one in prepared}
     report = {
         "ckh": __version__,
         "to": "c",
         "embedded": embed,
-        "models": [_facts(one) for one in exported],
+        "models": [_facts(one) for one in prepared],
     }
     texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(CSRC.glob("*.[ch]"))}
     texts |= {
-        "ckh_names.h": names_header(),
+        "ckh_names.h": names_header(kinds(models)),
         "ckh_embedded.c": _embedded_text(contents if embed else {}),
-        "example.c": _example(exported[0], embed=embed),
-        "README.md": _readme(exported, embed=embed),
+        "example.c": _example(prepared[0], embed=embed),
+        "README.md": _readme(prepared, embed=embed),
     }
     sources = " ".join(name for name in texts if name.endswith(".c") and name != "example.c")
     texts["CMakeLists.txt"] = _template("CMakeLists.txt").replace("@SOURCES@", sources)
@@ -75,8 +71,9 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
 
 
 def _prepare(name: str, model: Model) -> _Exported:
-    kind, groups = kind_of(model.spec.op_type), tuple(groups_of(model))
-    return _Exported(name, model, kind, groups, model_content(model, name, kind, groups))
+    part = exported(model.spec.op_type)
+    groups = tuple(part.groups(model))
+    return _Exported(name, model, part.kind, groups, model_content(model, name, part.kind, groups))
 
 
 def _template(name: str) -> str:
@@ -102,10 +99,8 @@ def _embedded_text(contents: dict[str, bytes]) -> str:
 
 def _example(one: _Exported, *, embed: bool) -> str:
     kind, example = one.kind, one.groups[0].example
-    settings = {"dtype": field_value(kind, "dtype", example.dtype), **_EXAMPLES[kind.name]}
-    if kind.name == CONV:
-        settings["direction"] = field_value(kind, "variant", str(example.variant))  # type: ignore[attr-defined]
-    assigned = [f"p.{name} = {value};" for name, value in settings.items()]
+    settings = {code.name: code.in_c(getattr(example, code.field)) for code in kind.codes}
+    assigned = [f"p.{name} = {value};" for name, value in {**settings, **kind.example}.items()]
     opened = f'ckh_open_embedded("{one.name}", &model)' if embed else f'ckh_open_file("{_path(one.name)}", &model)'
     text = _template("example.c").replace("@KIND@", kind.name).replace("@OPEN@", opened)
     return text.replace("@SETTINGS@", "\n  ".join(textwrap.wrap(" ".join(assigned), _LINE - 2, break_long_words=False)))
@@ -129,10 +124,10 @@ def _facts(one: _Exported) -> dict[str, Any]:
     }
 
 
-def _readme(exported: Sequence[_Exported], *, embed: bool) -> str:
+def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:
     rows = [
         f"| `{one.name}` | {one.model.spec.purpose} | {one.model.spec.device or one.model.spec.arch} |"
-        for one in exported
+        for one in prepared
     ]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."
     table = "\n".join(["| model | for | measured on |", "|---|---|---|", *rows, "", where])

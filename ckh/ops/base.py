@@ -159,6 +159,8 @@ class Operation:
         formats: the formats of measurements that are this operation's alone.
         requested: how its problems are requested on a command line; None: in files and sets alone.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
+        searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
+        exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
     """
 
     name: str
@@ -195,6 +197,8 @@ class Operation:
     formats: Callable[[], Formats] = Formats
     requested: Callable[[], Requested[Any]] | None = None
     measured: Callable[[], object] | None = None
+    searched: Callable[[], object] | None = None
+    exported: Callable[[], object] | None = None
 
     @property
     def has_directions(self) -> bool:

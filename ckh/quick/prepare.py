@@ -38,7 +38,7 @@ def prepare(asked: Asked) -> bool:
 
 def _prepare(asked: Asked) -> bool:
     from ckh.archs import load_arch
-    from ckh.export.groups import group_of, kind_of
+    from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.choice import Chooser
     from ckh.ops import built_in_names
@@ -57,7 +57,7 @@ def _prepare(asked: Asked) -> bool:
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
     if len(found.pool) > MOST_KERNELS:
         return False
-    kind_of_problem, group = kind_of(model.spec.op_type), group_of(model, problem)
+    kind_of_problem, group = exported(model.spec.op_type).kind, group_of(model, problem)
     made = model_content(model, model.path.name, kind_of_problem, [group])
     facts = facts_of(model, kind_of_problem, group, made.rules[0], found.refused, problem)
     facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}

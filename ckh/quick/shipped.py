@@ -56,7 +56,7 @@ def write(folder: Path) -> None:
         OSError: it cannot be written.
     """
     from ckh.archs import load_arch
-    from ckh.export.groups import groups_of, kind_of
+    from ckh.export.groups import exported
     from ckh.export.programs import model_content
     from ckh.learn.answer import wanted_for
     from ckh.learn.artifact import fitting_models, list_models, load_model
@@ -71,15 +71,15 @@ def write(folder: Path) -> None:
         spec, arch = ref.spec, load_arch(ref.spec.arch)
         dtypes.setdefault(spec.arch, {})[spec.op_type] = parts[spec.op_type].default_dtype or arch.default_dtype
         model = load_model(ref.path)
-        groups = [group for group in groups_of(model) if group.candidates and _is_chosen(model, group.example)]
+        part = exported(spec.op_type)
+        groups = [group for group in part.groups(model) if group.candidates and _is_chosen(model, group.example)]
         if not groups:
             continue
-        kind = kind_of(spec.op_type)
-        made = model_content(model, ref.path.name, kind, groups)
+        made = model_content(model, ref.path.name, part.kind, groups)
         (folder / f"{ref.path.name}.ckhm").write_bytes(made.content)
         for group, rules in zip(groups, made.rules, strict=True):
             refused = spec.op.candidates(group.example, arch, ref.path).refused
-            facts = facts_of(model, kind, group, rules, refused)
+            facts = facts_of(model, part.kind, group, rules, refused)
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
             facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}

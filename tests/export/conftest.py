@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind, gemm_kind
+from ckh.export.groups import exported
 from ckh.export.to_c import c_files
 from ckh.learn.artifact import load_model
+from ckh.ops import operation_of_problem
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.operation import OPERATION
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.outputs import write_folder
 
 if TYPE_CHECKING:
@@ -126,12 +126,8 @@ def compile_program(
 
 def line_of(problem: Any) -> str:
     """A problem as the program reads it."""
-    if isinstance(problem, ConvProblem):
-        layout = conv_kind().layouts.index(problem.layout)
-        codes = (DIRECTIONS.index(str(problem.variant)), DTYPES.index(problem.dtype), layout, problem.ndim)
-        return line("conv", *codes, *(getattr(problem, name) for name in conv_kind().sizes.values()))
-    kind = DTYPES.index(problem.dtype), gemm_kind().layouts.index(problem.layout) - 1
-    return line("gemm", *kind, *(getattr(problem, name) for name in gemm_kind().sizes.values()))
+    kind = exported(operation_of_problem(problem).name).kind
+    return line(kind.name, *kind.numbers(problem))
 
 
 def line(kind: str, *numbers: int) -> str:

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from ckh.errors import NoKernelError, UsageError
-from ckh.export.groups import DIRECTIONS, DTYPES, conv_kind
+from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.to_c import c_files
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules
+from ckh.ops.grouped_conv.exported import KIND
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -47,6 +48,7 @@ from .problems import any_conv, conv_problems, gemm_problems
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
 
+LAYOUTS = next(code.values for code in KIND.codes if code.name == "layout")
 FORWARD, GEMM = "grouped_conv_forward_fp32_host", "gemm_universal_fp32_host"
 HARNESS = HERE / "harness.c"
 PAIRS = 10_000
@@ -145,7 +147,7 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules on padding, vectors and splits of K, with every sixteenth kernel of gfx942."""
     pool = cache(lambda *group: gemm_pool(*group)[::16])
-    monkeypatch.setattr("ckh.ops.gemm_universal.pool.gemm_pool", pool)
+    monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", pool)
     monkeypatch.setattr(gemm_operation, "gemm_pool", pool)
     # What other tests remember of the whole pool is not this one's, nor may they meet what this one remembers.
     monkeypatch.setattr(gemm_operation, "pool_rules", cache(pool_rules.__wrapped__))
@@ -196,7 +198,7 @@ def test_impossible_sizes_are_refused_as_in_python(harness: Path, shipped: Path)
     random, model = Random(4), load_model(MODELS / FORWARD)
     tried = [any_conv(random) for _ in range(400)]
     codes = [0, DTYPES.index("fp32"), 0]
-    lines = [line("conv", *codes, one["ndim"], *(one[name] for name in conv_kind().sizes.values())) for one in tried]
+    lines = [line("conv", *codes, one["ndim"], *(one[name] for name in KIND.sizes.values())) for one in tried]
     found = ask(harness, shipped / "models" / f"{FORWARD}.ckhm", lines)
     errors = 0
     for one, sizes in zip(found, tried, strict=True):
@@ -221,12 +223,12 @@ def test_enums_and_models_that_do_not_fit(harness: Path, shipped: Path) -> None:
         ((-1, 1, 0, 2), "CKH_ERROR_ENUM"),
         ((len(DIRECTIONS), 1, 0, 2), "CKH_ERROR_ENUM"),
         ((0, len(DTYPES), 0, 2), "CKH_ERROR_ENUM"),
-        ((0, 1, len(conv_kind().layouts), 2), "CKH_ERROR_ENUM"),
+        ((0, 1, len(LAYOUTS), 2), "CKH_ERROR_ENUM"),
         ((0, 1, 0, 1), "CKH_ERROR_ENUM"),
         ((0, 1, 0, 4), "CKH_ERROR_ENUM"),
         ((1, 1, 0, 2), "CKH_ERROR_OTHER"),
         ((0, DTYPES.index("fp16"), 0, 2), "CKH_ERROR_OTHER"),
-        ((0, 1, conv_kind().layouts.index("nchw"), 2), "CKH_ERROR_OTHER"),
+        ((0, 1, LAYOUTS.index("nchw"), 2), "CKH_ERROR_OTHER"),
     ]
     two_dimensional = [1, 64, 64, 1, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1]
     assert len(sizes) == len(two_dimensional)

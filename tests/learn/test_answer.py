@@ -13,7 +13,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, NoKernelError, UsageError
-from ckh.export.groups import groups_of
+from ckh.export.groups import exported
 from ckh.learn.answer import answer, answers, rank_many
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.scoring import Remembered
@@ -72,10 +72,10 @@ def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> 
     assert found.refused[reason] == 8 * 4
     assert len(found.ranked) == 8 * 26
     many = rank_many(list(AMD_PROBLEMS), None, model)
-    exported = [one.kernel for group in groups_of(model) for one in group.candidates]
-    assert len(exported) == 2 * 8 * 26  # in two and in three dimensions
+    in_c = [one.kernel for group in exported(model.spec.op_type).groups(model) for one in group.candidates]
+    assert len(in_c) == 2 * 8 * 26  # in two and in three dimensions
     chosen = [one.kernel for ranked in (found.ranked, *many) for one in ranked]
-    assert {kernel.pipeline for kernel in (*chosen, *exported)} == {"basic_v1", "mem", "compv3", "compv4", "compv6"}
+    assert {kernel.pipeline for kernel in (*chosen, *in_c)} == {"basic_v1", "mem", "compv3", "compv4", "compv6"}
 
 
 def gfx942(folder: Path) -> Model:

@@ -134,6 +134,18 @@ def _measured() -> object:
     return MEASURED
 
 
+def _searched() -> object:
+    from ckh.ops.gemm_universal.search_space import SEARCHED
+
+    return SEARCHED
+
+
+def _exported() -> object:
+    from ckh.ops.gemm_universal.exported import EXPORTED
+
+    return EXPORTED
+
+
 OPERATION = Operation(
     name=OP_TYPE,
     summary="matrix products",
@@ -169,4 +181,6 @@ OPERATION = Operation(
     formats=_formats,
     requested=_requested,
     measured=_measured,
+    searched=_searched,
+    exported=_exported,
 )

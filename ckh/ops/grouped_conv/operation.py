@@ -130,6 +130,18 @@ def _measured() -> object:
     return MEASURED
 
 
+def _searched() -> object:
+    from ckh.ops.grouped_conv.search_space import SEARCHED
+
+    return SEARCHED
+
+
+def _exported() -> object:
+    from ckh.ops.grouped_conv.exported import EXPORTED
+
+    return EXPORTED
+
+
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -165,4 +177,6 @@ OPERATION = Operation(
     formats=_formats,
     requested=_requested,
     measured=_measured,
+    searched=_searched,
+    exported=_exported,
 )

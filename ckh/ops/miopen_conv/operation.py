@@ -121,6 +121,12 @@ def _requested() -> Requested[MiopenProblem]:
     return REQUESTED
 
 
+def _exported() -> object:
+    from ckh.ops.miopen_conv.exported import EXPORTED
+
+    return EXPORTED
+
+
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
@@ -156,4 +162,5 @@ OPERATION = Operation(
     set_names=CONVOLUTION.set_names,
     formats=_formats,
     requested=_requested,
+    exported=_exported,
 )

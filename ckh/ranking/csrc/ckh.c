@@ -5,36 +5,6 @@
 
 #include "ckh_internal.h"
 
-#define VALUE(name, value) problem->name = value;
-#define PUT(name, value) *size++ = problem->name;
-
-void ckh_conv_defaults(ckh_conv_problem *problem) {
-  if (!problem) return;
-  problem->direction = CKH_FORWARD;
-  problem->dtype = CKH_CONV_DTYPE;
-  problem->layout = CKH_LAYOUT_DEFAULT;
-  problem->ndim = CKH_CONV_NDIM;
-  CKH_CONV_SIZES(VALUE)
-}
-
-void ckh_gemm_defaults(ckh_gemm_problem *problem) {
-  if (!problem) return;
-  problem->dtype = CKH_GEMM_DTYPE;
-  problem->layout = CKH_GEMM_LAYOUT;
-  CKH_GEMM_SIZES(VALUE)
-}
-
-static void put_conv(const ckh_conv_problem *problem, int64_t *size) { CKH_CONV_SIZES(PUT) }
-
-static void put_gemm(const ckh_gemm_problem *problem, int64_t *size) { CKH_GEMM_SIZES(PUT) }
-
-/* Whether a model is for a direction and dtype. */
-static int is_for(const ckh_model *model, int32_t kind, int32_t direction, int32_t dtype) {
-  const ckh_facts *facts = model->head.facts;
-  return facts->kind == kind && (facts->direction < 0 || facts->direction == direction) &&
-         (facts->dtype < 0 || facts->dtype == dtype);
-}
-
 int ckh_open_embedded(const char *name, ckh_model **model) {
   if (!model) return CKH_ERROR_ARGUMENT;
   *model = NULL;
@@ -52,39 +22,36 @@ static int check_arguments(const ckh_model *model, const void *problem, uint32_t
                                                                                              : CKH_OK;
 }
 
-int ckh_rank_conv(const ckh_model *model, const ckh_conv_problem *problem, uint32_t flags, ckh_choice *choices,
-                  size_t capacity, size_t *count) {
-  int64_t size[CKH_MOST_SIZES] = {0};
-  int32_t key[CKH_KEYS];
-  const int error = check_arguments(model, problem, flags, choices, capacity, count);
-  if (error) return error;
-  if (problem->direction < 0 || problem->direction >= CKH_DIRECTIONS || problem->dtype < 0 ||
-      problem->dtype >= CKH_DTYPES || problem->layout < 0 || problem->layout >= CKH_LAYOUTS || problem->ndim < 2 ||
-      problem->ndim > 3)
-    return CKH_ERROR_ENUM;
-  if (!is_for(model, CKH_CONV, problem->direction, problem->dtype)) return CKH_ERROR_OTHER;
-  key[0] = problem->direction;
-  key[1] = problem->dtype;
-  key[2] = problem->layout;
-  key[3] = problem->ndim;
-  put_conv(problem, size);
-  return ckh_rank_sizes(model, key, size, flags, choices, capacity, count);
+/* Whether a model is for a kind of problems, a direction and a dtype. */
+static int is_for(const ckh_model *model, int32_t kind, const int32_t *key) {
+  const ckh_facts *facts = model->head.facts;
+  return facts->kind == kind && (facts->direction < 0 || facts->direction == key[0]) &&
+         (facts->dtype < 0 || facts->dtype == key[1]);
 }
 
-int ckh_rank_gemm(const ckh_model *model, const ckh_gemm_problem *problem, uint32_t flags, ckh_choice *choices,
-                  size_t capacity, size_t *count) {
-  int64_t size[CKH_MOST_SIZES] = {0};
-  int32_t key[CKH_KEYS];
-  const int error = check_arguments(model, problem, flags, choices, capacity, count);
-  if (error) return error;
-  if (problem->dtype < 0 || problem->dtype >= CKH_DTYPES || problem->layout < 0 ||
-      problem->layout >= CKH_GEMM_LAYOUTS)
-    return CKH_ERROR_ENUM;
-  if (!is_for(model, CKH_GEMM, 0, problem->dtype)) return CKH_ERROR_OTHER;
-  key[0] = 0;
-  key[1] = problem->dtype;
-  key[2] = problem->layout + 1;
-  key[3] = 0;
-  put_gemm(problem, size);
-  return ckh_rank_sizes(model, key, size, flags, choices, capacity, count);
-}
+#define DEFAULT_CODE(name, value, least, end, place, added) problem->name = value;
+#define DEFAULT_SIZE(name, value) problem->name = value;
+#define IS_NO_CODE(name, value, least, end, place, added) || problem->name < (least) || problem->name >= (end)
+#define PUT_CODE(name, value, least, end, place, added) key[place] = problem->name + (added);
+#define PUT_SIZE(name, value) *next++ = problem->name;
+
+#define FUNCTIONS(kind, KIND, number) \
+  void ckh_##kind##_defaults(ckh_##kind##_problem *problem) { \
+    if (!problem) return; \
+    CKH_##KIND##_CODES(DEFAULT_CODE) \
+    CKH_##KIND##_SIZES(DEFAULT_SIZE) \
+  } \
+\
+  int ckh_rank_##kind(const ckh_model *model, const ckh_##kind##_problem *problem, uint32_t flags, \
+                      ckh_choice *choices, size_t capacity, size_t *count) { \
+    int64_t size[CKH_MOST_SIZES] = {0}, *next = size; \
+    int32_t key[CKH_KEYS] = {0}; \
+    const int error = check_arguments(model, problem, flags, choices, capacity, count); \
+    if (error) return error; \
+    if (0 CKH_##KIND##_CODES(IS_NO_CODE)) return CKH_ERROR_ENUM; \
+    CKH_##KIND##_CODES(PUT_CODE) \
+    if (!is_for(model, number, key)) return CKH_ERROR_OTHER; \
+    CKH_##KIND##_SIZES(PUT_SIZE) \
+    return ckh_rank_sizes(model, key, size, flags, choices, capacity, count); \
+  }
+CKH_KINDS(FUNCTIONS)

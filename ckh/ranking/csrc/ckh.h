@@ -28,26 +28,17 @@ enum {
 
 #ifndef CKH_SIZES_ONLY /* as Python compiles the sources: it names no kinds of problems */
 
-#include "ckh_names.h" /* CKH_FORWARD, CKH_FP32, CKH_GEMM_RCR, ... and the sizes of problems, in their order */
+#include "ckh_names.h" /* the kinds of problems with their fields; CKH_FORWARD, CKH_FP32, ... */
 
+/* Problems of a kind, such as `ckh_conv_problem`: codes such as `dtype` first, then sizes, in the order of the names. */
+#define CKH_CODE(name, value, least, end, place, added) int32_t name;
 #define CKH_SIZE(name, value) int64_t name;
-
-/* A grouped convolution; all sizes are those of the forward pass, C and K totals over all groups. In 2D the depth has
-   the values of `ckh_conv_defaults`. */
-typedef struct ckh_conv_problem {
-  int32_t direction; /* CKH_FORWARD, ... */
-  int32_t dtype;     /* CKH_FP32, ... */
-  int32_t layout;    /* CKH_LAYOUT_DEFAULT: the operation's own; or CKH_LAYOUT_NCHW, ... */
-  int32_t ndim;      /* 2 or 3 */
-  CKH_CONV_SIZES(CKH_SIZE) /* n, c, k, g, hi, wi, y, x, ... */
-} ckh_conv_problem;
-
-/* C (M x N) = A (M x K) x B (K x N), where `split_k` blocks share the sum over K. */
-typedef struct ckh_gemm_problem {
-  int32_t dtype;
-  int32_t layout; /* of A, B and C: CKH_GEMM_RCR, ... */
-  CKH_GEMM_SIZES(CKH_SIZE) /* m, n, k, split_k */
-} ckh_gemm_problem;
+#define CKH_PROBLEM(kind, KIND, number) \
+  typedef struct ckh_##kind##_problem { \
+    CKH_##KIND##_CODES(CKH_CODE) \
+    CKH_##KIND##_SIZES(CKH_SIZE) \
+  } ckh_##kind##_problem;
+CKH_KINDS(CKH_PROBLEM)
 
 #endif
 
@@ -85,17 +76,18 @@ const char *ckh_model_purpose(const ckh_model *model);
 /* Opens a model that was exported with --embed; of any name if `name` is NULL. */
 int ckh_open_embedded(const char *name, ckh_model **model);
 
-/* Problems as they are without saying anything: forward or rcr, fp32, 2D, steps of 1, no padding; the other sizes
-   are 0, which is an error unless they are set. */
-void ckh_conv_defaults(ckh_conv_problem *problem);
-void ckh_gemm_defaults(ckh_gemm_problem *problem);
+/* For each kind, such as `conv`:
 
-/* Ranks the kernels that apply to a problem: `*count` becomes their number, and the best of them, `capacity` at most,
-   are written to `choices`, best first; of equal ones the one with the lower place in the pool comes first. */
-int ckh_rank_conv(const ckh_model *model, const ckh_conv_problem *problem, uint32_t flags, ckh_choice *choices,
-                  size_t capacity, size_t *count);
-int ckh_rank_gemm(const ckh_model *model, const ckh_gemm_problem *problem, uint32_t flags, ckh_choice *choices,
-                  size_t capacity, size_t *count);
+   ckh_conv_defaults   a problem as it is without saying anything: forward, fp32, 2D, steps of 1, no padding; the other
+                       sizes are 0, which is an error unless they are set
+   ckh_rank_conv       ranks the kernels that apply to a problem: `*count` becomes their number, and the best of them,
+                       `capacity` at most, are written to `choices`, best first; of equal ones the one with the lower
+                       place in the pool comes first */
+#define CKH_FUNCTIONS(kind, KIND, number) \
+  void ckh_##kind##_defaults(ckh_##kind##_problem *problem); \
+  int ckh_rank_##kind(const ckh_model *model, const ckh_##kind##_problem *problem, uint32_t flags, \
+                      ckh_choice *choices, size_t capacity, size_t *count);
+CKH_KINDS(CKH_FUNCTIONS)
 
 #endif
 

@@ -350,7 +350,7 @@ static void fill_head(reader *r, ckh_head *head) {
                  !head->text[head->text_count - 1] && within(head->name, head->name_count, 0, head->text_count));
   if (r->error) return;
   facts = head->facts;
-  require(r, (facts->kind == CKH_CONV || facts->kind == CKH_GEMM) && facts->forests >= 1 && facts->forests <= CKH_MOST_FORESTS &&
+  require(r, facts->kind >= 0 && facts->forests >= 1 && facts->forests <= CKH_MOST_FORESTS &&
                  facts->tflops >= -1 && facts->tflops < facts->forests && facts->groups >= 0 &&
                  facts->groups <= MAX_GROUPS && facts->programs >= 0 && facts->programs <= MAX_PROGRAMS);
 }

@@ -10,8 +10,7 @@
 extern "C" {
 #endif
 
-enum { CKH_CONV = 0, CKH_GEMM = 1 };         /* kinds of problems */
-enum { CKH_KEYS = 4 };                       /* direction, dtype, layout, dimensions; 0 where the kind has none */
+enum { CKH_KEYS = 4 };                       /* direction, dtype, layout, one more; 0 where the kind has none */
 enum { CKH_MOST_SIZES = 32 };                /* of a problem */
 enum { CKH_MOST_FORESTS = 8 };               /* of a model */
 enum { CKH_APPLIES = -1, CKH_REFUSED = -2 }; /* where decisions end; below, with further reasons */

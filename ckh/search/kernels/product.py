@@ -8,12 +8,13 @@ millions of kernels are judged without one of them becoming an object.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from ckh.kernels.judging import ProblemRules, judge_table
 from ckh.kernels.table import distinct
+from ckh.ops.base import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import Rule, Rules
     from ckh.kernels.table import KernelTable
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel
+
+P = TypeVar("P", bound=Problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,17 @@ class Product:
         """The kernel of a base and a set of options."""
         values = dict(zip(self.options.names, self.options.rows[row], strict=True))
         return replace(self.bases[base], **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched(Generic[P]):
+    """How kernels of an operation are searched for.
+
+    Attributes:
+        product: the kernels that may be proposed for a problem on an architecture.
+    """
+
+    product: Callable[[P, ArchSpec], Product]
 
 
 def by(sizes: tuple[int, ...]) -> str:

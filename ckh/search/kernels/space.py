@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.errors import NoKernelError, UsageError
-from ckh.ops import GEMM_UNIVERSAL, GROUPED_CONV, operation_of
+from ckh.ops import built_in_names, operation, operation_of_problem
+from ckh.search.kernels.product import Searched
 from ckh.search.space import Space
 
 if TYPE_CHECKING:
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.learn.artifact import Model
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel, Operation, Problem
     from ckh.search.kernels.product import Parameter, Product
 
-_SEARCHED = (GROUPED_CONV, GEMM_UNIVERSAL)
 _SAMPLE_SEED = 0  # a problem has the same space whatever the seed of the search
 
 
@@ -110,14 +110,18 @@ def kernel_space(
     return KernelSpace(tuple(kernels), pool_size, left_out, _space_of(tuple(kernels), product.parameters))
 
 
-def require_searchable(op: str) -> None:
-    """Refuse an operation whose kernels are not made of parameters.
+def searched(op: Operation) -> Searched[Any]:
+    """How kernels of an operation are searched for.
 
     Raises:
-        UsageError: it is one.
+        UsageError: they are not made of parameters.
     """
-    if op not in _SEARCHED:
-        raise UsageError(f"{op} has no space of kernels to search", "there is one of " + " and ".join(_SEARCHED))
+    if op.searched is None:
+        others = [name for name in built_in_names() if operation(name).searched]
+        raise UsageError(f"{op.name} has no space of kernels to search", "there is one of " + " and ".join(others))
+    found = op.searched()
+    assert isinstance(found, Searched)
+    return found
 
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
@@ -137,15 +141,7 @@ def product_of(problem: Problem, arch: ArchSpec) -> Product:
     Raises:
         UsageError: kernels of the problem's operation are not made of parameters.
     """
-    op = operation_of(problem.canonical()).name
-    require_searchable(op)
-    if op == GROUPED_CONV:
-        from ckh.search.kernels.conv import conv_product
-
-        return conv_product(problem, arch)  # type: ignore[arg-type]
-    from ckh.search.kernels.gemm import gemm_product
-
-    return gemm_product(problem, arch)  # type: ignore[arg-type]
+    return searched(operation_of_problem(problem)).product(problem, arch)
 
 
 def _in_order(product: Product, rows: NDArray[np.intp]) -> Iterator[tuple[int, int]]:

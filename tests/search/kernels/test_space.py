@@ -22,7 +22,7 @@ from ckh.ops.grouped_conv import validity as conv_validity
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.search.kernels import KernelSpace, kernel_space
-from ckh.search.kernels.space import look_alikes, product_of, require_searchable
+from ckh.search.kernels.space import look_alikes, product_of, searched
 from tests.learn.conftest import saved
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_no_legal_kernel_is_an_error() -> None:
 def test_solvers_cannot_be_searched() -> None:
     """An operation whose kernels have no parameters is refused."""
     with pytest.raises(UsageError, match="miopen_conv has no space of kernels"):
-        require_searchable("miopen_conv")
+        searched(operation("miopen_conv"))
 
 
 def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:

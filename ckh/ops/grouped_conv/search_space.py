@@ -18,7 +18,7 @@ from ckh.ops.grouped_conv.rules.matrix import is_loadable
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.ops.grouped_conv.tiles import CONV_TILES, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.search.kernels.product import Options, Parameter, Product, by
+from ckh.search.kernels.product import Options, Parameter, Product, Searched, by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _loads_whole_vectors(arch: ArchSpec, dtype: str, tile: Triple, wave: Triple,
         yield "the threads of a block do not load as many whole vectors each"
 
 
-def conv_product(problem: ConvProblem, arch: ArchSpec) -> Product:
+def _product_of(problem: ConvProblem, arch: ArchSpec) -> Product:
     """The kernels that may be proposed for a convolution."""
     return _product(problem.variant, problem.ndim, problem.dtype, arch)
 
@@ -63,3 +63,6 @@ def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Produ
     rows = tuple((*vectors, count) for vectors in product(_VECTORS, repeat=3) for count in blocks)
     options = Options(("vector_a", "vector_b", "vector_c", "block_per_cu"), rows)
     return Product(bases, options, CONV_RULES, (_loads_whole_vectors,) if arch.is_gpu else (), arch, _PARAMETERS)
+
+
+SEARCHED = Searched(_product_of)

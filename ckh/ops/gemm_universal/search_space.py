@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, Block, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.search.kernels.product import Options, Parameter, Product, by
+from ckh.search.kernels.product import Options, Parameter, Product, Searched, by
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
@@ -31,7 +31,7 @@ _PARAMETERS = (
 )
 
 
-def gemm_product(problem: GemmProblem, arch: ArchSpec) -> Product:
+def _product_of(problem: GemmProblem, arch: ArchSpec) -> Product:
     """The kernels that may be proposed for a GEMM."""
     return _product(problem.dtype, problem.layout, arch)
 
@@ -58,3 +58,6 @@ def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
         blocks=tuple(dict.fromkeys([*pool.blocks, *blocks])),
         persistent=AMD_SEARCH.persistent if arch.is_gpu else (False,),
     )
+
+
+SEARCHED = Searched(_product_of)
