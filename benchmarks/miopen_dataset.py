@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ckh.data import tables
 from ckh.data.dataset import Dataset, write_dataset
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.formats import to_arrow
 from ckh.ops.miopen_conv.table import read_parquet
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Convert one file."""
     source, arch, num_cus, out = sys.argv[1:]
     path = Path(source)
-    table = read_parquet(path, Device(arch, int(num_cus)), skip_bad=True)
+    table = read_parquet(path, FdbDevice(arch, int(num_cus)), skip_bad=True)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     sources = [{"name": path.name, "format": "find-db times", "sha256": digest}]
     rows = tables.to_pandas(to_arrow(table, path.name))

@@ -23,7 +23,7 @@ from ckh.assess.metrics import summarize
 from ckh.learn.model_text import join_trees
 from ckh.learn.targets import blended
 from ckh.ops.miopen_conv.candidates import candidates, make_table
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.learn import FOLDS, efficiency_of, held_out, predict, times_of, train_order, train_regression
 from ckh.ops.miopen_conv.recipe import RECIPE, SEEDS, SMALL_RECIPE
 from ckh.ops.miopen_conv.table import SIZES, SolverTable, read_parquet
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     from ckh.training import TrainOptions
 
-MI200 = ("miopen_finddb_gfx90a_104cu.parquet", Device("gfx90a", 104))
-MI300X = ("miopen_finddb_gfx942_304cu.parquet", Device("gfx942", 304))
+MI200 = ("miopen_finddb_gfx90a_104cu.parquet", FdbDevice("gfx90a", 104))
+MI300X = ("miopen_finddb_gfx942_304cu.parquet", FdbDevice("gfx942", 304))
 SEED_OF_RANDOM = 0
 TWO = 2
 
 
-def load(folder: Path, source: tuple[str, Device]) -> SolverTable:
+def load(folder: Path, source: tuple[str, FdbDevice]) -> SolverTable:
     """The rows of problems that leave a choice."""
     table = read_parquet(folder / source[0], source[1], skip_bad=True)
     left_out = ", ".join(f"{count:,} {reason}" for reason, count in table.bad.items()) or "none"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.learn.ranked import Ranked
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
-    from ckh.search.measured import Guide, Settings
+    from ckh.search.measured import Guide, SearchSettings
 
 _DEVICE_STRATEGY = "surrogate"
 SPACE_LIMIT = 50_000  # kernels that may be measured
@@ -54,7 +54,7 @@ class GpuOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SearchLimits:
     """How long is measured and how each kernel, with how many compilers, as typed; None: the default."""
 
     time: str | None
@@ -104,7 +104,7 @@ def measure(
     effort: Effort,
     kind: str | None,
     gpu_options: GpuOptions,
-    limits: Limits,
+    limits: SearchLimits,
     out: Path | None,
     *,
     force: bool,
@@ -157,8 +157,8 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
     return typed.problem(chooser, "search")
 
 
-def _settings(effort: Effort, limits: Limits, *, cold: bool) -> Settings:
-    from ckh.search.measured import Settings
+def _settings(effort: Effort, limits: SearchLimits, *, cold: bool) -> SearchSettings:
+    from ckh.search.measured import SearchSettings
     from ckh.search.measuring import MeasureOptions
 
     default = MeasureOptions()
@@ -170,7 +170,7 @@ def _settings(effort: Effort, limits: Limits, *, cold: bool) -> Settings:
         limits.jobs,
     )
     time_s = None if limits.time is None else parse_duration(limits.time)
-    return Settings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, effort.top, time_s, options)
+    return SearchSettings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, effort.top, time_s, options)
 
 
 def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:

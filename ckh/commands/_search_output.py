@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.learn.ranked import Ranked
     from ckh.ops.base import Operation, Problem
     from ckh.search.kernels import KernelSpace
-    from ckh.search.measured import Outcome
+    from ckh.search.measured import Measurement
     from ckh.search.on_model import ModelSearch
     from ckh.search.replay import Recording, Replay
 
@@ -106,7 +106,7 @@ def _print_problem(problem: Problem, model: Model | None) -> None:
     typer.echo(f"model    {'none' if model is None else model.path.name}")
 
 
-def print_measured(summary: Summary, outcome: Outcome, out: Path, *, as_json: bool) -> None:
+def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
     """What measuring found, and the command that follows."""
     pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
     after = f"ckh convert {out} --out {out.name}.parquet"

@@ -117,7 +117,7 @@ def search(
         modes.ask_model(typed, effort.top, as_json=as_json)
         return
     gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
-    limits = modes.Limits(time, samples, timeout, compile_timeout, jobs)
+    limits = modes.SearchLimits(time, samples, timeout, compile_timeout, jobs)
     kind = None if device is None else str(device)
     if not modes.measure(typed, effort, kind, gpu_options, limits, out, force=force, as_json=as_json):
         raise typer.Exit(int(ExitCode.INTERRUPTED))

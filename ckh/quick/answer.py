@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ckh.learn.ranking_text import KernelRow, Ranking
     from ckh.ops.base import Problem
     from ckh.quick.asked import Asked
-    from ckh.ranking.library import Choice
+    from ckh.ranking.library import RankedCandidate
 
 # Operations of expressions, as `ckh.export.integers` names them.
 _OPERATIONS: dict[str, Callable[..., int]] = {
@@ -105,7 +105,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
     )
 
 
-def _row(choice: Choice, name: str, *, is_told: bool) -> KernelRow:
+def _row(choice: RankedCandidate, name: str, *, is_told: bool) -> KernelRow:
     from ckh.learn.ranking_text import KernelRow
 
     tflops, latency_ms = (choice.tflops, choice.latency_ms) if is_told else (None, None)

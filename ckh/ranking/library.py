@@ -18,7 +18,7 @@ _ABI = 5  # CKH_ABI of csrc/ckh_internal.h
 _MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
 
 
-class Choice(ctypes.Structure):
+class RankedCandidate(ctypes.Structure):
     """A kernel in its place."""
 
     _fields_ = (("kernel", c_int32), ("score", c_double), ("tflops", c_double), ("latency_ms", c_double))
@@ -32,7 +32,7 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ckh_close": (None, (c_void_p,)),
     "ckh_error_string": (c_char_p, (c_int32,)),
     "ckh_kernel_name": (c_char_p, (c_void_p, c_int32)),
-    "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(Choice), c_size_t, POINTER(c_size_t))),
+    "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(RankedCandidate), c_size_t, POINTER(c_size_t))),
     "ckh_reasons": (c_int32, (*_SIZES, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
     "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
 }
@@ -93,13 +93,13 @@ class OpenModel:
         name: bytes = self._library.ckh_kernel_name(self._handle, kernel)
         return name.decode()
 
-    def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[Choice]]:
+    def rank(self, key: Sequence[int], sizes: Sequence[int], top: int) -> tuple[int, list[RankedCandidate]]:
         """How many kernels apply to a problem, and the best of them.
 
         Raises:
             ModelError: none does, or the sizes make no problem.
         """
-        choices, count = (Choice * top)(), c_size_t()
+        choices, count = (RankedCandidate * top)(), c_size_t()
         self._check(self._library.ckh_rank_sizes(*self._problem(key, sizes), 0, choices, top, byref(count)))
         return count.value, choices[: min(top, count.value)]
 

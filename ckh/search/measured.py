@@ -35,7 +35,7 @@ _ROUNDS = 11  # in which the best are timed again
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SearchSettings:
     """What a search is asked for.
 
     Attributes:
@@ -64,7 +64,7 @@ class Guide:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Measurement:
     """What a search came to.
 
     Attributes:
@@ -99,10 +99,10 @@ def search_measured(
     problem: Problem,
     space: KernelSpace,
     guide: Guide | None,
-    settings: Settings,
+    settings: SearchSettings,
     out: Path,
     advance: Callable[[int, str], None],
-) -> Outcome:
+) -> Measurement:
     """Find the fastest kernel by measuring, until the budget, the time or the person says stop.
 
     Args:
@@ -152,7 +152,7 @@ def search_measured(
     finally:
         journal.close()
     name = rows.by_index[first].kernel if first in rows.by_index else ""
-    return Outcome(
+    return Measurement(
         reason,
         tuple(rows.by_index.values()),
         tuple(finalists[: settings.top]),
@@ -203,7 +203,7 @@ def _reason(interrupt: Stop, *, is_done: bool) -> StopReason:
     return StopReason.COMPLETE if is_done else StopReason.BUDGET
 
 
-def _record(device: Device, problem: Problem, settings: Settings) -> RunRecord:
+def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRecord:
     identity, op = device.identity(), operation_of(problem.canonical())
     now = datetime.now(timezone.utc)
     return RunRecord(

@@ -17,7 +17,7 @@ from ckh.ops.gemm_universal.candidate_source import PoolCandidates
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
-from ckh.ops.grouped_conv.candidate_source import Candidates
+from ckh.ops.grouped_conv.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -55,7 +55,7 @@ def short_names(plan: Plan) -> set[str]:
 
 def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:
     """300 forward and 260 backward kernels for each problem, every one once; the rest of the 300 is refused."""
-    plan = make_plan(MIXED, ALL, host, 1, Candidates())
+    plan = make_plan(MIXED, ALL, host, 1, SetCandidates())
     assert {task.problem: len(task.kernels) for task in plan.tasks} == dict(
         zip(MIXED, (300, 300, 260, 260), strict=True)
     )
@@ -69,25 +69,25 @@ def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:
 
 def test_kernels_are_distinct_and_in_the_order_they_are_needed(host: ArchSpec) -> None:
     """A kernel that two problems need stands where the first of them needs it."""
-    plan = make_plan((FORWARD, STRIDED), "sample:200", host, 5, Candidates())
+    plan = make_plan((FORWARD, STRIDED), "sample:200", host, 5, SetCandidates())
     first, second = plan.tasks
     assert plan.kernels == (*first.kernels, *(kernel for kernel in second.kernels if kernel not in first.kernels))
 
 
 def test_orders_follow_from_the_seed(host: ArchSpec) -> None:
     """The same seed gives the same orders of problems and kernels, and another seed others."""
-    plan = make_plan(MIXED, ALL, host, 7, Candidates())
-    assert make_plan(MIXED, ALL, host, 7, Candidates()) == plan
-    other = make_plan(MIXED, ALL, host, 8, Candidates())
+    plan = make_plan(MIXED, ALL, host, 7, SetCandidates())
+    assert make_plan(MIXED, ALL, host, 7, SetCandidates()) == plan
+    other = make_plan(MIXED, ALL, host, 8, SetCandidates())
     for problem, order in orders(plan).items():
         assert sorted(orders(other)[problem]) == sorted(order)
         assert orders(other)[problem] != order
-    assert len({tuple(orders(make_plan(MIXED, "sample:1", host, seed, Candidates()))) for seed in range(10)}) > 3
+    assert len({tuple(orders(make_plan(MIXED, "sample:1", host, seed, SetCandidates()))) for seed in range(10)}) > 3
 
 
 def test_orders_are_shuffled_for_every_problem_anew(host: ArchSpec) -> None:
     """Problems of the same pool do not get the same order, nor that of the table."""
-    first, second = orders(make_plan((FORWARD, STRIDED), ALL, host, 7, Candidates())).values()
+    first, second = orders(make_plan((FORWARD, STRIDED), ALL, host, 7, SetCandidates())).values()
     table = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, host)]
     assert first != second
     assert table not in (first, second)
@@ -95,9 +95,9 @@ def test_orders_are_shuffled_for_every_problem_anew(host: ArchSpec) -> None:
 
 def test_order_of_a_problem_does_not_depend_on_the_others(host: ArchSpec) -> None:
     """A run with more problems makes the same choices for those it had."""
-    many = orders(make_plan(MIXED, ALL, host, 7, Candidates()))
+    many = orders(make_plan(MIXED, ALL, host, 7, SetCandidates()))
     for problem in MIXED:
-        assert orders(make_plan([problem], ALL, host, 7, Candidates())) == {
+        assert orders(make_plan([problem], ALL, host, 7, SetCandidates())) == {
             problem.canonical(): many[problem.canonical()]
         }
 
@@ -107,32 +107,32 @@ def test_orders_are_the_same_in_another_process(host: ArchSpec) -> None:
     program = (
         "from ckh.archs import load_arch\n"
         "from ckh.bench.plan import full_name, make_plan\n"
-        "from ckh.ops.grouped_conv.candidate_source import Candidates\n"
+        "from ckh.ops.grouped_conv.candidate_source import SetCandidates\n"
         "from ckh.ops.grouped_conv.problem import parse_conv_problem\n"
         f"problems = [parse_conv_problem(text) for text in {[p.canonical() for p in MIXED]}]\n"
-        "for task in make_plan(problems, '*_compv3_*', load_arch('host'), 3, Candidates()).tasks:\n"
+        "for task in make_plan(problems, '*_compv3_*', load_arch('host'), 3, SetCandidates()).tasks:\n"
         "    print(task.problem.canonical(), *map(full_name, task.kernels))\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
     text = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    plan = orders(make_plan(MIXED, "*_compv3_*", host, 3, Candidates()))
+    plan = orders(make_plan(MIXED, "*_compv3_*", host, 3, SetCandidates()))
     assert text.splitlines() == [" ".join([problem, *names]) for problem, names in plan.items()]
 
 
 @pytest.mark.parametrize("count", [1, 17, 299])
 def test_sample_is_the_head_of_the_order_of_all(host: ArchSpec, count: int) -> None:
     """So a larger sample holds the smaller one."""
-    everything = orders(make_plan(MIXED, ALL, host, 7, Candidates()))
-    sample = orders(make_plan(MIXED, f"sample:{count}", host, 7, Candidates()))
+    everything = orders(make_plan(MIXED, ALL, host, 7, SetCandidates()))
+    sample = orders(make_plan(MIXED, f"sample:{count}", host, 7, SetCandidates()))
     assert sample == {problem: names[:count] for problem, names in everything.items()}
     assert list(sample) == list(everything)
 
 
 def test_sample_larger_than_the_pool_is_all(host: ArchSpec) -> None:
     """There is no more than everything."""
-    assert make_plan(MIXED, "sample:1000", host, 7, Candidates()) == make_plan(MIXED, ALL, host, 7, Candidates())
+    assert make_plan(MIXED, "sample:1000", host, 7, SetCandidates()) == make_plan(MIXED, ALL, host, 7, SetCandidates())
 
 
 def test_refused_pairs_are_counted_by_their_first_reason() -> None:
@@ -140,7 +140,7 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
     arch = load_arch("gfx942")
     narrow = ConvProblem(Direction.FORWARD, n=1, c=12, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     wide = ConvProblem(Direction.FORWARD, n=1, c=64, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
-    plan = make_plan((narrow, wide), ALL, arch, 1, Candidates())
+    plan = make_plan((narrow, wide), ALL, arch, 1, SetCandidates())
     assert [task.problem for task in plan.tasks] == [wide]
     assert plan.pairs == 208
     assert plan.pairs + sum(plan.refused.values()) == 2 * 300
@@ -156,25 +156,25 @@ def test_refused_pairs_are_counted_by_their_first_reason() -> None:
 
 def test_pattern_matches_complete_names(host: ArchSpec) -> None:
     """One pipeline is ten tiles with or without two flags."""
-    plan = make_plan([FORWARD], "*_compv3_*", host, 1, Candidates())
+    plan = make_plan([FORWARD], "*_compv3_*", host, 1, SetCandidates())
     rows = [row for row in PIPELINE_VARIANTS if row.pipeline == "compv3"]
     assert plan.pairs == 10 * len(rows) == 40
     assert {kernel.pipeline for kernel in plan.kernels} == {"compv3"}
     exact = full_name(plan.kernels[0])
-    assert make_plan([FORWARD], exact, host, 1, Candidates()).kernels == plan.kernels[:1]
+    assert make_plan([FORWARD], exact, host, 1, SetCandidates()).kernels == plan.kernels[:1]
 
 
 def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
     """A short name is one kernel of the pool, and `_si` ends short names only."""
-    assert short_names(make_plan([FORWARD], SHORT, host, 1, Candidates())) == {SHORT}
-    split = make_plan([FORWARD], "*_si", host, 1, Candidates())
+    assert short_names(make_plan([FORWARD], SHORT, host, 1, SetCandidates())) == {SHORT}
+    split = make_plan([FORWARD], "*_si", host, 1, SetCandidates())
     assert split.pairs == 150
     assert all(kernel.split_image for kernel in split.kernels)
 
 
 def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) -> None:
     """A problem without a kernel is no task."""
-    plan = make_plan(MIXED, "grouped_conv_bwd_data_*", host, 1, Candidates())
+    plan = make_plan(MIXED, "grouped_conv_bwd_data_*", host, 1, SetCandidates())
     assert [task.problem for task in plan.tasks] == [BACKWARD]
     assert plan.pairs == 260
 
@@ -182,7 +182,7 @@ def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) 
 def test_patterns_tell_upper_and_lower_case_apart(host: ArchSpec) -> None:
     """Names are lower case, on every system."""
     with pytest.raises(UsageError, match="matches none of 300 kernels and is no file"):
-        make_plan([FORWARD], "*_COMPV3_*", host, 1, Candidates())
+        make_plan([FORWARD], "*_COMPV3_*", host, 1, SetCandidates())
 
 
 def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_file_names_kernels_with_comments(host: ArchSpec, tmp_path: Path) -> Non
     complete = full_name(conv_pool(Direction.FORWARD, host)[77])
     path = tmp_path / "kernels.txt"
     path.write_text(f"# the best\n\n{SHORT}  # of last week\n  {SHORT_DSB}\n{complete}\n{SHORT}\n", encoding="utf-8")
-    plan = make_plan([FORWARD, STRIDED], str(path), host, 1, Candidates())
+    plan = make_plan([FORWARD, STRIDED], str(path), host, 1, SetCandidates())
     expected = {SHORT, SHORT_DSB, amd_short_name(conv_pool(Direction.FORWARD, host)[77])}
     assert short_names(plan) == expected
     assert plan.pairs == 2 * 3
@@ -210,7 +210,7 @@ def test_error_in_a_file_says_the_line(host: ArchSpec, tmp_path: Path, lines: Se
     path = tmp_path / "kernels.txt"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(UsageError) as caught:
-        make_plan([FORWARD], str(path), host, 1, Candidates())
+        make_plan([FORWARD], str(path), host, 1, SetCandidates())
     assert f"{path}{words}" in caught.value.message
 
 
@@ -219,7 +219,7 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
     path = tmp_path / "kernels.txt"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError) as caught:
-        make_plan([FORWARD], str(path), host, 1, Candidates())
+        make_plan([FORWARD], str(path), host, 1, SetCandidates())
     assert f"cannot read the kernels in {path}" in caught.value.message
 
 
@@ -241,7 +241,7 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
 def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
     """A sample has a number of kernels, one at least."""
     with pytest.raises(UsageError, match="asks for no number of kernels"):
-        make_plan([FORWARD], text, host, 1, Candidates(), score=by_width)
+        make_plan([FORWARD], text, host, 1, SetCandidates(), score=by_width)
 
 
 def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
@@ -251,8 +251,8 @@ def by_width(_problem: object, pool: tuple[Any, ...]) -> NDArray[np.float64]:
 
 def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -> None:
     """Of a pool, the seven first by score, of equal ones those that come first in it; measured in random order."""
-    plan = make_plan(MIXED, "best:7", host, 7, Candidates(), score=by_width)
-    everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, 7, Candidates()).tasks}
+    plan = make_plan(MIXED, "best:7", host, 7, SetCandidates(), score=by_width)
+    everything = {task.problem: set(task.kernels) for task in make_plan(MIXED, ALL, host, 7, SetCandidates()).tasks}
     for task in plan.tasks:
         pool = conv_pool(task.problem.variant, host, task.problem.ndim)
         ranked = sorted(pool, key=lambda kernel: -float(by_width(None, (kernel,))[0]))
@@ -264,29 +264,29 @@ def test_the_best_are_those_that_apply_with_the_highest_scores(host: ArchSpec) -
 
 def test_others_come_beside_the_best(host: ArchSpec) -> None:
     """They are a random sample of the rest, others with another seed; as many as there are, if there are fewer."""
-    best = make_plan([FORWARD], "best:7", host, 7, Candidates(), score=by_width)
+    best = make_plan([FORWARD], "best:7", host, 7, SetCandidates(), score=by_width)
     samples = set()
     for seed in range(5):
-        plan = make_plan([FORWARD], "best:7+5", host, seed, Candidates(), score=by_width)
+        plan = make_plan([FORWARD], "best:7+5", host, seed, SetCandidates(), score=by_width)
         assert plan.pairs == 7 + 5
         assert set(plan.kernels) > set(best.kernels)
         samples.add(frozenset(plan.kernels) - frozenset(best.kernels))
     assert len(samples) == 5
-    everything = make_plan([FORWARD], "best:290+50", host, 7, Candidates(), score=by_width)
-    assert set(everything.kernels) == set(make_plan([FORWARD], ALL, host, 7, Candidates()).kernels)
+    everything = make_plan([FORWARD], "best:290+50", host, 7, SetCandidates(), score=by_width)
+    assert set(everything.kernels) == set(make_plan([FORWARD], ALL, host, 7, SetCandidates()).kernels)
 
 
 def test_the_best_need_something_that_says_so(host: ArchSpec) -> None:
     """Without a model there is no best kernel."""
     with pytest.raises(UsageError, match="no model to say which"):
-        make_plan([FORWARD], "best:7", host, 1, Candidates())
+        make_plan([FORWARD], "best:7", host, 1, SetCandidates())
 
 
 def test_nothing_to_measure_says_why() -> None:
     """When every pair is refused the most frequent reason is given."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=3, k=64, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with pytest.raises(NoKernelError) as caught:
-        make_plan([problem], ALL, load_arch("gfx950"), 1, Candidates())
+        make_plan([problem], ALL, load_arch("gfx950"), 1, SetCandidates())
     words = "no kernel of gfx950 applies to any of the 1 problems: C/G = 3 is not a multiple of vector_a = 4"
     assert caught.value.message == words
 
@@ -295,12 +295,12 @@ def test_dtype_that_the_architecture_does_not_run_is_no_kernel(host: ArchSpec) -
     """The pool is empty, and the reason is the architecture's."""
     problem = ConvProblem(Direction.FORWARD, n=1, c=16, k=16, g=1, hi=8, wi=8, y=3, x=3, dtype="bf16")
     with pytest.raises(NoKernelError, match="host does not run bf16"):
-        make_plan([problem], ALL, host, 1, Candidates())
+        make_plan([problem], ALL, host, 1, SetCandidates())
 
 
 def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
     """What is left keeps its order, and the refusals are those of the whole plan."""
-    plan = make_plan(MIXED, "sample:20", host, 1, Candidates())
+    plan = make_plan(MIXED, "sample:20", host, 1, SetCandidates())
     done = {(problem, name) for problem, names in orders(plan).items() for name in names[::3]}
     left = plan.without(lambda problem, name: (problem, name) in done)
     assert orders(left) == {
@@ -312,7 +312,7 @@ def test_without_leaves_out_exactly_what_is_done(host: ArchSpec) -> None:
 
 def test_without_nothing_and_without_everything(host: ArchSpec) -> None:
     """A fresh run has all to do, a finished one nothing."""
-    plan = make_plan(MIXED, "sample:20", host, 1, Candidates())
+    plan = make_plan(MIXED, "sample:20", host, 1, SetCandidates())
     assert plan.without(lambda _problem, _name: False) == plan
     finished = plan.without(lambda _problem, _name: True)
     assert (finished.pairs, finished.kernels) == (0, ())

@@ -14,7 +14,7 @@ from ckh.errors import UsageError
 from ckh.ops.gemm_universal.language_models import MODELS
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, GemmProblem
 from ckh.ops.gemm_universal.problem_files import is_problem_file, read_problems
-from ckh.ops.gemm_universal.training import FAMILIES, FURTHER_FAMILIES, SPLIT_FAMILIES, Limits, draw_problems
+from ckh.ops.gemm_universal.training import FAMILIES, FURTHER_FAMILIES, SPLIT_FAMILIES, SizeLimits, draw_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -27,12 +27,12 @@ TOKENS: tuple[int, ...] = tuple(sorted({2**i for i in range(14)} | {3 * 4**i for
 # The host takes one rank's share of eight; of it what is within these limits.
 HOST_RANKS = 8
 HOST_TOKENS: tuple[int, ...] = (1, 4, 12, 32, 100, 256, 1000, 2048)
-HOST_LIMITS = Limits(flops=(1e6, 2e9), size=4096, bytes=128_000_000)
+HOST_LIMITS = SizeLimits(flops=(1e6, 2e9), size=4096, bytes=128_000_000)
 HOST_COUNT = 1000
 HOST_MORE_COUNT = 2000
 # All kernels are measured on the hold-out, so its problems are smaller.
 HOST_HOLDOUT_FLOPS = 5e8
-GPU_LIMITS = Limits(flops=(1e6, 4e12), size=16384, bytes=4_000_000_000)
+GPU_LIMITS = SizeLimits(flops=(1e6, 4e12), size=16384, bytes=4_000_000_000)
 GPU_COUNT = 800
 
 

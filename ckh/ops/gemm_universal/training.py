@@ -32,7 +32,7 @@ _TOKENS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SizeLimits:
     """How large the problems of a set are: work in floating-point operations, the largest size, bytes (as fp32)."""
 
     flops: tuple[float, float]
@@ -41,7 +41,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SizeFamily:
     """Its share of a set in percent, and how M, N, K and split_k are drawn below the largest size.
 
     `reach` is the part of the range of work, in the logarithm, that its problems cover: a thin one is never large.
@@ -121,35 +121,35 @@ def _turned(rng: Random, sizes: Sizes) -> Sizes:
     return m, n, k
 
 
-FAMILIES: dict[str, Family] = {
-    "square": Family(6, _square),
-    "aligned": Family(10, _aligned),
-    "skinny": Family(16, _skinny, 0.65),
-    "layer": Family(22, _layer),
-    "decode": Family(18, _decode, 0.8),
-    "deep": Family(7, _deep, 0.8),
-    "shallow": Family(5, _shallow, 0.7),
-    "uneven": Family(7, _uneven),
-    "prime": Family(5, _prime, 0.65),
-    "one": Family(4, _one, 0.42),
+FAMILIES: dict[str, SizeFamily] = {
+    "square": SizeFamily(6, _square),
+    "aligned": SizeFamily(10, _aligned),
+    "skinny": SizeFamily(16, _skinny, 0.65),
+    "layer": SizeFamily(22, _layer),
+    "decode": SizeFamily(18, _decode, 0.8),
+    "deep": SizeFamily(7, _deep, 0.8),
+    "shallow": SizeFamily(5, _shallow, 0.7),
+    "uneven": SizeFamily(7, _uneven),
+    "prime": SizeFamily(5, _prime, 0.65),
+    "one": SizeFamily(4, _one, 0.42),
 }
 # Of squares, those of FAMILIES leave few; language models give more.
-FURTHER_FAMILIES: dict[str, Family] = {
+FURTHER_FAMILIES: dict[str, SizeFamily] = {
     **{name: family for name, family in FAMILIES.items() if name != "square"},
-    "layer": Family(24, _layer),
-    "decode": Family(22, _decode, 0.8),
+    "layer": SizeFamily(24, _layer),
+    "decode": SizeFamily(22, _decode, 0.8),
 }
-SPLIT_FAMILIES: dict[str, Family] = {
+SPLIT_FAMILIES: dict[str, SizeFamily] = {
     **FAMILIES,
-    "square": Family(8, _square),
-    "split": Family(10, _deep, 0.8, (2, 4, 8)),
+    "square": SizeFamily(8, _square),
+    "split": SizeFamily(10, _deep, 0.8, (2, 4, 8)),
 }
 
 
 def draw_problems(
-    families: dict[str, Family],
+    families: dict[str, SizeFamily],
     count: int,
-    limits: Limits,
+    limits: SizeLimits,
     held_out: Collection[tuple[int, int]],
     others: Collection[GemmProblem] = (),
 ) -> tuple[GemmProblem, ...]:
@@ -179,7 +179,7 @@ def draw_problems(
 
 
 def _near(
-    rng: Random, family: Family, flops: float, limits: Limits, free: Callable[[GemmProblem], bool]
+    rng: Random, family: SizeFamily, flops: float, limits: SizeLimits, free: Callable[[GemmProblem], bool]
 ) -> GemmProblem:
     low, high = max(limits.flops[0], flops / _NEAR), min(limits.flops[1], flops * _NEAR)
     for _ in range(_TRIES):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class SetCandidates:
     """Where kernels come from.
 
     Attributes:
@@ -89,7 +89,7 @@ class Candidates:
 
 def make_candidates(
     rule_set_name: str, registry: Path | None, filter_text: str | None, split_k: tuple[int, ...]
-) -> Candidates:
+) -> SetCandidates:
     """Candidates from a run's settings.
 
     Raises:
@@ -98,7 +98,7 @@ def make_candidates(
     """
     if registry is not None and rule_set_name != DEFAULT_RULE_SET:
         raise UsageError("--registry and --rule-set exclude each other", "leave one of them out")
-    return Candidates(
+    return SetCandidates(
         rule_set_name,
         None if registry is None else read_registry(registry),
         (lambda _: True) if filter_text is None else parse_filter(filter_text, ConvKernel),
@@ -107,7 +107,7 @@ def make_candidates(
     )
 
 
-def candidate_source(settings: Settings) -> Candidates:
+def candidate_source(settings: Settings) -> SetCandidates:
     """Candidates from a run's settings, which raises what `make_candidates` does."""
     registry = None if settings.registry is None else Path(settings.registry)
     return make_candidates(settings.rule_set, registry, settings.filter, settings.split_k)

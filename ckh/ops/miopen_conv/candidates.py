@@ -41,7 +41,7 @@ _DIVISORS = (64, 32, 16, 8, 4, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SolverCandidate:
     """A solver in a group: how often it was measured, and what it is taken to need.
 
     `fixed` are columns with their one value, `divisors` quantities with what divides them.
@@ -67,7 +67,7 @@ class Candidate:
 class CandidateTable:
     """The candidates of every group, named as by `group_name`."""
 
-    groups: dict[str, tuple[Candidate, ...]]
+    groups: dict[str, tuple[SolverCandidate, ...]]
 
     def to_json(self) -> str:
         """Text that `read_candidates` reads back."""
@@ -79,7 +79,7 @@ class CandidateTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class SolverCandidates:
     """Solvers to rank, the most measured first, and how many were refused for which reason."""
 
     solvers: tuple[str, ...]
@@ -91,11 +91,11 @@ def group_name(problem: MiopenProblem) -> str:
     return _name(problem.variant, problem.dtype, problem.layout, problem.ndim, is_grouped=problem.g > 1)
 
 
-def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
+def candidates(problem: MiopenProblem, table: CandidateTable) -> SolverCandidates:
     """The solvers to rank for a problem. None for a group that was never measured; that too has its reason."""
     name = group_name(problem)
     if name not in table.groups:
-        return Candidates((), {f"nothing was measured for {name}": 1})
+        return SolverCandidates((), {f"nothing was measured for {name}": 1})
     sizes = _sizes(problem)
     kept, refused = [], {}
     for candidate in table.groups[name]:
@@ -103,7 +103,7 @@ def candidates(problem: MiopenProblem, table: CandidateTable) -> Candidates:
             refused[reason] = 1
         else:
             kept.append(candidate.solver)
-    return Candidates(tuple(kept), refused)
+    return SolverCandidates(tuple(kept), refused)
 
 
 def candidates_key(problem: MiopenProblem) -> Hashable:
@@ -127,7 +127,7 @@ def make_table(frame: pd.DataFrame) -> CandidateTable:
     rows_of: dict[tuple[str, str], list[int]] = {}
     for row, pair in enumerate(zip(names, solvers, strict=True)):
         rows_of.setdefault(pair, []).append(row)
-    groups: dict[str, list[Candidate]] = {}
+    groups: dict[str, list[SolverCandidate]] = {}
     for (name, solver), rows in sorted(rows_of.items()):
         groups.setdefault(name, []).append(_candidate(solver, np.array(rows), values, divided))
     return CandidateTable({name: tuple(sorted(many, key=lambda one: -one.measured)) for name, many in groups.items()})
@@ -146,12 +146,12 @@ def read_candidates(folder: Path) -> CandidateTable:
     return CandidateTable({name: _read_group(groups.part(name)) for name in groups.names()})
 
 
-def _read_group(fields: JsonFields) -> tuple[Candidate, ...]:
+def _read_group(fields: JsonFields) -> tuple[SolverCandidate, ...]:
     made = []
     for solver in fields.names():
         one = fields.part(solver)
         fixed, divisors = (_read_integers(one.part(name)) for name in ("fixed", "divisors"))
-        made.append(Candidate(solver, one.scalar("measured", int), fixed, divisors))
+        made.append(SolverCandidate(solver, one.scalar("measured", int), fixed, divisors))
         one.finish()
     return tuple(made)
 
@@ -162,16 +162,16 @@ def _read_integers(fields: JsonFields) -> dict[str, int]:
 
 def _candidate(
     solver: str, rows: NDArray[np.int64], values: Mapping[str, NDArray[Any]], divided: Mapping[str, NDArray[Any]]
-) -> Candidate:
+) -> SolverCandidate:
     if len(rows) < _ENOUGH:
-        return Candidate(solver, len(rows), {}, {})
+        return SolverCandidate(solver, len(rows), {}, {})
     fixed = {name: int(column[rows[0]]) for name, column in values.items() if (column[rows] == column[rows[0]]).all()}
     divisors = {}
     for name in _DIVISIBLE:
         common = next((divisor for divisor in _DIVISORS if not (divided[name][rows] % divisor).any()), 1)
         if common > 1:
             divisors[name] = common
-    return Candidate(solver, len(rows), fixed, divisors)
+    return SolverCandidate(solver, len(rows), fixed, divisors)
 
 
 def _name(variant: Any, dtype: Any, layout: Any, ndim: Any, *, is_grouped: Any) -> str:

@@ -34,7 +34,7 @@ _LOOKS_LIKE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class FdbDevice:
     """What a database was measured on: architecture and number of compute units."""
 
     arch: str
@@ -74,7 +74,7 @@ def sniff(head: bytes) -> bool:
     return _LOOKS_LIKE.match(head.lstrip()) is not None
 
 
-def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -> Device:
+def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -> FdbDevice:
     """The device that a file name tells, e.g. gfx90a68.fdb.txt for 104 compute units; what is given goes before.
 
     Raises:
@@ -87,7 +87,7 @@ def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -
         raise UsageError(f"{path.name} does not say its architecture and compute units", "name them")
     if found not in arch_names():
         raise UsageError(f"unknown architecture {found!r}", "one of " + ", ".join(arch_names()))
-    return Device(found, count)
+    return FdbDevice(found, count)
 
 
 def iter_lines(path: Path, tally: Tally) -> Iterator[FdbLine]:

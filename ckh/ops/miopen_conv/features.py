@@ -13,7 +13,7 @@ from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv._sizes import DERIVED, alignment_of, fill_of, log2_of, of_solver, ratio, raw
 from ckh.ops.miopen_conv._tiles import TILES
-from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Origin, Serves
+from ckh.ops.miopen_conv.solvers import Algorithm, MathUnit, Serves, SolverOrigin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ _PROBLEM_FEATURES = (
 _SOLVER_FEATURES = (
     Feature("solver", "category", _number("id")),
     Feature("algorithm", "", _code(Algorithm, "algorithm")),
-    Feature("origin", "", _code(Origin, "origin")),
+    Feature("origin", "", _code(SolverOrigin, "origin")),
     Feature("math_unit", "", _code(MathUnit, "unit")),
     Feature("serves", "", _code(Serves, "serves")),
     *(Feature(f"solver_{name}", "", _number(name)) for name in ("is_nhwc", "is_1x1", "is_padded", "is_grouped")),

@@ -66,7 +66,7 @@ class Algorithm(StrEnum):
     IMPLICIT_GEMM = "implicit_gemm"
 
 
-class Origin(StrEnum):
+class SolverOrigin(StrEnum):
     """What a solver's kernels are written in, or come from."""
 
     BLAS = "blas"
@@ -105,14 +105,14 @@ _ALGORITHMS = (
     (r"", Algorithm.DIRECT),
 )
 _ORIGINS = (
-    (r"^[Gg]emm", Origin.BLAS),
-    (r"Naive", Origin.NAIVE),
-    (r"Mlir", Origin.MLIR),
-    (r"^ConvCk|^ConvHipImplicitGemm(3D)?(Group)?(Fwd|Bwd|Wrw)Xdlops", Origin.CK),
-    (r"^ConvOcl", Origin.OCL),
-    (r"^ConvHip", Origin.HIP),
-    (r"^Conv(Asm|Bin|Wino|MP|SC)", Origin.ASM),
-    (r"", Origin.HIP),
+    (r"^[Gg]emm", SolverOrigin.BLAS),
+    (r"Naive", SolverOrigin.NAIVE),
+    (r"Mlir", SolverOrigin.MLIR),
+    (r"^ConvCk|^ConvHipImplicitGemm(3D)?(Group)?(Fwd|Bwd|Wrw)Xdlops", SolverOrigin.CK),
+    (r"^ConvOcl", SolverOrigin.OCL),
+    (r"^ConvHip", SolverOrigin.HIP),
+    (r"^Conv(Asm|Bin|Wino|MP|SC)", SolverOrigin.ASM),
+    (r"", SolverOrigin.HIP),
 )
 _UNITS = (
     (r"[Xx]dlops", MathUnit.XDLOPS),
@@ -154,7 +154,7 @@ class Solver:
     name: str
     id: int
     algorithm: Algorithm
-    origin: Origin
+    origin: SolverOrigin
     unit: MathUnit
     serves: Serves
     is_nhwc: bool
@@ -208,7 +208,7 @@ def parse_solver(name: str) -> Solver:
         name=name,
         id=SOLVER_IDS.get(name, UNKNOWN_ID),
         algorithm=Algorithm(_first(_ALGORITHMS, name)),
-        origin=Origin(_first(_ORIGINS, name)),
+        origin=SolverOrigin(_first(_ORIGINS, name)),
         unit=MathUnit(_first(_UNITS, name)),
         serves=Serves(_first(_SERVES, name)),
         is_nhwc=name.endswith("NHWC"),

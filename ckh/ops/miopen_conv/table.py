@@ -15,7 +15,7 @@ import numpy as np
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
-from ckh.ops.miopen_conv.fdb import NAME, Device, Tally, device_of, iter_rows
+from ckh.ops.miopen_conv.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
 
@@ -42,7 +42,7 @@ class SolverTable:
     """
 
     frame: pd.DataFrame
-    device: Device
+    device: FdbDevice
     without_time: int
     bad: dict[str, int]
 
@@ -128,7 +128,7 @@ def _refuse_repeated(frame: pd.DataFrame, path: Path) -> None:
         )
 
 
-def from_frame(frame: pd.DataFrame, device: Device, *, skip_bad: bool = False) -> SolverTable:
+def from_frame(frame: pd.DataFrame, device: FdbDevice, *, skip_bad: bool = False) -> SolverTable:
     """A table of a frame with the columns direction (F, B, W), dtype, layout, ndim, sizes, solver and time_ms.
 
     Sizes are those of the forward pass. If the frame has the columns Do, Ho and Wo they must agree with the sizes.
@@ -168,7 +168,7 @@ def _integers(column: pd.Series[Any]) -> pd.Series[Any]:
     return whole
 
 
-def read_parquet(path: Path | str, device: Device, *, skip_bad: bool = False) -> SolverTable:
+def read_parquet(path: Path | str, device: FdbDevice, *, skip_bad: bool = False) -> SolverTable:
     """As `from_frame`, of a Parquet file.
 
     Raises:

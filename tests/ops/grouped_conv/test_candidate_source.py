@@ -9,7 +9,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, UsageError
-from ckh.ops.grouped_conv.candidate_source import Candidates, make_candidates
+from ckh.ops.grouped_conv.candidate_source import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.registry import write_registry
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
@@ -49,7 +49,7 @@ def splits(kernels: tuple[ConvKernel, ...]) -> list[int]:
 @pytest.mark.parametrize("name", ["default", "tiny", "tests"])
 def test_the_kernels_of_a_rule_set(name: str) -> None:
     """They are the rule set's, and the refused are those that it would have with another architecture."""
-    kernels, refused = Candidates(name).of(*FORWARD, GFX942)
+    kernels, refused = SetCandidates(name).of(*FORWARD, GFX942)
     assert kernels == rule_set(name, *FORWARD, GFX942) != ()
     assert refused == refused_of_rule_set(name, *FORWARD, GFX942)
     assert all(one.reasons for one in refused)
@@ -77,8 +77,8 @@ def test_a_filter_is_for_the_refused_too() -> None:
 
 def test_only_backward_weight_is_split() -> None:
     """Each of its kernels is there with each split, forward and backward data as they are."""
-    candidates = Candidates("tiny", split_k=(1, 2, 8))
-    plain, _ = Candidates("tiny").of(*WEIGHT, GFX942)
+    candidates = SetCandidates("tiny", split_k=(1, 2, 8))
+    plain, _ = SetCandidates("tiny").of(*WEIGHT, GFX942)
     split, _ = candidates.of(*WEIGHT, GFX942)
     whole = [kernel for kernel in split if kernel.split_k == 1]
     assert tuple(whole) == plain
@@ -94,7 +94,7 @@ def test_a_split_that_cannot_be_is_refused_and_counted() -> None:
     """0 parts, more parts than halves can be added from, and atomics of odd vectors are refused with the reason."""
     count = len(rule_set("default", *WEIGHT, GFX942))
     unbuilt = len(refused_of_rule_set("default", *WEIGHT, GFX942))
-    kernels, refused = Candidates(split_k=(0, 2, 1000)).of(*WEIGHT, GFX942)
+    kernels, refused = SetCandidates(split_k=(0, 2, 1000)).of(*WEIGHT, GFX942)
     assert set(splits(kernels)) == {2}
     assert len(kernels) + len(refused) == 3 * count + unbuilt
     by_split = {split: {one.reasons[0] for one in refused if one.kernel.split_k == split} for split in (0, 1000)}

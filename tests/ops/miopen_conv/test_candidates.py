@@ -12,13 +12,13 @@ import pytest
 from ckh.errors import CkhError
 from ckh.ops.miopen_conv.candidates import (
     CANDIDATES_NAME,
-    Candidate,
+    SolverCandidate,
     candidates,
     group_name,
     make_table,
     read_candidates,
 )
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import from_frame, read_parquet
 from ckh.problems import Direction
@@ -26,7 +26,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEVICE = Device("gfx90a", 104)
+DEVICE = FdbDevice("gfx90a", 104)
 DENSE_3X3 = MiopenProblem(Direction.FORWARD, 2, 8, 16, 1, 14, 14, 3, 3, pad_h=1, pad_w=1)
 
 
@@ -86,7 +86,7 @@ def test_the_file_reads_back(tmp_path: Path, many: pd.DataFrame) -> None:
     (tmp_path / CANDIDATES_NAME).write_text(table.to_json())
     assert read_candidates(tmp_path) == table
     weight = table.groups["bwd_weight fp32 nchw 2D dense"][0]
-    assert isinstance(weight, Candidate)
+    assert isinstance(weight, SolverCandidate)
     assert (weight.measured, weight.fixed["Y"], weight.divisors) == (60, 3, {"c_per_group": 16, "k_per_group": 16})
 
 

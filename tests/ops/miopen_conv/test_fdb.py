@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.miopen_conv.fdb import Device, Tally, device_of, iter_rows, sniff
+from ckh.ops.miopen_conv.fdb import FdbDevice, Tally, device_of, iter_rows, sniff
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,25 +31,25 @@ def _write(folder: Path, content: str | bytes, name: str = "gfx90a68.fdb.txt") -
 @pytest.mark.parametrize(
     ("name", "device"),
     [
-        ("gfx90a68.fdb.txt", Device("gfx90a", 104)),
-        ("gfx90a6e.HIP.fdb.txt.bz2", Device("gfx90a", 110)),
-        ("gfx942130.fdb.txt", Device("gfx942", 304)),
-        ("gfx90878.HIP.3_1_0.ufdb.txt", Device("gfx908", 120)),
-        ("gfx908_60.fdb.txt", Device("gfx908", 60)),
-        ("gfx110060.fdb.txt", Device("gfx1100", 96)),
-        ("gfx1100_48.fdb.txt", Device("gfx1100", 48)),
+        ("gfx90a68.fdb.txt", FdbDevice("gfx90a", 104)),
+        ("gfx90a6e.HIP.fdb.txt.bz2", FdbDevice("gfx90a", 110)),
+        ("gfx942130.fdb.txt", FdbDevice("gfx942", 304)),
+        ("gfx90878.HIP.3_1_0.ufdb.txt", FdbDevice("gfx908", 120)),
+        ("gfx908_60.fdb.txt", FdbDevice("gfx908", 60)),
+        ("gfx110060.fdb.txt", FdbDevice("gfx1100", 96)),
+        ("gfx1100_48.fdb.txt", FdbDevice("gfx1100", 48)),
     ],
 )
-def test_the_file_name_tells_the_device(tmp_path: Path, name: str, device: Device) -> None:
+def test_the_file_name_tells_the_device(tmp_path: Path, name: str, device: FdbDevice) -> None:
     """Compute units are hex behind the architecture, or decimal behind an underscore."""
     assert device_of(tmp_path / name) == device
 
 
 def test_what_is_given_goes_before_the_name(tmp_path: Path) -> None:
     """Architecture and compute units can be given, singly or both."""
-    assert device_of(tmp_path / "gfx90a68.fdb.txt", "gfx942") == Device("gfx942", 104)
-    assert device_of(tmp_path / "gfx90a68.fdb.txt", num_cus=7) == Device("gfx90a", 7)
-    assert device_of(tmp_path / "some.txt", "gfx950", 256) == Device("gfx950", 256)
+    assert device_of(tmp_path / "gfx90a68.fdb.txt", "gfx942") == FdbDevice("gfx942", 104)
+    assert device_of(tmp_path / "gfx90a68.fdb.txt", num_cus=7) == FdbDevice("gfx90a", 7)
+    assert device_of(tmp_path / "some.txt", "gfx950", 256) == FdbDevice("gfx950", 256)
 
 
 @pytest.mark.parametrize("name", ["some.fdb.txt", "gfx90a.fdb.txt", "gfx90a00.fdb.txt", "gfx90azz.fdb.txt", "gfx9"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ckh.errors import DataError
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.solvers import parse_solver
@@ -208,7 +208,7 @@ def test_a_solver_is_its_number_and_its_family() -> None:
 
 def test_a_batch_of_rows_equals_the_rows_alone(frame: pd.DataFrame) -> None:
     """Rows of several problems and solvers at once have the values that each has alone; all are finite."""
-    table = from_frame(frame, Device("gfx90a", CUS))
+    table = from_frame(frame, FdbDevice("gfx90a", CUS))
     whole = MIOPEN_CONV.matrix({name: table.frame[name].to_numpy() for name in INPUT_COLUMNS}, {"num_cus": [CUS]})
     problems = [table.problems()[i] for i in table.problem_ids()]
     for row, problem, solver in zip(whole, problems, table.frame["kernel_name"], strict=True):

@@ -12,7 +12,7 @@ import pytest
 from ckh.errors import ModelError
 from ckh.learn.model_text import join_trees, shorten, slim
 from ckh.learn.targets import blended
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.learn import (
     FOLDS,
     efficiency_of,
@@ -46,7 +46,7 @@ def world() -> SolverTable:
                 same = {**sizes, **steps, "dtype": "FP32", "layout": "NCHW", "ndim": 2, "direction": direction}
                 fast, slow = ("ConvBinWinogradRxSf3x2", "GemmFwdRest")[:: 1 if c >= _CROSSING else -1]
                 rows += [{**same, "solver": fast, "time_ms": 1.0}, {**same, "solver": slow, "time_ms": 2.0}]
-    return from_frame(pd.DataFrame(rows), Device("gfx90a", 104))
+    return from_frame(pd.DataFrame(rows), FdbDevice("gfx90a", 104))
 
 
 def test_what_separates_the_solvers_is_learned(world: SolverTable) -> None:

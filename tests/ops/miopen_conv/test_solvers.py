@@ -9,9 +9,9 @@ from ckh.ops.miopen_conv.solvers import (
     UNKNOWN_ID,
     Algorithm,
     MathUnit,
-    Origin,
     Serves,
     Solver,
+    SolverOrigin,
     parse_solver,
 )
 
@@ -39,24 +39,30 @@ def test_ids_are_miopens() -> None:
 @pytest.mark.parametrize(
     ("name", "algorithm", "origin", "unit", "serves"),
     [
-        ("GemmBwd1x1_stride2", Algorithm.GEMM, Origin.BLAS, MathUnit.VECTOR, Serves.BWD_DATA),
-        ("gemm", Algorithm.GEMM, Origin.BLAS, MathUnit.VECTOR, Serves.ANY),
-        ("fft", Algorithm.FFT, Origin.HIP, MathUnit.VECTOR, Serves.ANY),
-        ("ConvDirectNaiveConvWrw", Algorithm.DIRECT, Origin.NAIVE, MathUnit.VECTOR, Serves.BWD_WEIGHT),
-        ("ConvOclDirectFwd11x11", Algorithm.DIRECT, Origin.OCL, MathUnit.VECTOR, Serves.FORWARD),
-        ("ConvAsm3x3U", Algorithm.DIRECT, Origin.ASM, MathUnit.VECTOR, Serves.ANY),
-        ("ConvAsm5x10u2v2b1", Algorithm.DIRECT, Origin.ASM, MathUnit.VECTOR, Serves.BWD_DATA),
-        ("ConvAsm5x10u2v2f1", Algorithm.DIRECT, Origin.ASM, MathUnit.VECTOR, Serves.FORWARD),
-        ("ConvBinWinogradRxSf2x3g1", Algorithm.WINOGRAD, Origin.ASM, MathUnit.VECTOR, Serves.ANY),
-        ("ConvWinoFuryRxS<2-3>", Algorithm.WINOGRAD, Origin.ASM, MathUnit.WMMA, Serves.ANY),
-        ("ConvMlirIgemmWrWXdlops", Algorithm.IMPLICIT_GEMM, Origin.MLIR, MathUnit.XDLOPS, Serves.BWD_WEIGHT),
-        ("ConvCkIgemmFwdV6r1DlopsNchw", Algorithm.IMPLICIT_GEMM, Origin.CK, MathUnit.DLOPS, Serves.FORWARD),
-        ("ConvHipImplicitGemm3DGroupBwdXdlops", Algorithm.IMPLICIT_GEMM, Origin.CK, MathUnit.XDLOPS, Serves.BWD_DATA),
-        ("ConvHipImplicitGemmBwdDataV1R1", Algorithm.IMPLICIT_GEMM, Origin.HIP, MathUnit.VECTOR, Serves.BWD_DATA),
+        ("GemmBwd1x1_stride2", Algorithm.GEMM, SolverOrigin.BLAS, MathUnit.VECTOR, Serves.BWD_DATA),
+        ("gemm", Algorithm.GEMM, SolverOrigin.BLAS, MathUnit.VECTOR, Serves.ANY),
+        ("fft", Algorithm.FFT, SolverOrigin.HIP, MathUnit.VECTOR, Serves.ANY),
+        ("ConvDirectNaiveConvWrw", Algorithm.DIRECT, SolverOrigin.NAIVE, MathUnit.VECTOR, Serves.BWD_WEIGHT),
+        ("ConvOclDirectFwd11x11", Algorithm.DIRECT, SolverOrigin.OCL, MathUnit.VECTOR, Serves.FORWARD),
+        ("ConvAsm3x3U", Algorithm.DIRECT, SolverOrigin.ASM, MathUnit.VECTOR, Serves.ANY),
+        ("ConvAsm5x10u2v2b1", Algorithm.DIRECT, SolverOrigin.ASM, MathUnit.VECTOR, Serves.BWD_DATA),
+        ("ConvAsm5x10u2v2f1", Algorithm.DIRECT, SolverOrigin.ASM, MathUnit.VECTOR, Serves.FORWARD),
+        ("ConvBinWinogradRxSf2x3g1", Algorithm.WINOGRAD, SolverOrigin.ASM, MathUnit.VECTOR, Serves.ANY),
+        ("ConvWinoFuryRxS<2-3>", Algorithm.WINOGRAD, SolverOrigin.ASM, MathUnit.WMMA, Serves.ANY),
+        ("ConvMlirIgemmWrWXdlops", Algorithm.IMPLICIT_GEMM, SolverOrigin.MLIR, MathUnit.XDLOPS, Serves.BWD_WEIGHT),
+        ("ConvCkIgemmFwdV6r1DlopsNchw", Algorithm.IMPLICIT_GEMM, SolverOrigin.CK, MathUnit.DLOPS, Serves.FORWARD),
+        (
+            "ConvHipImplicitGemm3DGroupBwdXdlops",
+            Algorithm.IMPLICIT_GEMM,
+            SolverOrigin.CK,
+            MathUnit.XDLOPS,
+            Serves.BWD_DATA,
+        ),
+        ("ConvHipImplicitGemmBwdDataV1R1", Algorithm.IMPLICIT_GEMM, SolverOrigin.HIP, MathUnit.VECTOR, Serves.BWD_DATA),
     ],
 )
 def test_the_family_of_a_solver(
-    name: str, algorithm: Algorithm, origin: Origin, unit: MathUnit, serves: Serves
+    name: str, algorithm: Algorithm, origin: SolverOrigin, unit: MathUnit, serves: Serves
 ) -> None:
     """Algorithm, origin, instructions and direction are read from the name."""
     solver = parse_solver(name)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from ckh.errors import DataError
-from ckh.ops.miopen_conv.fdb import Device
+from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet
 from ckh.problems import Direction
@@ -17,7 +17,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from pathlib import Path
 
-DEVICE = Device("gfx90a", 104)
+DEVICE = FdbDevice("gfx90a", 104)
 # The rows of `frame`, as MIOpen writes them.
 TEXT = """\
 8-14-14-3x3-16-14-14-2-1x1-1x1-1x1-0-NCHW-FP32-F=ConvBinWinogradRxSf3x2:0.5,0,miopenConvolutionFwdAlgoWinograd;\

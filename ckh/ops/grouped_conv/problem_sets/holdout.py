@@ -51,7 +51,7 @@ NETWORKS: dict[str, Network] = {
 }
 
 
-class Kind(StrEnum):
+class LayerKind(StrEnum):
     """What a convolution mainly is; the first that fits."""
 
     VOLUME = "3d"
@@ -64,30 +64,30 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-HOST_QUOTAS: dict[Kind, int] = {
-    Kind.VOLUME: 16,
-    Kind.STEM: 8,
-    Kind.DEPTHWISE: 30,
-    Kind.GROUPED: 7,
-    Kind.STRIDED: 14,
-    Kind.POINTWISE: 36,
-    Kind.SQUARE: 16,
-    Kind.OTHER: 10,
+HOST_QUOTAS: dict[LayerKind, int] = {
+    LayerKind.VOLUME: 16,
+    LayerKind.STEM: 8,
+    LayerKind.DEPTHWISE: 30,
+    LayerKind.GROUPED: 7,
+    LayerKind.STRIDED: 14,
+    LayerKind.POINTWISE: 36,
+    LayerKind.SQUARE: 16,
+    LayerKind.OTHER: 10,
 }
 
 
-def kind(problem: ConvProblem) -> Kind:
+def kind(problem: ConvProblem) -> LayerKind:
     """The kind of a problem; a stem is what reads an image of at most four channels."""
     strides = (problem.stride_d, problem.stride_h, problem.stride_w)
     rules = (
-        (problem.ndim > len("hw"), Kind.VOLUME),
-        (problem.c <= len("rgba"), Kind.STEM),
-        (1 < problem.g == problem.c, Kind.DEPTHWISE),
-        (problem.g > 1, Kind.GROUPED),
-        (max(strides) > 1, Kind.STRIDED),
-        ((problem.y, problem.x) == (1, 1), Kind.POINTWISE),
-        ((problem.y, problem.x) == (3, 3), Kind.SQUARE),
-        (True, Kind.OTHER),
+        (problem.ndim > len("hw"), LayerKind.VOLUME),
+        (problem.c <= len("rgba"), LayerKind.STEM),
+        (1 < problem.g == problem.c, LayerKind.DEPTHWISE),
+        (problem.g > 1, LayerKind.GROUPED),
+        (max(strides) > 1, LayerKind.STRIDED),
+        ((problem.y, problem.x) == (1, 1), LayerKind.POINTWISE),
+        ((problem.y, problem.x) == (3, 3), LayerKind.SQUARE),
+        (True, LayerKind.OTHER),
     )
     return next(name for holds, name in rules if holds)
 
@@ -112,7 +112,7 @@ def holdout() -> tuple[ConvProblem, ...]:
 
 @cache
 def host_holdout() -> tuple[ConvProblem, ...]:
-    """The layers for one CPU thread, in the order of `Kind` and of work."""
+    """The layers for one CPU thread, in the order of `LayerKind` and of work."""
     low, high = (1e6 * limit for limit in HOST_MFLOP)
     fitting = [layer for layer in layers_at_batch_1() if low <= layer.flops <= high]
     chosen: list[ConvProblem] = []

@@ -46,7 +46,7 @@ _BATCHES = (*(1,) * 11, *(2, 2, 3), *(4,) * 3, *(8, 8), 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class LayerFamily:
     """How many problems, their range of work in MFLOP, and how one is drawn."""
 
     count: int
@@ -144,16 +144,16 @@ def _volume(rng: Random) -> ConvProblem:
     return ConvProblem(Direction.FORWARD, n, c, k, g, size, size, y, x, ndim=3, **sizes)
 
 
-FAMILIES: dict[str, Family] = {
-    "1x1": Family(120, MFLOP, _pointwise),
-    "3x3": Family(64, MFLOP, _square, skew=0.4),
-    "strided": Family(18, MFLOP, _strided),
-    "dilated": Family(10, MFLOP, _dilated),
-    "wide": Family(34, MFLOP, _wide),
-    "grouped": Family(36, (MFLOP[0], 120.0), _grouped),
-    "depthwise": Family(78, (MFLOP[0], 60.0), _depthwise, skew=1.0),
-    "stem": Family(14, (2.0, MFLOP[1]), _stem),
-    "3d": Family(58, MFLOP, _volume),
+FAMILIES: dict[str, LayerFamily] = {
+    "1x1": LayerFamily(120, MFLOP, _pointwise),
+    "3x3": LayerFamily(64, MFLOP, _square, skew=0.4),
+    "strided": LayerFamily(18, MFLOP, _strided),
+    "dilated": LayerFamily(10, MFLOP, _dilated),
+    "wide": LayerFamily(34, MFLOP, _wide),
+    "grouped": LayerFamily(36, (MFLOP[0], 120.0), _grouped),
+    "depthwise": LayerFamily(78, (MFLOP[0], 60.0), _depthwise, skew=1.0),
+    "stem": LayerFamily(14, (2.0, MFLOP[1]), _stem),
+    "3d": LayerFamily(58, MFLOP, _volume),
 }
 
 
@@ -172,7 +172,7 @@ def host_train() -> tuple[ConvProblem, ...]:
     return tuple(taken)
 
 
-def _near(rng: Random, family: Family, flops: float, free: Callable[[ConvProblem], bool]) -> ConvProblem:
+def _near(rng: Random, family: LayerFamily, flops: float, free: Callable[[ConvProblem], bool]) -> ConvProblem:
     low, high = (1e6 * limit for limit in family.mflop)
     low, high = max(low, flops / _NEAR), min(high, flops * _NEAR)
     for _ in range(_TRIES):

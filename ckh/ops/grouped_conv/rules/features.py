@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Feature:
+class KernelOption:
     """Options, and the tiles they are tried on; with the tiles' own pipelines unless some are given."""
 
     tiles: tuple[Triple, ...] = ()
@@ -31,7 +31,7 @@ class Feature:
         return dtype in HALF_DTYPES or not self.half_only
 
 
-PLAIN = Feature()
+PLAIN = KernelOption()
 
 
 def _tiles(text: str) -> tuple[Triple, ...]:
@@ -47,23 +47,23 @@ _EXPLICIT_TILES = _tiles(
 )
 _SPLIT_IMAGE_TILES = _tiles("64x64x16 64x64x32 256x128x16 256x128x32")
 
-FEATURES: dict[Direction, tuple[Feature, ...]] = {
+FEATURES: dict[Direction, tuple[KernelOption, ...]] = {
     Direction.FORWARD: (
-        Feature(_SPLIT_IMAGE_TILES, (_V1,), split_image=True),
-        Feature(_tiles("64x16x16 128x32x32"), num_groups_to_merge=8),
-        Feature(_tiles("64x16x16"), num_groups_to_merge=16),
-        Feature(_tiles("64x16x16"), num_groups_to_merge=32),
+        KernelOption(_SPLIT_IMAGE_TILES, (_V1,), split_image=True),
+        KernelOption(_tiles("64x16x16 128x32x32"), num_groups_to_merge=8),
+        KernelOption(_tiles("64x16x16"), num_groups_to_merge=16),
+        KernelOption(_tiles("64x16x16"), num_groups_to_merge=32),
     ),
-    Direction.BWD_DATA: (Feature(_tiles("256x32x64"), (_WAVELET,), half_only=True, num_groups_to_merge=32),),
+    Direction.BWD_DATA: (KernelOption(_tiles("256x32x64"), (_WAVELET,), half_only=True, num_groups_to_merge=32),),
     Direction.BWD_WEIGHT: (
-        Feature(_EXPLICIT_TILES, half_only=True, explicit_gemm=True),
-        Feature(_tiles("16x16x32 64x64x64"), half_only=True, two_stage=True),
-        Feature(_TWO_STAGE_EXPLICIT_TILES, half_only=True, two_stage=True, explicit_gemm=True),
-        Feature(_tiles("32x32x32 32x64x32"), half_only=True, num_groups_to_merge=2, two_stage=True),
-        Feature(_tiles("16x128x32 32x64x32 64x32x32"), half_only=True, num_groups_to_merge=4, two_stage=True),
-        Feature(_tiles("16x256x32 32x128x32 128x32x32"), half_only=True, num_groups_to_merge=8, two_stage=True),
-        Feature(_tiles("16x32x64 16x64x64 64x128x64"), (_ASYNC,), half_only=True, num_groups_to_merge=2),
-        Feature(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree"),
-        Feature(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree", streamk_persistent=True),
+        KernelOption(_EXPLICIT_TILES, half_only=True, explicit_gemm=True),
+        KernelOption(_tiles("16x16x32 64x64x64"), half_only=True, two_stage=True),
+        KernelOption(_TWO_STAGE_EXPLICIT_TILES, half_only=True, two_stage=True, explicit_gemm=True),
+        KernelOption(_tiles("32x32x32 32x64x32"), half_only=True, num_groups_to_merge=2, two_stage=True),
+        KernelOption(_tiles("16x128x32 32x64x32 64x32x32"), half_only=True, num_groups_to_merge=4, two_stage=True),
+        KernelOption(_tiles("16x256x32 32x128x32 128x32x32"), half_only=True, num_groups_to_merge=8, two_stage=True),
+        KernelOption(_tiles("16x32x64 16x64x64 64x128x64"), (_ASYNC,), half_only=True, num_groups_to_merge=2),
+        KernelOption(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree"),
+        KernelOption(_STREAMK_TILES, _STREAMK_PIPES, streamk="tree", streamk_persistent=True),
     ),
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.rules.features import FEATURES, PLAIN, Feature
+from ckh.ops.grouped_conv.rules.features import FEATURES, PLAIN, KernelOption
 from ckh.ops.grouped_conv.rules.matrix import is_loadable, keeps_first_depth, warp_depth, wave_and_shape
 from ckh.ops.grouped_conv.rules.tables import RULE_DTYPES, CuratedTile, Pipe, curated_tiles
 from ckh.ops.grouped_conv.variants import (
@@ -61,7 +61,7 @@ def specializations(variant: Direction, tile: Triple) -> tuple[str, ...]:
 
 def _combinations(
     variant: Direction, ndim_spatial: int, dtype: str
-) -> Iterator[tuple[CuratedTile, Feature, tuple[Pipe, ...]]]:
+) -> Iterator[tuple[CuratedTile, KernelOption, tuple[Pipe, ...]]]:
     rows = curated_tiles(variant)
     for row in rows:
         if row.is_for(ndim_spatial, dtype):
@@ -90,7 +90,7 @@ def build_kernel(  # noqa: PLR0913, PLR0917 - a kernel is that many choices, and
     vectors: Triple,
     pipe: Pipe,
     specialization: str,
-    feature: Feature,
+    feature: KernelOption,
     arch: ArchSpec,
 ) -> ConvKernel:
     """The complete kernel of these choices; `shape` is M = N of the matrix instruction."""

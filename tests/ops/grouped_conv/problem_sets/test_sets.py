@@ -15,7 +15,7 @@ import pytest
 
 from ckh.errors import UsageError
 from ckh.ops.grouped_conv.problem_sets import amd_families, describe, load_problems, problem_set, set_names
-from ckh.ops.grouped_conv.problem_sets.holdout import HOST_QUOTAS, NETWORKS, Kind, kind, network
+from ckh.ops.grouped_conv.problem_sets.holdout import HOST_QUOTAS, NETWORKS, LayerKind, kind, network
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def test_host_train_covers_the_families_at_cpu_size() -> None:
     assert max(mflop) <= 250
     assert 20 <= median(mflop) <= 40
     assert max(p.bytes for p in problems) < 64_000_000
-    assert 0.15 <= kinds[Kind.DEPTHWISE] / len(problems) <= 0.25
-    assert 0.12 <= kinds[Kind.VOLUME] / len(problems) <= 0.18
+    assert 0.15 <= kinds[LayerKind.DEPTHWISE] / len(problems) <= 0.25
+    assert 0.12 <= kinds[LayerKind.VOLUME] / len(problems) <= 0.18
     assert 0.27 <= sum(p.z == p.y == p.x == 1 for p in problems) / len(problems) <= 0.36
     assert min(kinds.values()) >= 10
     assert {p.n for p in problems} == {1, 2, 3, 4, 8, 16}
@@ -141,7 +141,7 @@ def test_host_holdout_is_stratified_and_cheap() -> None:
     assert {p.n for p in problems} == {1}
     assert all(0.5e6 <= p.flops <= 300e6 for p in problems)
     assert 8e9 <= sum(p.flops for p in problems) <= 12e9
-    assert set(kinds) == set(Kind)
+    assert set(kinds) == set(LayerKind)
     assert all(kinds[name] <= quota for name, quota in HOST_QUOTAS.items())
     assert len(used) == len(NETWORKS)
 
