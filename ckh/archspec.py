@@ -1,4 +1,4 @@
-"""`ArchSpec`: what one architecture can run, and the questions asked of it."""
+"""`ArchSpec`: what one architecture can run."""
 
 from __future__ import annotations
 

@@ -106,4 +106,4 @@ def _print_version() -> None:
 
 
 def _not_loaded() -> None:
-    raise AssertionError("a command that was not asked for ran")
+    raise AssertionError("a command that was not requested ran")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ckh.boundary import guarded, open_streams
 
 if TYPE_CHECKING:
-    from ckh.quick.asked import Asked
+    from ckh.quick.request import Request
 
 QUICK_VARIABLE = "CKH_QUICK"
 _PREDICT = "predict"
@@ -31,32 +31,32 @@ def _main() -> int:
 
 
 def _run(args: list[str]) -> int:
-    asked = _asked(args)
-    if asked is not None and _answer(asked):
+    request = _request(args)
+    if request is not None and _answer(request):
         return 0
     from ckh import cli
 
     code = cli.dispatch(args)
-    if asked is not None and code == 0:
+    if request is not None and code == 0:
         from ckh.quick.prepare import prepare
 
         sys.stdout.flush()
-        prepare(asked)
+        prepare(request)
     return code
 
 
-def _asked(args: list[str]) -> Asked | None:
+def _request(args: list[str]) -> Request | None:
     if args[:1] != [_PREDICT] or os.environ.get(QUICK_VARIABLE) == "0":
         return None
-    from ckh.quick.asked import parse
+    from ckh.quick.request import parse
 
     return parse(args[1:])
 
 
-def _answer(asked: Asked) -> bool:
+def _answer(request: Request) -> bool:
     from ckh.quick.answer import text_of
 
-    text = text_of(asked)
+    text = text_of(request)
     if text is None:
         return False
     sys.stdout.write(text)

@@ -18,7 +18,7 @@ from ckh.outputs import check_output
 
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
-Formats are told from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
+Formats are recognised from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
 row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples; or,
 with --average, the geometric mean of the inputs, which should have measured the same.
 A file that exists is replaced with --force only, and only by one of its kind; an input never is.

@@ -185,7 +185,7 @@ def _targets(text: str) -> tuple[str, ...]:
     if unknown := [name for name in names if name not in TARGETS]:
         raise UsageError(f"unknown target {unknown[0]!r}", "the targets are " + ", ".join(TARGETS))
     if TFLOPS not in names:
-        raise UsageError(f"--targets must hold {TFLOPS}: predictions are told in TFLOPS")
+        raise UsageError(f"--targets must hold {TFLOPS}: predictions are given in TFLOPS")
     return names
 
 
@@ -240,7 +240,7 @@ def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
 
 
 def _how(trained: Trained) -> dict[str, Any]:
-    """What only stands in the JSON document if it was asked for."""
+    """What only stands in the JSON document if it was requested."""
     made = trained.targets[trained.rank_by]
     said: dict[str, Any] = {}
     if trained.start is not None:

@@ -31,7 +31,7 @@ class Rules:
     """Which candidates of a group apply, as data.
 
     Attributes:
-        conditions: what is asked of a problem's sizes.
+        conditions: what a problem's sizes must fulfil.
         steps: condition, where to go if it holds and if not; an earlier step, `APPLIES`, or `REFUSED` or below.
         begins: where each candidate begins.
         reasons: why candidates do not apply: reason `i` is the end `REFUSED - i`.

@@ -35,7 +35,7 @@ class Answer:
 
     Attributes:
         problem: what is to be computed.
-        model: what was asked.
+        model: the model that ranks.
         pool: kernels among which the problem decides.
         order: those that apply, as numbers in the pool, best first; shape (candidates,).
         score: what they are ordered by, highest first; shape (candidates,).
@@ -59,7 +59,7 @@ class Answer:
         return self.best(len(self.order))
 
     def best(self, count: int) -> list[Ranked]:
-        """The first candidates, as many as asked for or there are."""
+        """The first candidates, as many as requested or there are."""
         tflops = None if self.tflops is None else self.tflops[:count]
         ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
         if self.probe is not None:
@@ -142,10 +142,10 @@ def rank_many(
         groups[wanted_for(problem, arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
     for wanted, places in groups.items():
-        asked = model or find_model(wanted)
+        chosen = model or find_model(wanted)
         distinct = list(places)
         for start in range(0, len(distinct), _AT_ONCE):
-            for scored in _scored(distinct[start : start + _AT_ONCE], asked, tflops=tflops):
+            for scored in _scored(distinct[start : start + _AT_ONCE], chosen, tflops=tflops):
                 for problem, best in zip(scored.problems, scored.best(top), strict=True):
                     for index in places[problem]:
                         ranked[index] = best.copy()
@@ -167,20 +167,20 @@ def answer(problem: Problem, model: Model) -> Answer:
 
 
 def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
-    """As `answer`, for many problems; `Answer.failure` tells which have no kernel. Those asked before are remembered.
+    """As `answer`, for many problems; `Answer.failure` tells which have no kernel. Those ranked before are remembered.
 
     Raises:
         UsageError: the model is for something else.
         ModelError: a file of the model is damaged.
     """
-    asked = list(problems)
-    found = {problem: known for problem in asked if (known := model.remembered.get(problem)) is not None}
-    left = [problem for problem in dict.fromkeys(asked) if problem not in found]
+    requested = list(problems)
+    found = {problem: known for problem in requested if (known := model.remembered.get(problem)) is not None}
+    left = [problem for problem in dict.fromkeys(requested) if problem not in found]
     for start in range(0, len(left), _AT_ONCE):
         found |= _answer_all(left[start : start + _AT_ONCE], model)
     for problem in left:
         model.remembered.put(problem, found[problem])
-    return [found[problem] for problem in asked]
+    return [found[problem] for problem in requested]
 
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
@@ -244,8 +244,8 @@ def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -
     for members in pools.values():
         pool = known[members[0]].pool
         nothing = np.zeros((len(members), 0))
-        asked = [problems[i] for i in members]
-        score, speed = model.score_pool(asked, pool, tflops=tflops) if pool else (nothing, None)
+        same = [problems[i] for i in members]
+        score, speed = model.score_pool(same, pool, tflops=tflops) if pool else (nothing, None)
         alike: dict[int, list[int]] = defaultdict(list)
         for place, index in enumerate(members):
             alike[id(known[index])].append(place)

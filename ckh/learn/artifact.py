@@ -157,7 +157,7 @@ class Model:
         spec: what it is for, and its inputs.
         hardware: the hardware profile of its architecture, by name.
         remembered: answers it gave (`answer.Answer`), by problem.
-        candidates: those of problems it was asked about, by what they depend on (`Operation.candidates_key`).
+        candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
     """
 
@@ -227,8 +227,8 @@ class Model:
             ModelError: a file of the model is damaged.
         """
         wanted = self._told if tflops else self._told[:1]
-        told = dict(zip(wanted, self._scorer.told(problems, pool, len(wanted)), strict=True))
-        return told[self.spec.rank_by], told.get(TFLOPS)
+        found = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
+        return found[self.spec.rank_by], found.get(TFLOPS)
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """The score of every row of a dataset, shape (rows,): higher is better."""

@@ -1,6 +1,6 @@
 """Hard-example mining: problems whose held-out choices are worst weigh more in the next round.
 
-Off unless it is asked for: where a problem is hard because its sizes are unlike all others, weight does not help, and
+Off unless it is requested: where a problem is hard because its sizes are unlike all others, weight does not help, and
 AMD saw it cost 1.4 % of efficiency. So the plain round is always among those that are compared, and the best is kept.
 The weights of a round, and which round is kept, follow from held-out efficiencies: that of the kept round flatters.
 """
@@ -69,7 +69,7 @@ def mine(
     Args:
         rounds: how many, besides the plain one.
         problems: how many there are.
-        efficiency_of: trains with weights of problems; told the round's number, returns the held-out efficiency of
+        efficiency_of: trains with weights of problems; given the round's number, returns the held-out efficiency of
             the choice for each problem. Shapes (problems,).
     """
     weight = np.ones(problems)

@@ -69,8 +69,8 @@ class Ranking:
     @property
     def in_order(self) -> bool:
         """Whether the predicted speeds fall with the place, among kernels that were not measured."""
-        told = [one.tflops for one in self.kernels if one.measured_ms is None and one.tflops is not None]
-        return all(first >= second for first, second in pairwise(told))
+        shown = [one.tflops for one in self.kernels if one.measured_ms is None and one.tflops is not None]
+        return all(first >= second for first, second in pairwise(shown))
 
     def text(self, *, why: bool) -> str:
         """For people; `why` has the reasons for which kernels were refused."""

@@ -115,7 +115,7 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 
 
 def _how(trained: Trained) -> dict[str, Any]:
-    """What is only said where it was asked for: an ordinary model's manifest stays what it was."""
+    """What is only written where it was requested: an ordinary model's manifest stays what it was."""
     options, made = trained.options, trained.targets[trained.rank_by]
     said: dict[str, Any] = {}
     if trained.start is not None:

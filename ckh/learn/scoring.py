@@ -1,4 +1,4 @@
-"""A model's forests over pools of kernels: prepared once for each pool, then asked for many problems."""
+"""A model's forests over pools of kernels: prepared once for each pool, then evaluated for many problems."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Remembered(Generic[_Value]):
             return self._values.get(key)
 
     def put(self, key: Any, value: _Value) -> None:
-        """Keep a value; what was not asked for the longest goes."""
+        """Keep a value; the least recently used goes."""
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -74,15 +74,15 @@ class PoolScorer:
         # By identity, which the pool beside it keeps from being used again.
         self._rankers: Remembered[tuple[tuple[Kernel, ...], Ranker]] = Remembered(_POOLS)
 
-    def told(
+    def predictions(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], targets: int | None = None
     ) -> NDArray[np.float64]:
-        """What is told of each kernel, shape (targets, problems, kernels).
+        """The predicted targets of each kernel, shape (targets, problems, kernels).
 
         Args:
-            problems: what is asked about.
+            problems: those to rank for.
             pool: the kernels.
-            targets: how many of the targets are asked for, from the first; all by default.
+            targets: how many of the targets are computed, from the first; all by default.
 
         Raises:
             ModelError: a file of the model is missing or damaged.

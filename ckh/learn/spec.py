@@ -75,7 +75,7 @@ class ModelSpec:
 
     @property
     def encoding(self) -> Encoding:
-        """How the model is told kernels."""
+        """How the model encodes kernels."""
         return Encoding.on(self.arch, legacy=self.legacy_tiles)
 
     @property

@@ -35,7 +35,7 @@ def tune(
         dataset: what to learn from.
         options: how; their parameters are the default setting.
         count: how many settings, the default among them.
-        advance: told after every fit.
+        advance: called after every fit.
         fixed: parameters that stay as they are.
         start: a model whose trees all settings add to.
 

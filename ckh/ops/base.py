@@ -68,7 +68,7 @@ class LoadProblems(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How kernels are told to data and models.
+    """How kernels are encoded in data and models.
 
     Attributes:
         legacy: as AMD's tools do, for a model of theirs.
@@ -144,11 +144,11 @@ class Operation:
         kernel_features: raw columns of kernels for the features, in the encoding of a model.
         legacy_columns: dataset columns as models of AMD's tools were trained with.
         mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
-        candidates: the kernels for a problem on an architecture; told the folder of the model that will rank them.
+        candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
         candidates_key: what `candidates` depends on in a problem: those with one key have one pool, and the same chosen
             of it.
         slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
-        kernel_slice: the dataset column by which efficiency is also told, among the kernels of one value.
+        kernel_slice: the dataset column by which efficiency is also reported, among the kernels of one value.
         place: a problem as a point, for the nearest-problem baseline.
         split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
             that differ in the others would give each other's answers away.

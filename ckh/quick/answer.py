@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.learn.probes import Probe
     from ckh.learn.ranking_text import KernelRow, Ranking
     from ckh.ops.base import Problem
-    from ckh.quick.asked import Asked
+    from ckh.quick.request import Request
     from ckh.ranking.library import RankedCandidate
 
 # Operations of expressions, as `ckh.export.integers` names them.
@@ -35,28 +35,28 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 
-def text_of(asked: Asked) -> str | None:
-    """What `ckh predict` prints, or None where the full command must be asked."""
+def text_of(request: Request) -> str | None:
+    """What `ckh predict` prints, or None where the full command must answer."""
     if not is_wanted():
         return None
     try:
-        found = shipped.find(asked) or _in_cache(asked)
+        found = shipped.find(request) or _in_cache(request)
         if found is None:
             return None
         facts, model_path = found
-        ranking = _ranking(problem_of(asked, facts), facts, model_path, asked)
-        return ranking.json() if "json" in asked.flags else ranking.text(why="why" in asked.flags)
+        ranking = _ranking(problem_of(request, facts), facts, model_path, request)
+        return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
 
 
-def _in_cache(asked: Asked) -> tuple[dict[str, Any], Path] | None:
-    facts_path, model_path = paths(asked)
-    facts = read_facts(facts_path, stamp(asked))
+def _in_cache(request: Request) -> tuple[dict[str, Any], Path] | None:
+    facts_path, model_path = paths(request)
+    facts = read_facts(facts_path, stamp(request))
     return None if facts is None else (facts, model_path)
 
 
-def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:
+def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     """The problem that was typed.
 
     Raises:
@@ -65,11 +65,11 @@ def problem_of(asked: Asked, facts: dict[str, Any]) -> Problem:
     part = requested(facts["op"])
     if part is None:
         raise UsageError(f"no options say a problem of {facts['op']}")
-    found: Problem = requested_problem(facts["op"], part, asked.sizes, asked.kind["variant"], facts["dtype"])
+    found: Problem = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
     return found
 
 
-def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) -> Ranking:
+def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Ranking:
     """What the full command finds.
 
     Raises:
@@ -78,11 +78,11 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
     from ckh.learn.ranking_text import Ranking
     from ckh.learn.reach import beyond
 
-    probe = _measured(problem, facts["arch"]) if "no_measured" not in asked.flags else None
+    probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
     far = beyond(problem, facts["reach"])
     sizes = [getattr(problem, name) for name in facts["sizes"]]
     model = OpenModel(path)
-    top = facts["pool"] if probe is not None else min(asked.top, facts["pool"])
+    top = facts["pool"] if probe is not None else min(request.top, facts["pool"])
     count, choices = model.rank(facts["key"], sizes, top)
     is_told = facts["tells_tflops"] and not far
     kernels = [_row(one, model.kernel_name(one.kernel), is_told=is_told) for one in choices]
@@ -101,7 +101,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, asked: Asked) 
         refused=_refused(facts, reasons, sizes),
         beyond=far,
         probe=probe,
-        kernels=kernels[: asked.top],
+        kernels=kernels[: request.top],
     )
 
 

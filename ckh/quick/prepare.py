@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ckh.export.programs import Rules
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
-    from ckh.quick.asked import Asked
+    from ckh.quick.request import Request
 
 MOST_KERNELS = 2500  # of a pool: preparing takes half a millisecond for each
 
 
-def prepare(asked: Asked) -> bool:
-    """Prepare answers for what was just asked, and answered by the full command.
+def prepare(request: Request) -> bool:
+    """Prepare answers for a request that the full command has just answered.
 
     Nothing that goes wrong here harms: the full command answers the next time too.
 
@@ -32,27 +32,27 @@ def prepare(asked: Asked) -> bool:
         Whether the next such call will be answered quickly.
     """
     with suppress(CkhError, OSError):
-        return is_wanted() and is_available() and _prepare(asked)
+        return is_wanted() and is_available() and _prepare(request)
     return False
 
 
-def _prepare(asked: Asked) -> bool:
+def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
     from ckh.learn.choice import Chooser
     from ckh.ops import built_in_names
 
-    facts_path, model_path = paths(asked)
-    now = stamp(asked)
+    facts_path, model_path = paths(request)
+    now = stamp(request)
     if read_facts(facts_path, now) is not None and _can_open(model_path):
         return True
-    kind = asked.kind
+    kind = request.kind
     named = Path(kind["model"]) if kind["model"] else None
     chooser = Chooser(named, kind["arch"] or None, kind["dtype"] or None, kind["op"] or None)
     if chooser.op.name not in built_in_names():
         return False
-    problem = chooser.problem(asked.sizes, kind["variant"], "predict")
+    problem = chooser.problem(request.sizes, kind["variant"], "predict")
     model = chooser.model(problem)
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
     if len(found.pool) > MOST_KERNELS:

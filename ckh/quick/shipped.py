@@ -18,20 +18,20 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
-    from ckh.quick.asked import Asked
+    from ckh.quick.request import Request
 
 FOLDER = Path(__file__).with_name("prepared")
 _INDEX = "index.json"
 _HOST = "host"
 
 
-def find(asked: Asked) -> tuple[dict[str, Any], Path] | None:
-    """The facts and the model file for what is asked; None where other models may answer, or none was prepared."""
-    if not FOLDER.is_dir() or asked.kind["model"] or os.environ.get(MODELS_VARIABLE) or _has_own_models():
+def find(request: Request) -> tuple[dict[str, Any], Path] | None:
+    """The facts and the model file for a request; None where other models may answer, or none was prepared."""
+    if not FOLDER.is_dir() or request.kind["model"] or os.environ.get(MODELS_VARIABLE) or _has_own_models():
         return None
     now = _stamp()
     index = read_facts(FOLDER / _INDEX, now)
-    kind = asked.kind
+    kind = request.kind
     if index is None or (arch := kind["arch"] or detected_arch() or _HOST) not in index["dtypes"]:
         return None
     op = kind["op"] or DEFAULT_OPERATION

@@ -12,7 +12,7 @@ from ckh.paths import cache_dir, data_dir, model_folders
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from ckh.quick.asked import Asked
+    from ckh.quick.request import Request
 
 VERSION = 6  # of what is prepared, and how
 _FOLDER = "answers"
@@ -26,23 +26,23 @@ def is_wanted() -> bool:
     return os.environ.get(_BACKEND, "") in {"", "c"}
 
 
-def paths(asked: Asked) -> tuple[Path, Path]:
-    """The files of what is asked: facts (JSON) and the model for C."""
+def paths(request: Request) -> tuple[Path, Path]:
+    """The files of a request: facts (JSON) and the model for C."""
     text = json.dumps(
-        [VERSION, asked.kind, os.environ.get("CKH_MODELS", ""), str(Path.cwd()) if asked.kind["model"] else ""]
+        [VERSION, request.kind, os.environ.get("CKH_MODELS", ""), str(Path.cwd()) if request.kind["model"] else ""]
     )
     name = f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
     folder = cache_dir(_FOLDER)
     return folder / f"{name}.json", folder / f"{name}.ckhm"
 
 
-def stamp(asked: Asked) -> str:
+def stamp(request: Request) -> str:
     """Everything that an answer follows from besides its problem: it holds while this stays the same.
 
     Files by time and size: models in every folder where they are looked for, and what is known of architectures.
     """
-    places = [*map(str, model_folders()), *filter(None, [asked.kind["model"]])]
-    parts = [__version__, json.dumps(asked.kind), *os.uname(), *files(str(data_dir("archspecs")))]
+    places = [*map(str, model_folders()), *filter(None, [request.kind["model"]])]
+    parts = [__version__, json.dumps(request.kind), *os.uname(), *files(str(data_dir("archspecs")))]
     for folder in places:
         parts.append(folder)
         parts += files(folder)

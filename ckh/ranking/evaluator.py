@@ -62,7 +62,7 @@ class Ranker:
         hardware: the hardware profile by name.
         kernels: the candidates' raw columns, of one row for each.
         example: the raw columns of any problem, of one row.
-        logs: of each forest, whether it gives log(1 + x) of what is told; none does by default.
+        logs: of each forest, whether it gives log(1 + x) of the prediction; none does by default.
 
     Raises:
         ModelError: a forest has another number of inputs, or the engine lacks one.
@@ -104,7 +104,7 @@ class Ranker:
 
         Args:
             problems: raw columns, of one row for each problem; one row in all stands for all.
-            forests: how many of the forests are asked, from the first; all by default.
+            forests: how many of the forests are evaluated, from the first; all by default.
 
         Raises:
             DataError: a column that a feature needs is missing.

@@ -142,7 +142,7 @@ def model_file(
     Args:
         facts: what it is for.
         forests: the forests; the first orders.
-        logs: of each, whether it gives log(1 + x) of what is told.
+        logs: of each, whether it gives log(1 + x) of the prediction.
         groups: its groups.
     """
     writer = FileWriter()

@@ -1,8 +1,8 @@
 """A pool of candidates, prepared once for many problems: what each feature depends on, and what no problem changes.
 
-Features that no kernel column enters are one number a problem. The others are rows over the distinct tiles: one row if
-only the tile enters, one for each class of variants that its other columns tell apart if those enter too; or, if only
-the variant enters, a row over the distinct variants. Rows that no problem enters are computed here, once.
+Features that depend on no kernel column are one number a problem. The others are rows over the distinct tiles: one row
+if they depend on the tile alone, one for each class of variants that differ in the other columns they depend on; or,
+if they depend on the variant alone, a row over the distinct variants. Rows that no problem changes are computed once.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Placed:
     Attributes:
         feature: its number among the engine's inputs.
         kind: what it differs by.
-        is_dynamic: whether the problem enters, so that the rows come anew with each.
+        is_dynamic: whether it depends on the problem, so that the rows are computed for each.
         row: its first row among the constants, tile rows (static or dynamic ones), or variant rows.
         rows: how many it has; several only if mixed: one for each class.
         partition: which partition of the variants tells its classes; -1 if it is not mixed.
@@ -82,7 +82,7 @@ class Pool:
         variant_of: the variant of each candidate; shape (candidates,).
         tiles: number of distinct tiles.
         variants: number of distinct variants.
-        static_rows: what no problem enters, by tile; shape (static rows, tiles).
+        static_rows: what depends on no problem, by tile; shape (static rows, tiles).
         variant_rows: the same by variant; shape (variant rows, variants).
         partitions: the class of each variant, for each partition; shape (partitions, variants).
 
@@ -197,7 +197,7 @@ class Pool:
         return rows
 
     def _fill(self, of_variant: Arrays) -> None:
-        """Compute what no problem enters."""
+        """Compute what depends on no problem."""
         by_variant = self._columns(of_variant)
         grids: dict[int, Columns] = {}
         for feature, place in zip(self.features, self.placed, strict=True):

@@ -1,4 +1,4 @@
-"""Programs: what C computes of a problem's sizes: the features that they enter, checks, and rules.
+"""Programs: what C computes from a problem's sizes: the features that depend on them, checks, and rules.
 
 Formulas are traced once (`trace_program`); `write_program` puts a program into a model file as nodes for
 csrc/ckh_interpret.c. The Python path, quick answers and exports all run it.
@@ -39,7 +39,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The features that sizes enter, or that are one number.
+    """The features that depend on sizes, or that are one number.
 
     Attributes:
         sizes: how many numbers a problem has.

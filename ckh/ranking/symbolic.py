@@ -1,7 +1,7 @@
 """Formulas written down: what NumPy would do to a problem's sizes becomes nodes of a graph instead of being computed.
 
-A `Symbol` stands for an array that a problem's sizes enter; NumPy hands every operation on it to it. What no size
-enters stays an ordinary array, which NumPy computes, and becomes a constant where it meets a symbol. All values
+A `Symbol` stands for an array that depends on a problem's sizes; NumPy hands every operation on it to it. What depends
+on no size stays an ordinary array, which NumPy computes, and becomes a constant where it meets a symbol. All values
 are two-axis arrays: classes of variants by tiles, either of which may be one.
 """
 
@@ -40,7 +40,7 @@ def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) 
 
 
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that a problem's sizes enter.
+    """An array that depends on a problem's sizes.
 
     Args:
         graph: where what is done with it is written down.

@@ -19,7 +19,7 @@ class TracedColumns(Columns):
     """Columns that note who reads what. Formulas are expressions over arrays: what they read depends on no value.
 
     Attributes:
-        reads: raw columns behind each column or quantity that was asked for.
+        reads: raw columns behind each column or quantity that was requested.
     """
 
     def __init__(self, engine: FeatureEngine, given: Mapping[str, Array]) -> None:

@@ -36,7 +36,7 @@ _ROUNDS = 11  # in which the best are timed again
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What a search is asked for.
+    """What a search is to do.
 
     Attributes:
         strategy: its name.
@@ -110,9 +110,9 @@ def search_measured(
         problem: what is to be computed.
         space: what is searched.
         guide: what a model says; None without one.
-        settings: what is asked for.
+        settings: what it is to do.
         out: folder of the journal; one that is there is replaced.
-        advance: told of each measurement, with the best so far.
+        advance: called with each measurement, with the best so far.
 
     Raises:
         UsageError: another run writes the journal, or there is no such strategy.

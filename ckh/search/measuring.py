@@ -59,7 +59,7 @@ class Measurer:
         run_id: of the run's record, in the journal already.
         journal: where every result goes.
         options: limits.
-        should_stop: asked all the time; once it says yes, measuring raises `StoppedError`.
+        should_stop: called again and again; once it is true, measuring raises `StoppedError`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Measurer:
 
         Args:
             kernel: what is measured.
-            ahead: at most so many kernels that are probably measured next; asked when this one must be compiled.
+            ahead: at most so many kernels that are probably measured next; called when this one must be compiled.
 
         Raises:
             StoppedError: it was stopped before there was a result.
@@ -130,7 +130,7 @@ class Measurer:
             rows: of kernels that this measured, with times.
             rounds: how often each is timed.
             seed: of their order.
-            should_stop: asked instead of the one that measuring has.
+            should_stop: called instead of the one that measuring has.
 
         Raises:
             StoppedError: it was stopped before all was done.

@@ -109,7 +109,7 @@ def replay(
 ) -> Replay:
     """Search a recording once for each seed.
 
-    A search ends early at the optimum, which changes nothing in what is told.
+    A search ends early at the optimum, which changes nothing in what is reported.
 
     Raises:
         UsageError: there is no such strategy.

@@ -59,7 +59,7 @@ def run(
         evaluate: measures a configuration by its index: its time in ms, or None if it failed, which costs as much;
             or raises `StoppedError`.
         budget: how many measurements; fewer are made only where the space has no more.
-        should_stop: asked before each measurement.
+        should_stop: called before each measurement.
     """
     trace: list[Step] = []
     best: float | None = None

@@ -21,8 +21,8 @@ from ckh.learn.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
 from ckh.quick import answer
 from ckh.quick.answer import text_of
-from ckh.quick.asked import FLAGS, NUMBERS, TEXTS, Asked, parse
 from ckh.quick.prepare import prepare
+from ckh.quick.request import FLAGS, NUMBERS, TEXTS, Request, parse
 from ckh.quick.store import paths, read_facts, stamp
 from ckh.ranking.layout import CSRC, HEADER, lists
 from ckh.ranking.library import is_available
@@ -49,7 +49,7 @@ GEMMS = [
 ]
 
 
-def asked(line: str) -> Asked:
+def asked(line: str) -> Request:
     """What a line that can be answered quickly asks."""
     found = parse(line.split())
     assert found is not None

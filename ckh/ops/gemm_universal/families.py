@@ -1,4 +1,4 @@
-"""Slices that efficiency is told for, besides the whole.
+"""Slices that efficiency is reported for, besides the whole.
 
 The limits on M and K are those of AMD's evaluation, so that its numbers and ours are about the same problems.
 """

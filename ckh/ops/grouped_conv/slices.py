@@ -1,4 +1,4 @@
-"""Slices of problems that efficiency is told for, besides the whole."""
+"""Slices of problems that efficiency is reported for, besides the whole."""
 
 from __future__ import annotations
 

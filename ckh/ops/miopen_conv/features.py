@@ -34,7 +34,7 @@ _ALIGNED = (
 _DIVIDED = ("gemm_m", "gemm_n", "gemm_k", "C", "K", "input_pixels", "output_pixels", "N")
 _MOST_DIVISOR = 4096.0
 _FILLED = (("Wo", 16), ("Wo", 32), ("Wo", 64), ("Ho", 4), ("Ho", 8), ("output_pixels", 64), ("gemm_k", 32))
-# Block tiles whose number and fill are told; solvers choose theirs out of about these.
+# Block tiles whose number and fill are features; solvers choose theirs out of about these.
 _TILES = ((256, 128), (128, 128), (64, 64), (32, 32))
 _3X3, _5X5 = 3, 5
 

@@ -1,6 +1,6 @@
 """The `full` rule set: every curated tile with every choice that it is curated for, and the kernels with options.
 
-`full_candidates` are the combinations of the tables; which of them an architecture can build is not asked here.
+`full_candidates` are the combinations of the tables; which of them an architecture can build is not decided here.
 """
 
 from __future__ import annotations

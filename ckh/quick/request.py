@@ -1,4 +1,4 @@
-"""What was asked of `ckh predict`, where it can be answered quickly: one problem, from plain options."""
+"""Requests to `ckh predict` that can be answered quickly: one problem, from plain options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_DIGITS = 9
 _TOP = 5
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """Options of a call.
 
     Attributes:
@@ -36,8 +36,8 @@ class Asked(NamedTuple):
     flags: frozenset[str] = frozenset()
 
 
-def parse(args: Sequence[str]) -> Asked | None:
-    """What was asked, or None where the full command must look at it.
+def parse(args: Sequence[str]) -> Request | None:
+    """The request, or None where the full command must look at it.
 
     Args:
         args: the command line after `predict`.
@@ -74,4 +74,4 @@ def parse(args: Sequence[str]) -> Asked | None:
     kind["op"] = kind["op"] or meant_operation(sizes, parts) or ""
     request = {**sizes, "variant": kind["variant"]}
     kind |= {f"pool of {name}": part.pool(request) for name, part in parts.items()}
-    return Asked(sizes, top, kind, frozenset(flags))
+    return Request(sizes, top, kind, frozenset(flags))
