@@ -68,6 +68,11 @@ def processor_field(name: str, root: Path = Path("/")) -> str:
     return match[1].strip() if match else "unknown"
 
 
+def processor_identity() -> str:
+    """What code that is compiled for just this processor depends on."""
+    return "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
+
+
 def _clock_mhz(cpus: list[Path], cpuinfo: str) -> int:
     limits_khz = [text_of(cpu / "cpufreq/cpuinfo_max_freq") for cpu in cpus]
     known = [int(limit) // 1000 for limit in limits_khz if limit.isdigit()]

@@ -17,6 +17,7 @@ class Status(StrEnum):
     """What became of a (problem, kernel) pair."""
 
     OK = "ok"
+    VERIFIED = "verified"  # right on a device that has no times
     INVALID = "invalid"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"

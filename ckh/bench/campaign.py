@@ -12,6 +12,7 @@ from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.device import (
+    EMULATED_KIND,
     HIP_KIND,
     HOST_KIND,
     Device,
@@ -49,7 +50,7 @@ DEFAULT_TIMEOUT_S = 30.0
 _RUNS = Path("runs")
 _SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
 # Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
-_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0}
+_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0, EMULATED_KIND: 20.0}
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
@@ -93,12 +94,12 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, what is left, and whether any pair has a time, of this run or one before."""
+    """What a run did, what is left, and whether any pair has a right result, of this run or one before."""
 
     reason: StopReason
     totals: Totals
     pairs_left: int
-    is_any_measured: bool
+    is_any_right: bool
 
     @property
     def orchestration(self) -> float:
@@ -112,7 +113,7 @@ class Campaign:
     """A run in a folder.
 
     Args:
-        device_kind: "host" or "hip"; None: the one of the run that is resumed, else hip where there is a GPU.
+        device_kind: "host", "hip" or "emulated"; None: that of the run that is resumed, else hip where there is a GPU.
         options: of the device.
         given: the settings; with `resume`, those that are given must be the ones of the folder's run.
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
@@ -241,7 +242,7 @@ class Campaign:
                 totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
                 reason = stop.reason if pairs_left else StopReason.COMPLETE
-                return Outcome(reason, totals, pairs_left, self._results.is_any_measured)
+                return Outcome(reason, totals, pairs_left, self._results.is_any_right)
         finally:
             journal.close()
 
@@ -327,7 +328,7 @@ def _settle(given: Given, journal: Journal | None, device_kind: str, default_dty
         return Settings(**{name: getattr(journal.runs[-1], name) for name in Settings.__slots__})
     op = operation(given.op or DEFAULT_OPERATION)
     measured = measured_of(op)
-    emission = measured.hip if device_kind == HIP_KIND else measured.host
+    emission = measured.host if device_kind == HOST_KIND else measured.hip
     if emission is None:
         raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}")
     variant = Direction.FORWARD.value if op.has_directions else ""

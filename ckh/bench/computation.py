@@ -135,6 +135,8 @@ class Measured(Generic[P, K]):
         reasons: why a kernel cannot be built for an architecture or does not apply to a problem; empty if it does.
         matrix: the cases of a matrix of `validate kernels`, by its name, for directions, numbers of dimensions and an
             element type; None: there are no matrices.
+        loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some; None:
+            nobody knows them.
     """
 
     computation: Computation[P]
@@ -144,6 +146,7 @@ class Measured(Generic[P, K]):
     candidate_source: Callable[[Settings], CandidateSource]
     reasons: Callable[[K, ArchSpec, P], list[str]]
     matrix: Callable[[str, ArchSpec, tuple[Direction, ...], tuple[int, ...], str], tuple[Case[P, K], ...]] | None = None
+    loop_ends: Callable[[K], tuple[P, ...]] | None = None
 
 
 def measured_of(op: Operation) -> Measured[Any, Any]:

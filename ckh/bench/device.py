@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from ckh.bench.codegen.source import header_contents
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.computation import measured_of
-from ckh.bench.protocol import HIP, WorkerConfig
+from ckh.bench.protocol import EMULATED, HIP, WorkerConfig
 from ckh.errors import DeviceError, UsageError
-from ckh.machine import processor_field, processor_name
+from ckh.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ckh.bench.computation import HostEmission
     from ckh.ops.base import Kernel
 
-HOST_KIND, HIP_KIND = "host", HIP
-DEVICE_KINDS = (HOST_KIND, HIP_KIND)
+HOST_KIND, HIP_KIND, EMULATED_KIND = "host", HIP, EMULATED
+DEVICE_KINDS = (HOST_KIND, HIP_KIND, EMULATED_KIND)
 
 _JOB_BYTES = 1 << 30
 _MEMORY_SHARE = 0.8  # of what is free, for the worker
@@ -36,7 +36,7 @@ _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What is wanted of a `hip` device; None: what is found.
+    """What is wanted of a `hip` or `emulated` device; None: what is found.
 
     Attributes:
         arch: architecture to compile for, with target features if it has any ("gfx90a:xnack-").
@@ -156,8 +156,7 @@ class HostDevice:
         """Headers, flags, compiler version and what `-march=native` looks at."""
         from ckh.bench.codegen.host import template_dir
 
-        cpu = "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
-        parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), cpu)
+        parts = (self._compiler.version, *self._compiler.command[1:], *_portable_flags(), processor_identity())
         return header_contents(template_dir()) + "\0".join(parts).encode()
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
@@ -222,6 +221,10 @@ def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
         from ckh.bench.hip_device import HipDevice
 
         return HipDevice(options)
+    if kind == EMULATED_KIND:
+        from ckh.bench.emulated import EmulatedDevice
+
+        return EmulatedDevice(options)
     if kind != HOST_KIND:
         raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
     given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]

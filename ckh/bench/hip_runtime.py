@@ -12,7 +12,7 @@ from ckh.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LIBRARY_VARIABLE = "CKH_HIP_LIBRARY"
+LIBRARY_VARIABLE = "CKH_HIP_LIBRARY"
 _FILE = "libamdhip64.so"
 _FILES = (_FILE, *(f"{_FILE}.{version}" for version in (7, 6, 5)))
 _DEFAULT_ROCM = "/opt/rocm"
@@ -126,7 +126,7 @@ def _load() -> ctypes.CDLL:
 
 def _candidates() -> Iterator[str]:
     """Where the runtime may be, first the one that was asked for."""
-    if chosen := os.environ.get(_LIBRARY_VARIABLE):
+    if chosen := os.environ.get(LIBRARY_VARIABLE):
         yield chosen
         return
     rocm = os.environ.get("ROCM_PATH")

@@ -50,14 +50,18 @@ class CachedLibrary:
 
 
 class KernelCache:
-    """The libraries in `kernels` below the cache folder, which is made when something is built.
+    """The libraries in a folder below the cache folder, which is made when something is built.
+
+    Args:
+        name: of the folder.
 
     Raises:
         DataError: the cache folder cannot be used, or others can write to it.
     """
 
-    def __init__(self) -> None:
-        self.folder = cache_dir() / _FOLDER
+    def __init__(self, name: str = _FOLDER) -> None:
+        self._name = name
+        self.folder = cache_dir() / name
 
     def path(self, key: str) -> Path:
         """Where the library of a source's hash is, or would be."""
@@ -101,7 +105,7 @@ class KernelCache:
             DataError: others can write to the cache, or it cannot be made.
             OSError: there is no room for another folder.
         """
-        cache_dir(_FOLDER)
+        cache_dir(self._name)
         for left in self.folder.glob(f"{_WORKSHOP}*"):
             _remove_unless_locked(left)
         folder, lock = _new_workshop(self.folder)

@@ -17,7 +17,7 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HIP = "hip"  # the kind of a worker that has a GPU
+HIP, EMULATED = "hip", "emulated"  # the kinds of workers that have a GPU
 MAX_MESSAGE = 2000  # characters
 _SHOWN = 80
 # The others are not a worker's to find out.
@@ -87,13 +87,14 @@ class WorkerConfig:
     """What a worker is started with.
 
     Args:
-        memory_limit_bytes: of address space; 0: no limit. A worker of kind "hip" has none.
+        memory_limit_bytes: of address space; 0: no limit. Only a worker of kind "host" has one.
         cpu: the core that it stays on; None: any.
-        kind: "host" or "hip".
-        gpu: the number of the GPU, for "hip".
+        kind: "host", "hip" or "emulated".
+        gpu: the number of the GPU, for "hip"; an emulated one has 0.
         flush_bytes: what kernels overwrite on a GPU before every timed run to empty its caches; 0: nothing.
         load_only: never open the device and accept nothing but `Op.LOAD`.
         fnuz_floats: whether the device's floating-point numbers of eight bits are those of CDNA3, else OCP's.
+        arch: what an emulated GPU is.
     """
 
     memory_limit_bytes: int
@@ -103,11 +104,17 @@ class WorkerConfig:
     flush_bytes: int = 0
     load_only: bool = False
     fnuz_floats: bool = False
+    arch: str = ""
 
     @property
     def is_hip(self) -> bool:
         """Whether its kernels are for a GPU."""
-        return self.kind == HIP
+        return self.kind in (HIP, EMULATED)
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether that GPU is emulated, which has no times."""
+        return self.kind == EMULATED
 
     def to_json(self) -> str:
         """As one line."""

@@ -44,7 +44,8 @@ def main() -> int:
     _settle(config)
     clock = PhaseClock()
     try:
-        bench = Bench(_memory(config), clock, fnuz_floats=config.fnuz_floats)
+        memory = _memory(config)
+        bench = Bench(memory, clock, fnuz_floats=config.fnuz_floats, has_times=not config.is_emulated)
     except DeviceError as error:
         _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, error.message, is_last=True))
         return error.exit_code
@@ -61,8 +62,12 @@ def _memory(config: WorkerConfig) -> Memory:
     if config.load_only or not config.is_hip:
         return HostMemory()
     from ckh.bench.hip_memory import HipMemory
-    from ckh.bench.hip_runtime import HipRuntime
+    from ckh.bench.hip_runtime import LIBRARY_VARIABLE, HipRuntime
 
+    if config.is_emulated:
+        from ckh.emulator.launch import attach
+
+        attach(os.environ[LIBRARY_VARIABLE], config.arch)
     memory = HipMemory(HipRuntime(config.gpu), config.flush_bytes)
     memory.probe()
     return memory

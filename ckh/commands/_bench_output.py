@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.bench.device import HIP_KIND
+from ckh.bench.device import EMULATED_KIND, HOST_KIND
 from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.log import warn
@@ -137,6 +137,8 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
 def _next_command(campaign: Campaign, outcome: Outcome) -> str:
     if outcome.pairs_left:
         identity = campaign.device.identity()
-        arch = f" --arch {identity.arch}" if identity.kind == HIP_KIND else ""
+        arch = f" --arch {identity.arch}" if identity.kind != HOST_KIND else ""
         return f"ckh bench --resume --out {campaign.out} --device {identity.kind}{arch}"
+    if campaign.device.identity().kind == EMULATED_KIND:
+        return f"ckh validate kernels --device {EMULATED_KIND} --arch {campaign.device.arch.name}"
     return f"ckh convert {campaign.out} --out {campaign.out.name}.parquet"

@@ -60,7 +60,7 @@ def kernels(
     dtype: str | None = typer.Option(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
     ),
-    device: str | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
+    device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
     arch: str | None = typer.Option(
         None,
         "--arch",
@@ -147,6 +147,7 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
                 "status": str(one.status),
                 "reason": one.reason,
                 "built": one.built,
+                "executed": one.executed,
                 "problem": one.case.problem.canonical(),
             }
             for one in findings

@@ -31,6 +31,7 @@ class DeviceKind(StrEnum):
 
     HOST = "host"
     HIP = "hip"
+    EMULATED = "emulated"
 
 
 _HELP = """Emit, compile and measure kernels on many problems, and journal every result.
@@ -40,7 +41,8 @@ the median of several samples, and the leaders of each problem are measured agai
 hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-C loses nothing: --resume goes on, from
 any folder, with the pairs and the settings that the journal holds; options that say otherwise are refused.
 
-On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU.
+On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
+emulated GPU (--device emulated) tells whether the same kernels are right, on small problems, without times.
 """
 
 
@@ -68,7 +70,9 @@ def bench(
         None, "--op", autocompletion=_completion.operations, help=f"{OP_HELP}  [{DEFAULT_OPERATION}]"
     ),
     variant: Variant | None = typer.Option(None, "--variant", help="Direction; forward unless a resumed run says."),
-    device: DeviceKind | None = typer.Option(None, "--device", help="host or hip; host where no GPU is found."),
+    device: DeviceKind | None = typer.Option(
+        None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"
+    ),
     problems: str | None = typer.Option(
         None,
         "--problems",
@@ -200,8 +204,8 @@ def bench(
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
-    if not outcome.is_any_measured and (outcome.totals.statuses or not outcome.pairs_left):
-        warn("no pair has a time: every kernel failed")
+    if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
+        warn("no pair has a right result: every kernel failed")
         raise typer.Exit(int(ExitCode.NO_KERNEL))
 
 

@@ -21,7 +21,8 @@ _INT64 = 1 << 63
 class RunRecord:
     """What a run was measured with: the provenance of the rows that carry its `run_id`.
 
-    `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host" or "hip".
+    `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host", "hip" or
+    "emulated".
     `pairs` is how many pairs the plan that follows has; None: none follows, the run goes on with an earlier one's.
     """
 

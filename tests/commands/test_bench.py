@@ -344,7 +344,7 @@ def test_a_run_in_which_everything_fails_is_no_success(
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     assert run(args) == ExitCode.NO_KERNEL
-    assert "no pair has a time: every kernel failed" in capsys.readouterr().err
+    assert "no pair has a right result: every kernel failed" in capsys.readouterr().err
     assert {str(row.status) for row in read_journal(Path("run")).rows} == {"compile_error"}
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 

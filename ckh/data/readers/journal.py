@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ckh.resources import Resources
 
 NAME = "journal"
+_EMULATED = "emulated"  # the kind of device
 BAD_PROBLEM = "with a problem that does not parse"
 BAD_KERNEL = "with a kernel name that does not parse"
 BAD_TIME = "with a time that is missing, zero, negative or not a number"
@@ -111,6 +112,11 @@ def _operation(runs: Sequence[RunRecord], path: Path) -> Operation:
 
 
 def _check_run(path: Path, run: RunRecord) -> None:
+    if run.device_kind == _EMULATED:
+        raise DataError(
+            f"{path} is of an {run.device}, which has no times: nothing can be learned or judged from it",
+            "measure on a real device",
+        )
     missing = [name for name in HARDWARE if name not in run.hardware]
     if missing:
         raise DataError(f"{path}: run {run.run_id} does not say the hardware's {missing[0]}")

@@ -69,6 +69,12 @@ def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[s
     return check(kernel, arch, problem)
 
 
+def _loop_ends(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
+    from ckh.ops.gemm_universal.loop_ends import loop_end_problems
+
+    return loop_end_problems(kernel)
+
+
 MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     computation=Computation(
         operand_shapes,
@@ -83,4 +89,5 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,
+    loop_ends=_loop_ends,
 )

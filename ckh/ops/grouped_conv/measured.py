@@ -97,6 +97,12 @@ def _matrix(
     return matrix(name, arch, directions, ndims, dtype)
 
 
+def _loop_ends(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
+    from ckh.ops.grouped_conv.loop_ends import loop_end_problems
+
+    return loop_end_problems(kernel)
+
+
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     computation=Computation(
         operand_shapes,
@@ -112,4 +118,5 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     candidate_source=_candidate_source,
     reasons=_reasons,
     matrix=_matrix,
+    loop_ends=_loop_ends,
 )

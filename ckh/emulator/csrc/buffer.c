@@ -1,0 +1,114 @@
+/* Buffer instructions: memory through a descriptor with bounds, and loads of it to LDS. */
+#include "atomics.h"
+
+/* Each dword is checked by itself, except that atomics are checked as a whole; the SGPR's offset counts. */
+typedef struct { const u32* v; u64 base, stride, records, from_sgpr; u32 offset, offen, idxen, vaddr, vdata; u32* file; } Buffer;
+
+static int buffer_of(State* t, const Inst* i, Buffer* b) {
+    const u32 w0 = i->w[0], w1 = i->w[1], *rsrc = &t->sgpr[(w1 >> 16 & 0x1f) * 4];
+    if (rsrc[1] >> 31) { not_emulated(t); return 0; } /* swizzled */
+    *b = (Buffer){t->vgpr, pair(rsrc) & 0xffffffffffffull, rsrc[1] >> 16 & 0x3fff, rsrc[2], t->sgpr[w1 >> 24],
+                  w0 & 0xfff, w0 >> 12 & 1, w0 >> 13 & 1, w1 & 0xff, w1 >> 8 & 0xff, w1 >> 23 & 1 ? t->acc : t->vgpr};
+    return 1;
+}
+
+typedef struct { char* at; u64 offset, index; } Place; /* of a lane: read before the lane's first register is written */
+static inline Place place_of(const Buffer* b, int lane) {
+    const u64 index = b->idxen ? b->v[b->vaddr * LANES + (u32)lane] : 0;
+    const u32 within = (b->offen ? b->v[(b->vaddr + b->idxen) * LANES + (u32)lane] : 0) + b->offset;
+    return (Place){(char*)(b->base + b->from_sgpr + b->stride * index + within), within, index};
+}
+static inline char* buffer_at(const Buffer* b, const Place* p, u32 part, int bytes) {
+    const u64 end = p->offset + part * 4 + (u64)bytes;
+    const int fits = b->stride ? p->index < b->records && end <= b->stride : end + b->from_sgpr <= b->records;
+    return fits ? p->at + part * 4 : NULL;
+}
+
+/* To LDS: M0 and the instruction's offset say where, and lanes follow one another. */
+static void buffer_to_lds(State* t, const Inst* i, int bytes) {
+    Buffer b;
+    if (bytes != 4) { not_emulated(t); return; }
+    if (!buffer_of(t, i, &b)) return;
+    const u64 exec = exec_of(t);
+    for (int lane = 0; lane < LANES; ++lane) {
+        if (!(exec >> lane & 1)) continue;
+        const u32 to = (t->sgpr[M0] & 0xffff) + b.offset + (u32)lane * 4;
+        const Place p = place_of(&b, lane);
+        const char* at = buffer_at(&b, &p, 0, bytes);
+        if (!may_touch(t, (u32)lane, to, (u32)bytes, WRITE)) return;
+        if (at) memcpy(t->lds + to, at, 4);
+        else memset(t->lds + to, 0, 4);
+    }
+}
+
+typedef void Access(char* at, u32* r);
+static inline void buffer(State* t, const Inst* i, int parts, int bytes, Access* access) {
+    Buffer b;
+    if (i->w[0] >> 16 & 1) { buffer_to_lds(t, i, parts * bytes); return; }
+    if (!buffer_of(t, i, &b)) return;
+    const u64 exec = exec_of(t);
+    for (int lane = 0; lane < LANES; ++lane) {
+        if (!(exec >> lane & 1)) continue;
+        const Place p = place_of(&b, lane);
+        for (u32 part = 0; part < (u32)parts; ++part)
+            access(buffer_at(&b, &p, part, bytes), &b.file[(b.vdata + part) * LANES + (u32)lane]);
+    }
+}
+
+/* name, dwords, type in memory, what is loaded or stored of it */
+#define LOADS(X) \
+    X(load_ubyte, 1, uint8_t, value) X(load_sbyte, 1, int8_t, (u32)(i32)value) X(load_ushort, 1, uint16_t, value) \
+    X(load_sshort, 1, int16_t, (u32)(i32)value) X(load_dword, 1, u32, value) X(load_dwordx2, 2, u32, value) \
+    X(load_dwordx3, 3, u32, value) X(load_dwordx4, 4, u32, value) X(load_ubyte_d16, 1, uint8_t, (*r & 0xffff0000u) | value) \
+    X(load_ubyte_d16_hi, 1, uint8_t, (*r & 0xffffu) | (u32)value << 16) \
+    X(load_sbyte_d16, 1, int8_t, (*r & 0xffff0000u) | (uint16_t)(int16_t)value) \
+    X(load_sbyte_d16_hi, 1, int8_t, (*r & 0xffffu) | (u32)(uint16_t)(int16_t)value << 16) \
+    X(load_short_d16, 1, uint16_t, (*r & 0xffff0000u) | value) X(load_short_d16_hi, 1, uint16_t, (*r & 0xffffu) | (u32)value << 16)
+#define STORES(X) \
+    X(store_byte, 1, uint8_t, *r) X(store_byte_d16_hi, 1, uint8_t, *r >> 16) X(store_short, 1, uint16_t, *r) \
+    X(store_short_d16_hi, 1, uint16_t, *r >> 16) X(store_dword, 1, u32, *r) X(store_dwordx2, 2, u32, *r) \
+    X(store_dwordx3, 3, u32, *r) X(store_dwordx4, 4, u32, *r)
+#define X(name, parts, type, expression) \
+    static void access_##name(char* at, u32* r) { type value = 0; if (at) memcpy(&value, at, sizeof value); *r = (expression); } \
+    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name); }
+LOADS(X)
+#undef X
+#define X(name, parts, type, expression) \
+    static void access_##name(char* at, u32* r) { const type value = (type)(expression); if (at) memcpy(at, &value, sizeof value); } \
+    static void run_buffer_##name(State* t, const Inst* i) { buffer(t, i, parts, sizeof(type), access_##name); }
+STORES(X)
+#undef X
+
+static void run_buffer_atomic(State* t, const Inst* i) {
+    Buffer b;
+    if (!buffer_of(t, i, &b)) return;
+    const u64 exec = exec_of(t);
+    const int bytes = i->op->b;
+    const u32 words = (u32)bytes / 4, returns = i->w[0] >> 14 & 1;
+    for (int lane = 0; lane < LANES; ++lane) {
+        if (!(exec >> lane & 1)) continue;
+        const Place p = place_of(&b, lane);
+        char* at = buffer_at(&b, &p, 0, bytes);
+        u32* d = &b.file[b.vdata * LANES + (u32)lane];
+        const u64 given = d[0] | (words == 2 ? (u64)d[LANES] << 32 : 0);
+        u64 old = 0, wanted = 0;
+        if (i->op->a == CMPSWAP) wanted = d[words * LANES] | (words == 2 ? (u64)d[3 * LANES] << 32 : 0);
+        if (at) {
+            memcpy(&old, at, (size_t)bytes);
+            const u64 now = atomic((enum Atomic)i->op->a, old, given, wanted, bytes);
+            memcpy(at, &now, (size_t)bytes);
+        }
+        if (returns)
+            for (u32 n = 0; n < words; ++n) d[n * LANES] = (u32)(old >> (32 * n));
+    }
+}
+
+static const Op OPS[] = {
+#define X(name, ...) {"buffer_" #name, run_buffer_##name, 0, "", 0, 0},
+    LOADS(X) STORES(X)
+#undef X
+#define X(name, what, bytes) {"buffer_" name, run_buffer_atomic, 0, "", what, bytes},
+    ATOMICS(X)
+#undef X
+};
+const Op* buffer_op(const char* name) { return op_in(OPS, sizeof OPS / sizeof *OPS, name); }

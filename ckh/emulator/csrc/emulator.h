@@ -1,0 +1,89 @@
+/* What the emulator's parts share: a wave, a decoded instruction, and the tables of instructions. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t i32;
+typedef int64_t i64;
+
+/* Registers: sgpr[0..127], then what else a scalar source may name: inline constants [128..248], SCC, the literal.
+   vgpr and acc: [register * LANES + lane]. */
+enum {
+    LANES = 64, VCC = 106, M0 = 124, EXEC = 126, SHARED_BASE = 235, PRIVATE_BASE = 237, VCCZ = 251, EXECZ = 252, SCC = 253,
+    LITERAL = 255, FIRST_VGPR = 256, SGPRS = 256, VGPRS = 512
+};
+
+/* Where flat addresses are LDS or scratch memory: above all that a process of the host has. */
+#define SHARED_APERTURE 0x0001000000000000ull
+#define PRIVATE_APERTURE 0x0002000000000000ull
+
+typedef struct State {
+    u32 sgpr[SGPRS];
+    u32 *vgpr, *acc;
+    char *lds, *scratch;
+    u64 pc, next;        /* of the instruction that runs, and where it goes on */
+    u32 scratch_bytes;   /* of a lane */
+    u32 mode;            /* rounding and denormals, as the register MODE has them */
+    int done;
+} State;
+
+typedef struct Inst Inst;
+typedef void Run(State*, const Inst*);
+
+/* An instruction by name: what carries it out, and for vector arithmetic (operands.c) the function and the types.
+   a and b are for `run` alone. */
+typedef struct { const char* name; Run* run; void (*function)(void); const char* types; int a, b; } Op;
+
+/* A decoded instruction: its fields as AMD's manuals name them. */
+struct Inst {
+    Run* run; /* NULL: not decoded yet */
+    const Op* op;
+    u32 w[4], literal, select; /* its words; the one with the fields of SDWA or DPP */
+    uint16_t src[3], opcode;
+    uint8_t size, is_barrier, dst, sdst, form, neg, abs, neg_hi, omod, clamp, op_sel, op_sel_hi;
+};
+enum Form { PLAIN, SDWA, DPP };
+
+/* What went wrong first; launch.py tells it in words. */
+enum Fault { NONE, RACE_READ, RACE_WRITE, LDS_RANGE, NOT_EMULATED, SCRATCH_RANGE };
+void fault(enum Fault kind, const State* t, u32 lane, u32 address, u32 other, u64 other_pc);
+static inline void not_emulated(const State* t) { fault(NOT_EMULATED, t, 0, 0, 0, 0); }
+
+static inline u64 pair(const u32* s) { return s[0] | (u64)s[1] << 32; }
+static inline void set_pair(u32* s, u64 value) { s[0] = (u32)value, s[1] = (u32)(value >> 32); }
+static inline u64 exec_of(const State* t) { return pair(&t->sgpr[EXEC]); }
+static inline int is_on(u64 exec, u32 lane) { return exec >> lane & 1; }
+
+/* The instructions of a part, by name; NULL if it has none of that name. */
+typedef const Op* OpTable(const char* name);
+OpTable vector_op, lane_op, scalar_op, matrix_op, buffer_op, lds_op;
+const Op* memory_op(u32 segment, const char* name);
+static inline const Op* op_in(const Op* table, size_t count, const char* name) {
+    for (size_t n = 0; n < count; ++n)
+        if (!strcmp(table[n].name, name)) return &table[n];
+    return NULL;
+}
+
+/* decode.c: whether a vector instruction is one that is emulated; size and w hold in any case. */
+int decode(Inst* i, const u32* words);
+
+/* operands.c */
+Run run_vector;
+u32 scalar_operand(State* t, const Inst* i, u32 src);
+u64 scalar_operand64(State* t, const Inst* i, u32 src, int is_float);
+void write_lanes(u32* to, const u32* from, u64 exec);
+
+/* scalar_control.c */
+void apply_mode(const State* t);
+
+/* workgroup.c: the wave that runs, and how many barriers were passed. */
+extern u32 this_wave, epoch;
+
+/* lds.c */
+enum Touch { READ, WRITE, ATOMIC };
+int may_touch(const State* t, u32 lane, u32 at, u32 bytes, enum Touch kind);
+void set_lds_size(u32 bytes);
+enum { LDS_MOST = 160 << 10 };

@@ -1,0 +1,170 @@
+"""Launches of kernels on the emulated GPU: loads their code and runs one workgroup after another."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from ckh.emulator.codeobject import CodeObject, Kernel, find_code
+from ckh.emulator.library import FAULT, LAUNCHER, TOO_LONG, UNKNOWN, EmulatorLibrary, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_NOT_SUPPORTED = 801  # hipError_t
+_MOST_VARIABLE, _RACES_VARIABLE = "CKH_EMU_MOST", "CKH_EMU_RACES"
+_MOST_INSTRUCTIONS = 50_000_000  # of a wave between two barriers
+_MODE = 0xC0  # the register MODE at the start: fp64 and fp16 keep denormals; fp32's come from the kernel's descriptor
+_FP32_DENORMALS = 0x30
+_LDS_GRANULE = 512
+_FETCHED = 64  # bytes behind the arguments that may be loaded with them
+_MOST_MESSAGE = 500
+
+Place = tuple[int, int, int]
+
+
+class EmulatorError(Exception):
+    """A kernel did something wrong, or something that the emulator cannot do."""
+
+
+class Program:
+    """A loaded code object, and room for its instructions, which are decoded when they are reached first."""
+
+    def __init__(self, code: CodeObject, instruction_bytes: int) -> None:
+        self.code = code
+        start, size = code.text
+        self.base, self.dwords = code.base + start, size // 4
+        self.room = ctypes.create_string_buffer(self.dwords * instruction_bytes)
+
+    def holds(self, pc: int) -> bool:
+        """Whether an address is one of its instructions'."""
+        end: int = self.base + self.dwords * 4
+        return bool(self.base <= pc < end)
+
+
+class EmulatedGpu:
+    """The GPU.
+
+    Args:
+        library: the C part.
+        arch: what it is.
+    """
+
+    def __init__(self, library: EmulatorLibrary, arch: str) -> None:
+        self._library, self._arch = library, arch
+        self._programs: dict[int, Program] = {}
+        self._most = int(os.environ.get(_MOST_VARIABLE) or _MOST_INSTRUCTIONS)
+        library.set_arch(arch, races=os.environ.get(_RACES_VARIABLE) != "0")
+
+    def launch(self, name: str, bundle: int, grid: Place, block: Place, arguments: Any, shared: int) -> int:
+        """Run a kernel of the bundle at an address; how many instructions its waves took.
+
+        Args:
+            name: of the kernel, mangled.
+            bundle: the address of the offload bundle that holds it.
+            grid: workgroups along x, y and z.
+            block: threads of a workgroup along x, y and z.
+            arguments: pointers to the explicit arguments.
+            shared: bytes of LDS beside the kernel's own.
+
+        Raises:
+            EmulatorError: it does not end, races, touches what is not its own, or holds what is not emulated.
+            ValueError: the bundle has no code that can be loaded.
+        """
+        program = self._program(bundle)
+        kernel = program.code.kernels[name]
+        explicit = kernel.pack(arguments)
+        kernarg = ctypes.create_string_buffer(
+            kernel.kernarg(explicit, grid, block, shared), kernel.kernarg_size + _FETCHED
+        )
+        user = kernel.user_sgprs(ctypes.addressof(kernarg), kernarg.raw)
+        launch = self._set_up(program, kernel, block, user, shared)
+        for place in _places(grid):
+            self._library.start_group(launch, place)
+            self._check(self._library.run_group(launch), launch, program, place)
+        return int(launch.instructions)
+
+    def _program(self, bundle: int) -> Program:
+        if bundle not in self._programs:
+            offset, size = find_code(bundle, self._arch)
+            code = CodeObject(ctypes.string_at(bundle + offset, size))
+            self._programs[bundle] = Program(code, self._library.instruction_bytes)
+        return self._programs[bundle]
+
+    def _set_up(self, program: Program, kernel: Kernel, block: Place, user: list[int], shared: int) -> Launch:
+        launch = Launch()
+        launch.program = ctypes.addressof(program.room)
+        launch.base, launch.dwords, launch.entry = program.base, program.dwords, program.code.base + kernel.entry
+        launch.block[:] = block
+        launch.scratch = kernel.scratch
+        launch.lds_bytes = -(-(kernel.lds + shared) // _LDS_GRANULE) * _LDS_GRANULE
+        launch.user_count, launch.user[: len(user)] = len(user), user
+        launch.id_bits = kernel.id_bits
+        launch.mode = _MODE | (_FP32_DENORMALS if kernel.keeps_denormals else 0)
+        launch.most = self._most
+        return launch
+
+    def _check(self, why: int, launch: Launch, program: Program, place: Place) -> None:
+        where = f" (workgroup {', '.join(map(str, place))})"
+        if why == UNKNOWN:
+            pc = launch.unknown_pc
+            if not program.holds(pc):
+                raise EmulatorError(f"a wave runs outside the program, to {pc - launch.entry:+#x}{where}")
+            raise EmulatorError(f"no instruction {self._text(pc)} at +{pc - launch.entry:#x}{where}")
+        if why == FAULT:
+            fault = self._library.fault()
+            raise EmulatorError(fault.describe(launch.entry, self._text(fault.pc)) + where)
+        if why == TOO_LONG:
+            raise EmulatorError(f"a wave takes more than {self._most} instructions from barrier to barrier{where}")
+
+    def _text(self, pc: int) -> str:
+        """What is there: name and words."""
+        name, count = self._library.instruction(pc)
+        words = (ctypes.c_uint32 * count).from_address(pc)
+        return f"{name} ({' '.join(f'{word:08x}' for word in words)})"
+
+
+def _places(grid: Place) -> Iterator[Place]:
+    """Every workgroup, x fastest."""
+    return ((x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0]))
+
+
+_attached: list[Any] = []
+
+
+def attach(path: Path | str, arch: str) -> None:
+    """Serve what this process launches through the stand-in for libamdhip64 at a path.
+
+    Raises:
+        OSError: it cannot be loaded.
+    """
+    library = EmulatorLibrary(path)
+    gpu = EmulatedGpu(library, arch)
+
+    def launch(name: bytes, bundle: int, grid: Any, block: Any, arguments: Any, shared: int) -> int:
+        try:
+            gpu.launch(name.decode(), bundle, tuple(grid[:3]), tuple(block[:3]), arguments, shared)
+        except (EmulatorError, ValueError) as error:
+            library.set_message(f"emulator: {error}"[:_MOST_MESSAGE])
+        except Exception as error:  # noqa: BLE001 - it must not escape into C
+            traceback.print_exc()
+            library.set_message(f"emulator: {error!r}"[:_MOST_MESSAGE])
+        else:
+            return 0
+        return _NOT_SUPPORTED
+
+    callback = LAUNCHER(launch)
+    _attached.append((gpu, callback))
+    library.set_launcher(callback)
+
+
+def instructions_of(kernel: Kernel, code: CodeObject, library: EmulatorLibrary) -> Iterator[tuple[int, str, int]]:
+    """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
+    at = kernel.entry
+    while at < kernel.entry + kernel.code_size:
+        name, dwords = library.instruction(code.base + at)
+        yield at, name, 4 * dwords
+        at += 4 * dwords

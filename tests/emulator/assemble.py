@@ -1,0 +1,63 @@
+"""`python -m tests.emulator.assemble`: has LLVM's assembler translate the instructions that the tests run.
+
+Writes instructions.txt: architecture, text and words of each. Needs a HIP compiler (HIPCC).
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import struct
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.emulator import cases
+
+OUT = Path(__file__).with_name("instructions.txt")
+_MARK = 0xDEADBEEF  # between instructions
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+
+
+def _text(elf: bytes) -> bytes:
+    """The content of the section .text."""
+    (sections_at,) = struct.unpack_from("<Q", elf, 40)
+    count, names = struct.unpack_from("<HH", elf, 60)
+    sections = [_SECTION.unpack_from(elf, sections_at + _SECTION.size * number) for number in range(count)]
+    for name, _, _, _, offset, size, *_ in sections:
+        start = sections[names][4] + name
+        if elf[start : elf.index(b"\0", start)] == b".text":
+            return elf[offset : offset + size]
+    raise AssertionError("no .text")
+
+
+def assemble(arch: str, texts: list[str]) -> list[list[int]]:
+    """The words of each instruction."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "a.s"), Path(folder, "a.o")
+        source.write_text("".join(f"{text}\n.long {_MARK:#x}\n" for text in texts))
+        target = ["-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"]
+        subprocess.run([*shlex.split(os.environ["HIPCC"]), *target, "-c", str(source), "-o", str(made)], check=True)
+        code = _text(made.read_bytes())
+    words = struct.unpack(f"<{len(code) // 4}I", code)
+    found: list[list[int]] = [[]]
+    for word in words:
+        if word == _MARK:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found[: len(texts)]
+
+
+def main() -> None:
+    """Translate all that `cases` lists."""
+    lines = []
+    for arch, texts in cases.TEXTS.items():
+        for text, words in zip(texts, assemble(arch, texts), strict=True):
+            lines.append(f"{arch} | {text} | {' '.join(f'{word:08x}' for word in words)}\n")
+    OUT.write_text("".join(lines), encoding="utf-8")
+    print(f"{len(lines)} instructions")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""The emulated GPU, built once for all tests, in a cache of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.emulated import emulated_runtime
+from ckh.emulator.library import EmulatorLibrary
+from ckh.emulator.sources import find_c_compiler
+from ckh.errors import DeviceError
+from tests.emulator.wave import Wave
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache with the stand-in for libamdhip64."""
+    try:
+        find_c_compiler()
+    except DeviceError as error:
+        pytest.skip(f"no emulated GPU: {error.message}")
+    cache = tmp_path_factory.mktemp("emulator")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CKH_CACHE_DIR", str(cache))
+        emulated_runtime()
+    return cache
+
+
+@pytest.fixture
+def runtime(built: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stand-in, with its cache as ckh's."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(built))
+    return emulated_runtime()
+
+
+@pytest.fixture(scope="session")
+def library(built: Path) -> EmulatorLibrary:
+    """Its C part, loaded into this process."""
+    (path,) = (built / "emulator").rglob("libamdhip64.so")
+    return EmulatorLibrary(path)
+
+
+@pytest.fixture
+def wave(library: EmulatorLibrary) -> Wave:
+    """A wave of a gfx942."""
+    return Wave(library, "gfx942")
+
+
+@pytest.fixture
+def wave950(library: EmulatorLibrary) -> Wave:
+    """A wave of a gfx950."""
+    return Wave(library, "gfx950")

@@ -1,0 +1,39 @@
+"""Negative controls: kernels with instructions taken out of their GPU code. A check that calls them right is none."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
+from ckh.emulator.launch import instructions_of
+from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from ckh.emulator.library import EmulatorLibrary
+
+_NOP = (0xBF800000).to_bytes(4, "little")
+
+
+class Damage(StrEnum):
+    """What is taken out; the value is what the instructions' names begin with."""
+
+    BARRIERS = "s_barrier"  # all
+    MATRIX = "v_mfma"  # the first of each kernel, as of all that follow
+    LDS_WRITE = "ds_write"
+    COMPARE = "v_cmp"
+
+
+def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) -> bytes:
+    """A copy of a library without the instructions: all barriers, of others the first of each kernel."""
+    start = library.index(BUNDLE_MAGIC)
+    bundle = ctypes.create_string_buffer(library[start:])
+    offset, size = find_code(ctypes.addressof(bundle), arch)
+    elf = library[start + offset : start + offset + size]
+    code, changed = CodeObject(elf), bytearray(library)
+    for kernel in code.kernels.values():
+        first = start + offset + elf.index(ctypes.string_at(code.base + kernel.entry, 64)) - kernel.entry
+        found = [(at, length) for at, name, length in instructions_of(kernel, code, emulator) if name.startswith(kind)]
+        for at, length in found if kind is Damage.BARRIERS else found[:1]:
+            changed[first + at : first + at + length] = _NOP * (length // 4)
+    return bytes(changed)

@@ -1,0 +1,69 @@
+"""The decoder agrees with LLVM's disassembler about names and lengths of all instructions of compiled kernels."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
+from ckh.emulator.launch import instructions_of
+from tests.emulator.keep import KEPT, Kept
+
+if TYPE_CHECKING:
+    from ckh.emulator.library import EmulatorLibrary
+
+_LINE = re.compile(r"^\s+(\w+)\b.*// ([0-9A-F]+): ((?:[0-9A-F]{8} ?)+)", re.MULTILINE)
+_SUFFIX = re.compile(r"_(e32|e64|sdwa|dpp)$")
+
+
+def disassembler() -> list[str]:
+    """LLVM's disassembler: $CKH_LLVM_OBJDUMP, ROCm's, that of packages unpacked there, or the one of PATH."""
+    if named := os.environ.get("CKH_LLVM_OBJDUMP"):
+        return shlex.split(named)
+    rocm = Path(os.environ.get("ROCM_PATH", "/opt/rocm"))
+    if (own := rocm / "llvm/bin/llvm-objdump").exists():
+        return [str(own)]
+    root = rocm / "root"
+    for found in sorted(root.glob("usr/lib/llvm-*/bin/llvm-objdump")):
+        folders = f"{root}/usr/lib/x86_64-linux-gnu:{found.parents[1]}/lib"
+        return [str(root / "lib64/ld-linux-x86-64.so.2"), "--library-path", folders, str(found)]
+    return [path] if (path := shutil.which("llvm-objdump")) else []
+
+
+def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
+    """Address → name without its encoding, and bytes, of all instructions of a code object."""
+    command = disassembler()
+    if not command:
+        pytest.skip("there is no llvm-objdump: name it with CKH_LLVM_OBJDUMP")
+    done = subprocess.run([*command, "-d", f"--mcpu={arch}", str(elf)], capture_output=True, text=True, check=False)
+    if done.returncode or "not a recognized processor" in done.stderr:
+        pytest.skip(f"llvm-objdump does not know {arch}: {done.stderr[:100]}")
+    found = {}
+    for name, address, words in _LINE.findall(done.stdout):
+        found[int(address, 16)] = _SUFFIX.sub("", name), 4 * len(words.split())
+    return found
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
+def test_names_and_lengths(kept: Kept, tmp_path: Path, library: EmulatorLibrary) -> None:
+    """Each instruction of each kernel has LLVM's name and length."""
+    content = kept.library()
+    bundle = ctypes.create_string_buffer(content[content.index(BUNDLE_MAGIC) :])
+    offset, size = find_code(ctypes.addressof(bundle), kept.arch)
+    elf = tmp_path / "code.elf"
+    elf.write_bytes(bundle.raw[offset : offset + size])
+    expected, code = disassembled(elf, kept.arch), CodeObject(elf.read_bytes())
+    checked = 0
+    for kernel in code.kernels.values():
+        for at, name, length in instructions_of(kernel, code, library):
+            assert (name, length) == expected[at], hex(at)
+            checked += 1
+    assert checked > 500

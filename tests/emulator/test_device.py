@@ -1,0 +1,119 @@
+"""The device `emulated` from the command line: real kernels, verified or wrong, without times."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.device import EMULATED_KIND, DeviceOptions, open_device
+from ckh.bench.emulated import emulated_runtime
+from ckh.cli import run
+from ckh.data.journal import read_journal
+from ckh.errors import DataError, DeviceError, ExitCode, UsageError
+from ckh.paths import cache_dir
+from ckh.schema import Status
+from tests.bench.fake_hipcc import write_headers
+from tests.emulator.damage import Damage, damaged
+from tests.emulator.keep import KEPT
+
+if TYPE_CHECKING:
+    from ckh.emulator.library import EmulatorLibrary
+
+KERNEL = KEPT[0]
+_COMPILER = """#!/bin/sh
+[ "$1" = --version ] && echo 'HIP version: 7.0' && echo 'clang version 21.0.0' && exit 0
+for word; do [ "$before" = -o ] && library=$word; before=$word; done
+cp '{library}' "$library"
+"""
+
+
+@pytest.fixture
+def bench(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A run of a kernel that is kept: the compiler "makes" its library."""
+    assert runtime.exists()
+    library, hipcc = tmp_path / "kept.so", tmp_path / "hipcc"
+    library.write_bytes(KERNEL.library())
+    hipcc.write_text(_COMPILER.format(library=library))
+    hipcc.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HIPCC", str(hipcc))
+    monkeypatch.setenv("CK_TILE_INCLUDE", str(write_headers(tmp_path / "include")))
+    (tmp_path / "kernels.txt").write_text(KERNEL.name + "\n")
+    problems = [problem.canonical() for problem in KERNEL.problems()[:2]]
+    (tmp_path / "problems.txt").write_text("\n".join(problems) + "\n")
+    sources = ["--problems", "problems.txt", "--kernels", "kernels.txt", "--dtype", "fp16"]
+    return ["bench", "--device", EMULATED_KIND, *sources, "--timeout", "5m", "--out", "run"]
+
+
+def test_a_run_is_verified_and_has_no_times(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows are verified and name the emulated device; there is no number of milliseconds anywhere."""
+    assert run([*bench, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["statuses"] == {"verified": 2}
+    assert document["next"].startswith("ckh validate kernels --device emulated")
+    journal = read_journal(Path(document["out"]))
+    assert (journal.runs[0].device_kind, journal.runs[0].device) == ("emulated", "emulated gfx942")
+    assert {(row.status, row.latency_ms, row.samples_ns) for row in journal.rows} == {(Status.VERIFIED, None, ())}
+
+
+def test_no_dataset_takes_such_rows(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The command convert refuses them in one line, so that nothing is trained on, judged by or answered from them."""
+    assert run(bench) == ExitCode.OK
+    capsys.readouterr()
+    assert run(["convert", "run", "--out", "rows.parquet"]) == ExitCode.BAD_DATA
+    error = capsys.readouterr().err.splitlines()[0]
+    assert error.endswith("is of an emulated gfx942, which has no times: nothing can be learned or judged from it")
+    assert not os.path.lexists("rows.parquet")
+    for command in (["train", "--data", "run"], ["evaluate", "--model", "none", "--data", "run"]):
+        assert run(command) not in (ExitCode.OK, ExitCode.GATE_FAILED)
+
+
+def test_a_wrong_kernel_is_a_row(
+    bench: list[str], tmp_path: Path, library: EmulatorLibrary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kernel without its barriers is a failure that tells the race, and the run ends with the exit code for none."""
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    (tmp_path / "kept.so").write_bytes(damaged(KERNEL.library(), Damage.BARRIERS, KERNEL.arch, library))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CKH_CACHE_DIR", str(cache))
+        assert run([*bench, "--json"]) == ExitCode.NO_KERNEL
+    assert json.loads(capsys.readouterr().out)["statuses"] == {"launch_error": 2}
+    (message, *_) = {row.message for row in read_journal(tmp_path / "run").rows}
+    assert "emulator: LDS race" in message
+
+
+def test_options_of_real_gpus_are_refused() -> None:
+    """Neither GPUs nor cold caches can be chosen, nor an architecture that is not emulated."""
+    for options in (DeviceOptions(gpus=(0,)), DeviceOptions(cold=True), DeviceOptions(arch="gfx1100")):
+        with pytest.raises(UsageError):
+            open_device(EMULATED_KIND, options)
+
+
+def test_without_a_c_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One clear line, and nothing is built."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CC", "/nonexistent/cc")
+    with pytest.raises(
+        DeviceError, match="no C compiler to build the emulated GPU with: /nonexistent/cc cannot be run"
+    ):
+        emulated_runtime()
+    monkeypatch.setenv("CC", "false")
+    with pytest.raises(DeviceError, match="the emulated GPU cannot be built"):
+        emulated_runtime()
+    assert not list(cache_dir("emulator").rglob("*.so"))
+
+
+def test_a_library_that_others_can_change_is_not_loaded(runtime: Path) -> None:
+    """The cache's rules hold: what others can write to is refused."""
+    real = runtime.resolve()
+    real.chmod(0o777)
+    try:
+        with pytest.raises(DataError, match="is not loaded"):
+            emulated_runtime()
+    finally:
+        real.chmod(0o700)

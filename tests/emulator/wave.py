@@ -1,0 +1,156 @@
+"""Waves that carry out a few instructions on registers that a test has set."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ckh.emulator.library import ENDED, FAULT, LANES, UNKNOWN, Launch, Registers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.emulator.library import EmulatorLibrary
+
+Array = NDArray[Any]
+Words = NDArray[np.uint32]
+
+ALL_LANES = (1 << LANES) - 1
+VCC, M0, EXEC, SCC = 106, 124, 126, 253
+_SGPRS, _VGPRS = 256, 512
+_MODE = 0xF0  # keeps all denormals, rounds to nearest
+_LDS_BYTES = 65536
+_TEXTS = Path(__file__).with_name("instructions.txt")
+_END = "s_endpgm"
+
+
+class WaveError(Exception):
+    """The wave did something that is not emulated, or wrong."""
+
+
+def assembled(arch: str) -> dict[str, list[int]]:
+    """The instructions of instructions.txt (made by assemble.py) for an architecture, each with its words."""
+    found = {}
+    for line in _TEXTS.read_text(encoding="utf-8").splitlines():
+        name, text, words = line.split(" | ")
+        if name == arch:
+            found[text] = [int(word, 16) for word in words.split()]
+    return found
+
+
+@dataclass(frozen=True)
+class State:
+    """Registers after a run: `vgprs` and `accvgprs` by register and lane, `lds` as bytes."""
+
+    sgprs: Words
+    vgprs: Words
+    accvgprs: Words
+    lds: NDArray[np.uint8]
+
+    def pair(self, register: int) -> int:
+        """64 bits of two SGPRs."""
+        return int(self.sgprs[register]) | int(self.sgprs[register + 1]) << 32
+
+    def vector(self, register: int, dtype: Any) -> Array:
+        """A vector register, or two for types of 64 bits, by lane; of types of 16 bits the lower half."""
+        kind = np.dtype(dtype)
+        count = max(1, kind.itemsize // 4)
+        rows = np.ascontiguousarray(self.vgprs[register : register + count].T)
+        values: Array = rows.view(kind)[:, 0]
+        return values
+
+
+def rows(values: Array) -> Words:
+    """The registers that hold an array of shape (lanes, …), of all that belongs to a lane one after the other."""
+    flat = np.ascontiguousarray(values).reshape(len(values), -1)
+    size = flat.dtype.itemsize * flat.shape[1]
+    padded = np.zeros((len(values), -(-size // 4) * 4), np.uint8)
+    padded[:, :size] = flat.view(np.uint8).reshape(len(values), size)
+    return np.ascontiguousarray(padded.view(np.uint32).T)
+
+
+class Wave:
+    """Carries out instructions, given as text that instructions.txt has.
+
+    Args:
+        library: the emulator.
+        arch: what it is.
+    """
+
+    def __init__(self, library: EmulatorLibrary, arch: str) -> None:
+        library.set_arch(arch, races=True)
+        self._library = library
+        self._words = assembled(arch)
+
+    def run(
+        self,
+        *texts: str,
+        vgprs: Mapping[int, Array] | None = None,
+        accvgprs: Mapping[int, Array] | None = None,
+        sgprs: Mapping[int, int] | None = None,
+        lds: bytes = b"",
+        exec_mask: int = ALL_LANES,
+        scratch: int = 0,
+        threads: int = LANES,
+    ) -> State:
+        """The first wave after the instructions.
+
+        Args:
+            texts: the instructions; the end of the program is added.
+            vgprs: first register → values of shape (lanes, …), in as many registers as they take, of all waves.
+            accvgprs: the same of accumulation registers.
+            sgprs: register → value, of all waves.
+            lds: what it begins with.
+            exec_mask: lanes that are on.
+            scratch: bytes of scratch memory a lane.
+            threads: of the workgroup.
+
+        Raises:
+            WaveError: an instruction is not emulated, or did something wrong; the message says so.
+        """
+        words = [word for text in (*texts, _END) for word in self._words[text]]
+        code = (ctypes.c_uint32 * len(words))(*words)
+        room = ctypes.create_string_buffer(len(words) * self._library.instruction_bytes)
+        launch = Launch(program=ctypes.addressof(room), base=ctypes.addressof(code), dwords=len(words))
+        launch.entry, launch.block[:] = launch.base, (threads, 1, 1)
+        launch.mode, launch.lds_bytes, launch.most, launch.scratch = _MODE, _LDS_BYTES, 1000, scratch
+        self._library.start_group(launch, (0, 0, 0))
+        for number in range(threads // LANES):
+            self._fill(number, {**(sgprs or {})}, exec_mask)
+            for kind, given in ((Registers.VGPRS, vgprs), (Registers.ACCVGPRS, accvgprs)):
+                for register, values in (given or {}).items():
+                    taken = rows(values)
+                    self._file(kind, number)[register : register + len(taken)] = taken
+        ctypes.memmove(self._library.lds(), lds, len(lds))
+        self._check(self._library.run_group(launch), launch)
+        return State(
+            self._scalars(0).copy(),
+            self._file(Registers.VGPRS, 0).copy(),
+            self._file(Registers.ACCVGPRS, 0).copy(),
+            np.frombuffer(ctypes.string_at(self._library.lds(), _LDS_BYTES), np.uint8),
+        )
+
+    def _fill(self, number: int, sgprs: dict[int, int], exec_mask: int) -> None:
+        scalars = self._scalars(number)
+        scalars[EXEC], scalars[EXEC + 1] = exec_mask & 0xFFFFFFFF, exec_mask >> 32
+        for register, value in sgprs.items():
+            scalars[register] = value & 0xFFFFFFFF
+
+    def _scalars(self, number: int) -> Words:
+        return np.ctypeslib.as_array(self._library.registers(Registers.SGPRS, number), (_SGPRS,))
+
+    def _file(self, kind: Registers, number: int) -> Words:
+        return np.ctypeslib.as_array(self._library.registers(kind, number), (_VGPRS, LANES))
+
+    def _check(self, why: int, launch: Launch) -> None:
+        if why == ENDED:
+            return
+        fault = self._library.fault()
+        name, _ = self._library.instruction(launch.unknown_pc if why == UNKNOWN else fault.pc)
+        text = fault.describe(launch.entry, name) if why == FAULT else f"no instruction {name}"
+        raise WaveError(text if why in (UNKNOWN, FAULT) else f"stopped with {why}")
