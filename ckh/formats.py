@@ -34,7 +34,7 @@ class Reading:
     """What was read from one input.
 
     `rows` are in the order of the file; `bad` counts the rows left out by reason; `superseded` counts rows that a later
-    row of the same input replaced.
+    row of the same input replaced. With `repeats`, rows of one pair are repeated measurements, none of which is better.
     """
 
     rows: StoredRows
@@ -43,11 +43,14 @@ class Reading:
     bad: dict[str, int] = field(default_factory=dict)
     superseded: int = 0
     warnings: tuple[str, ...] = ()
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """A format: its name, whether the first bytes of a file look like it, and how it is read.
+
+    Of a Parquet file `sniff` gets its columns' names instead (`ckh.data.readers.base.parquet_head`).
 
     `read` raises `DataError` when the file is unusable, and for bad rows unless they are to be skipped.
     """

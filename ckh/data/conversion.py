@@ -99,6 +99,7 @@ def convert(
     for reading in readings:
         dropped.update(reading.bad)
     warnings = [warning for reading in readings for warning in reading.warnings]
+    warnings += [str(merged.noise)] if merged.noise is not None else []
     if to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:

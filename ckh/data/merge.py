@@ -41,9 +41,32 @@ _MOST_KERNELS = 1 << 31
 _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
 
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """How far repeated measurements of a pair lie apart.
+
+    Attributes:
+        pairs: how many were measured more than once.
+        rows: how many rows those have besides one each.
+        median: median over pairs of the relative median absolute deviation.
+        p90: what nine of ten pairs do not exceed.
+    """
+
+    pairs: int
+    rows: int
+    median: float
+    p90: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.pairs} pairs were measured more than once ({self.rows} further rows) and have the geometric mean: "
+            f"single times lie {self.median:.1%} from it in the median, {self.p90:.1%} in a tenth"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """One row for each pair, and how many rows gave way to another of the same run, or of another.
+    """One row for each pair, and what became of the others.
 
     Attributes:
         op: the operation that all rows are of.
@@ -52,6 +75,9 @@ class Merged:
         changed: other values of rows that count, by number of the block; None if there are none.
         metadata: as a dataset has it.
         problems: how many distinct problems there are.
+        superseded: how many rows gave way to another of the same run.
+        repeated: how many gave way to one of another run.
+        noise: how far the repeated measurements of inputs lie apart; None if there are none.
     """
 
     op: Operation
@@ -62,6 +88,7 @@ class Merged:
     problems: int
     superseded: int
     repeated: int
+    noise: Noise | None
 
     def __len__(self) -> int:
         return sum(map(len, self.parts)) - self.dropped.count
@@ -142,6 +169,9 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     before anything else, since a kernel that was ever wrong must not become the best; then a measured time before a
     failure, which may have passed; then a row that was remeasured; then the one with more samples; then the later one.
 
+    Rows of one pair in an input whose rows are repeated measurements (`Reading.repeats`) are first made one: the
+    geometric mean of their times, or a result that was wrong.
+
     A machine's speed changes from hour to hour, and not for all kernels alike. With `averages` each input is merged so
     by itself, and where several inputs have a time for a pair, its time is their geometric mean.
 
@@ -159,24 +189,34 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
 
     parts = tuple(reading.rows for reading in readings)
     ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
-    keys = _PairKeys(tables.one_operation(ops), averages=averages, output=output)
+    repeating = np.array([reading.repeats for reading in readings])
+    changes = averages or bool(repeating.any())
+    keys = _PairKeys(tables.one_operation(ops), averages=changes, output=output)
     starts: list[int] = []
     for block in _blocks(parts, keys.columns):
         starts.append(block.start)
         keys.add(block)
     keys.refuse_mixed_devices()
     dropped = Marks()
-    changed = Buckets(keys.kind, output) if averages else None
-    superseded = repeated = 0
+    changed = Buckets(keys.kind, output) if changes else None
+    superseded = repeated = again = 0
+    spreads: list[NDArray[np.float64]] = []
     for records in keys.buckets:
-        in_run, chosen = _deciding(records)
-        superseded += len(records) - len(in_run)
+        single, joined = _joined(records, repeating)
+        again += len(records) - len(single)
+        in_run, chosen = _deciding(single)
+        superseded += len(single) - len(in_run)
         repeated += len(in_run) - len(chosen)
-        if len(chosen) < len(records):
-            dropped.set(np.setdiff1d(records["row"], chosen["row"], assume_unique=True))
-        if changed is not None and len(chosen) < len(records):
-            averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
-            changed.add(averaged, np.searchsorted(starts, averaged["row"], side="right") - 1)
+        if len(chosen) == len(records):
+            continue
+        dropped.set(np.setdiff1d(records["row"], chosen["row"], assume_unique=True))
+        if changed is not None:
+            new = chosen[np.isin(chosen["row"], joined["row"])]
+            if averages:
+                averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
+                new = np.concatenate([new[~np.isin(new["row"], averaged["row"])], averaged])
+            changed.add(new, np.searchsorted(starts, new["row"], side="right") - 1)
+        spreads.append(joined["spread"] if len(joined) else np.zeros(0))
     return Merged(
         op=keys.op,
         parts=parts,
@@ -189,7 +229,15 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
         problems=len(keys.problems),
         superseded=superseded + sum(reading.superseded for reading in readings),
         repeated=repeated,
+        noise=_noise(spreads, again),
     )
+
+
+def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
+    import numpy as np
+
+    found = np.concatenate([np.zeros(0), *spreads])
+    return Noise(len(found), rows, *np.percentile(found, (50, 90)).tolist()) if len(found) else None
 
 
 class _PairKeys:
@@ -293,6 +341,42 @@ def _last_of_each(records: NDArray[Any], group: tuple[str, ...], by: tuple[str, 
     ordered = [records[name][order] for name in group]
     is_last[:-1] = np.any([one[1:] != one[:-1] for one in ordered], axis=0)
     return records[np.sort(order[is_last])]
+
+
+def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The records with those of repeated measurements made one, in order of rows, and the measured ones among these.
+
+    Args:
+        records: of some pairs.
+        repeating: whether the rows of each input are repeated measurements.
+    """
+    import numpy as np
+
+    is_again = repeating[records["reading"]]
+    single, joined = [records[~is_again]], [records[:0]]
+    for reading in np.flatnonzero(repeating):
+        again = records[is_again & (records["reading"] == reading)]
+        chosen = _best_of_each(again, ("pair",))
+        times = again[(again["rank"] & _IS_MEASURED) > 0]
+        times["spread"] = _spread_of_each(times)
+        times["samples"] = np.where(np.isnan(times["samples"]), 1, times["samples"])
+        times["latency_min_ms"] = np.fmin(times["latency_min_ms"], times["latency_ms"])
+        joined.append(_averaged(chosen, times))
+        single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
+    found = np.concatenate(single)
+    return found[np.argsort(found["row"])], np.concatenate(joined)
+
+
+def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
+    """The relative median absolute deviation of the times of each record's pair, shape (records,)."""
+    import pandas as pd
+
+    latency = pd.Series(times["latency_ms"])
+    middle = latency.groupby(times["pair"]).transform("median")
+    spread: NDArray[np.float64] = (
+        (latency - middle).abs().groupby(times["pair"]).transform("median") / middle
+    ).to_numpy()
+    return spread
 
 
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:

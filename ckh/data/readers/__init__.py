@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ckh.data.readers import journal
+from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
 from ckh.errors import DataError, UsageError
 from ckh.formats import Reader
 from ckh.ops import operation, operation_names
@@ -52,6 +53,8 @@ def find_reader(path: Path) -> Reader:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     if not head.strip():
         raise DataError(f"{path} is empty")
+    if head.startswith(PARQUET_MAGIC):
+        head = parquet_head(path)
     for reader in readers().values():
         if reader.sniff(head):
             return reader

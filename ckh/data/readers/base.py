@@ -11,6 +11,7 @@ from ckh.errors import DataError
 if TYPE_CHECKING:
     from pathlib import Path
 
+PARQUET_MAGIC = b"PAR1"
 _NAMED = 3
 _BLOCK_BYTES = 1 << 20
 
@@ -70,3 +71,25 @@ def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return {"name": path.name, "format": format_name, "sha256": digest.hexdigest()}
+
+
+def parquet_head(path: Path) -> bytes:
+    """What tells the format of a Parquet file: its magic number, and a line with the names of its columns.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
+    return PARQUET_MAGIC + b"\n" + ",".join(names).encode() + b"\n"
+
+
+def parquet_columns(head: bytes) -> frozenset[str]:
+    """The columns of a Parquet file by its `parquet_head`; none if it is the head of another."""
+    magic, _, names = head.partition(b"\n")
+    return frozenset(names.decode(errors="replace").strip().split(",")) if magic == PARQUET_MAGIC else frozenset()

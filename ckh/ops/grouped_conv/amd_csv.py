@@ -1,7 +1,7 @@
 """Reader of the CSV files of AMD's grouped-convolution benchmark: 24 columns, or the older 17 of 2D.
 
 `problem_idx` is never used: problems are told apart by all of their sizes. The 17 columns lack depth and dilations,
-which are then 1.
+which are then 1. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ckh.data.spool import BLOCK_ROWS, Buckets, StoredRows
 from ckh.errors import DataError, UsageError
 from ckh.formats import Reading, ReadOptions
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.ops.grouped_conv.amd_rows import DUPLICATE, Seen, judged_rows
+from ckh.ops.grouped_conv.amd_rows import judged_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,6 @@ _TFLOPS_TOLERANCE = 0.01
 _CHUNK_BYTES = 1 << 20
 _MOST_HEADER_BYTES = 1 << 16
 _NAMED = 3
-_BUCKETS = 61
 
 
 def sniff(head: bytes) -> bool:
@@ -77,13 +76,12 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
         raise DataError(f"{path} has a header but no rows")
     if end != b"\n":
         warnings.append(f"{path}: the last line has no end, the file may be cut off")
-    rows.drop_repeated()
     if rows.bad and not options.skip_bad:
         refuse_bad(path, rows.bad, sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
         raise DataError(f"{path}: not one good row")
     source = {"name": path.name, "format": NAME, "sha256": sha256}
-    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=(*warnings, *rows.differing(path)))
+    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=(*warnings, *rows.notes(path)), repeats=True)
 
 
 def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
@@ -110,8 +108,7 @@ class _GoodRows:
         self.good = StoredRows(output)
         self._arch = arch
         self._run_id = run_id
-        self._numbers = Seen()
-        self._pairs = Buckets(np.dtype([("row", "i8"), ("pair", "i8"), ("line", "i8")]), output)
+        self._aliased: Counter[str] = Counter()
         self._differing = Buckets(np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), output)
 
     def add(self, cells: Cells) -> None:
@@ -119,13 +116,13 @@ class _GoodRows:
         import numpy as np
 
         faults = Faults(cells)
-        table, pairs = judged_rows(cells, faults, self._arch, self._run_id, self._numbers)
+        table, aliased = judged_rows(cells, faults, self._arch, self._run_id)
+        self._aliased.update(aliased)
         self.seen += len(cells) + len(cells.wrong)
         self.bad.update(faults.counts())
         self.first = sorted([*self.first, *faults.first()], key=lambda one: one.line)[:_NAMED]
         rows = np.arange(self.good.added, self.good.added + len(table))
         lines = cells.lines[faults.good]
-        self._pairs.add(_records(self._pairs.kind, rows, pairs, lines), pairs % _BUCKETS)
         if cells.has("tflops"):
             theirs, ours = cells.floats("tflops")[faults.good], table.column("tflops").to_numpy()
             differ = np.abs(theirs - ours) > _TFLOPS_TOLERANCE * ours
@@ -134,20 +131,13 @@ class _GoodRows:
         if len(table):
             self.good.add(table)
 
-    def drop_repeated(self) -> None:
-        """Leave out rows that repeat the pair of an earlier one."""
-        for records in self._pairs:
-            repeated = records[_is_repeated(records["pair"])]
-            if not len(repeated):
-                continue
-            self.bad[DUPLICATE] += len(repeated)
-            self.good.drop(repeated["row"])
-            for _, pair, line in repeated[:_NAMED].tolist():
-                detail = f"again {self._numbers.kernel(pair)} on the same problem"
-                self.first.append(BadRow(DUPLICATE, line, detail))
+    def notes(self, path: Path) -> list[str]:
+        """Warnings of kernels that were others than their names say, and of TFLOPS that the file says otherwise."""
+        return [f"{path}: {count} rows {words}" for words, count in self._aliased.items()] + self._differing_tflops(
+            path
+        )
 
-    def differing(self, path: Path) -> list[str]:
-        """A warning of TFLOPS that the file says otherwise."""
+    def _differing_tflops(self, path: Path) -> list[str]:
         count, example = 0, ""
         for records in self._differing:
             number = int(records["row"][0]) // BLOCK_ROWS
@@ -166,16 +156,6 @@ def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
     for name, values in zip(kind.names or (), columns, strict=True):
         records[name] = values
     return records
-
-
-def _is_repeated(values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which values occurred before."""
-    import numpy as np
-
-    order = np.argsort(values, kind="stable")
-    repeated = np.zeros(len(values), dtype=bool)
-    repeated[order[1:]] = values[order[1:]] == values[order[:-1]]
-    return repeated
 
 
 def _known_columns(path: Path, header: list[str]) -> tuple[list[str], list[str]]:

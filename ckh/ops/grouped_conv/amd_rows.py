@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.numbering import group_numbers
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
@@ -31,50 +33,36 @@ BAD_SIZE = "with a size that is zero or negative"
 BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
 BAD_TIME = "with a time that is zero or negative"
-DUPLICATE = "that repeat a problem and kernel"
 
 _NOT_A_NUMBER = -(2**62)
-_MOST_KERNELS = 1 << 31
+
+# Kernels that were others than their short names say: architecture, pipeline -> what ran, and how that is known.
+_COMPV5 = (
+    "of compv5 are read as repeated measurements of compv3: with the four waves and the one wave group of AMD's tiles "
+    "compv5 computes nothing, and where AMD measured both, their times differ by 0.8 % in the median"
+)
+_RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernels:
-    """The distinct kernels of a file and each row's; what is wrong with a name stands in `complaints`."""
+    """The distinct kernels of a file and each row's; what is wrong with a name stands in `complaints`.
+
+    `others` tells, by number of the kernel, why it is another than its name says.
+    """
 
     kernels: list[ConvKernel]
     names: list[str]
     complaints: dict[int, str]
     of_row: NDArray[np.int64]
+    others: dict[int, str]
 
 
-class Seen:
-    """The distinct problems and kernels of a file by number, and so its pairs."""
-
-    def __init__(self) -> None:
-        self._problems: dict[ConvProblem, int] = {}
-        self._kernels: dict[str, int] = {}
-
-    def pairs(self, problems: Sequence[ConvProblem], names: Sequence[str]) -> NDArray[np.int64]:
-        """Numbers of pairs, equal only of one problem and kernel, shape (problems, names)."""
-        import numpy as np
-
-        rows = [self._problems.setdefault(problem, len(self._problems)) for problem in problems]
-        columns = [self._kernels.setdefault(name, len(self._kernels)) for name in names]
-        found = np.array(rows, dtype=np.int64)[:, None] * _MOST_KERNELS + np.array(columns, dtype=np.int64)[None, :]
-        return np.asarray(found, dtype=np.int64)
-
-    def kernel(self, pair: int) -> str:
-        """The kernel's name of a pair."""
-        return list(self._kernels)[pair % _MOST_KERNELS]
-
-
-def judged_rows(
-    cells: Cells, faults: Faults, arch: ArchSpec, run_id: str, seen: Seen
-) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Judge every row by itself, noting faults; the table of the good ones, and their pairs' numbers."""
+def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> tuple[pa.Table, Counter[str]]:
+    """Judge every row by itself, noting faults; the table of the good ones, and how many are read as other kernels."""
     import numpy as np
 
-    kernels = _kernels(cells.column("kernel"), faults, tuple(arch.common.pipeline_lds))
+    kernels = _kernels(cells.column("kernel"), faults, arch)
     sizes = _sizes(cells, faults)
     if not cells.has("Di"):
         is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
@@ -98,12 +86,26 @@ def judged_rows(
         Results(status_of(right, Status.WRONG_RESULT), latency_ms[good], extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )
-    pairs = seen.pairs(problems, kernels.names)
-    return table, pairs[problem_of_row[good], kernels.of_row[good]] if len(good) else np.zeros(0, dtype=np.int64)
+    counts = np.bincount(kernels.of_row[good], minlength=len(kernels.kernels))
+    others = Counter(dict.fromkeys(kernels.others.values(), 0))
+    for number, words in kernels.others.items():
+        others[words] += int(counts[number])
+    return table, +others
 
 
-def _kernels(column: TextColumn, faults: Faults, pipelines: Sequence[str]) -> _Kernels:
+def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
+    """The kernel that ran under a short name, and why it is another than the name says, if it is."""
+    pipeline, words = _RAN_INSTEAD.get((arch.name, kernel.pipeline), (kernel.pipeline, ""))
+    # AMD's older names are silent of a buffer that the pipeline cannot do without.
+    has_dsb = kernel.double_smem_buffer or pipeline in DOUBLE_SMEM_PIPELINES
+    return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
+
+
+def _kernels(column: TextColumn, faults: Faults, arch: ArchSpec) -> _Kernels:
     import numpy as np
+
+    pipelines = tuple(arch.common.pipeline_lds)
+    others: dict[int, str] = {}
 
     kernels: list[ConvKernel] = []
     names: list[str] = []
@@ -119,11 +121,14 @@ def _kernels(column: TextColumn, faults: Faults, pipelines: Sequence[str]) -> _K
             complaints[i] = f"unknown pipeline {kernel.pipeline!r} in {text!r}"
             continue
         number[i] = len(kernels)
+        if not kernel.is_complete:
+            kernel, words = _ran(kernel, arch)
+            others |= {len(kernels): words} if words else {}
         kernels.append(kernel)
         names.append(kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel))
     bad = np.isin(column.codes, list(complaints))
     faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
-    return _Kernels(kernels, names, complaints, number[column.codes])
+    return _Kernels(kernels, names, complaints, number[column.codes], others)
 
 
 def _sizes(cells: Cells, faults: Faults) -> dict[str, NDArray[np.int64]]:

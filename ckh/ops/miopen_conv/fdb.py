@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 NAME = "miopen-fdb"
 _MAX_LINE_BYTES = 1 << 20
 _KEPT_BAD = 3
-# MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between.
-_DEVICE = re.compile(r"(?P<arch>gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}))(?:_(?P<decimal>\d+)|(?P<hex>[0-9a-f]+))?(?=[._]|$)")
+# MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between. Names of
+# other files may go on behind other words, and say "304cu".
+_DEVICE = re.compile(
+    r"(?<![a-z0-9])(?P<arch>gfx(?:9[0-9a-f]{2}|1[0-9a-f]{3}))(?:_(?P<decimal>\d+)(?:cu)?|(?P<hex>[0-9a-f]+))?(?=[._]|$)"
+)
 _LOOKS_LIKE = re.compile(
     rb"^\d+(?:-\d+){2,3}-\d+(?:x\d+){1,2}-[\dx-]+-\d+-[A-Z]+(?:-[A-Z]+){0,2}-[A-Z]+\d+-[FBW](?:_g\d+)?=", re.MULTILINE
 )
@@ -80,7 +83,7 @@ def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -
     Raises:
         UsageError: neither the name nor the caller says it.
     """
-    match = _DEVICE.match(path.name)
+    match = _DEVICE.search(path.name)
     found = arch or (match and match["arch"])
     count = num_cus or (match and (int(match["decimal"] or 0) or int(match["hex"] or "0", 16)))
     if not found or not count:

@@ -1,4 +1,4 @@
-"""Reader of MIOpen's find databases: times of the solvers of its convolutions, as AMD measured them."""
+"""Readers of MIOpen's find databases, AMD's text or Parquet: times of the solvers of its convolutions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.data.readers.base import source_of_file
+from ckh.data.readers.base import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.formats import Formats, Reader, Reading, ReadOptions
-from ckh.ops.miopen_conv.fdb import NAME, sniff
+from ckh.ops.miopen_conv.fdb import NAME, device_of, sniff
 from ckh.ops.miopen_conv.features import MIOPEN_CONV
 from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.schema import Status
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from ckh.ops.miopen_conv.table import SolverTable
 
+PARQUET_NAME = "miopen-fdb-parquet"
+
 
 def read(path: Path, options: ReadOptions) -> Reading:
     """Read a find database, plain or bz2; its name tells architecture and compute units unless the options do.
@@ -33,8 +35,28 @@ def read(path: Path, options: ReadOptions) -> Reading:
     """
     from ckh.ops.miopen_conv.table import read_fdb
 
-    table = read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad)
-    source = source_of_file(path, NAME)
+    return _reading(path, NAME, read_fdb(path, options.arch, options.num_cus, skip_bad=options.skip_bad), options)
+
+
+def read_times(path: Path, options: ReadOptions) -> Reading:
+    """Read a Parquet file with the columns of find databases; name or options tell the device, as in `read`.
+
+    Raises:
+        UsageError: neither the name nor the options say what was measured.
+        DataError: the file is unusable, or rows are bad and not to be skipped.
+    """
+    from ckh.ops.miopen_conv.table import read_parquet
+
+    device = device_of(path, options.arch, options.num_cus)
+    return _reading(path, PARQUET_NAME, read_parquet(path, device, skip_bad=options.skip_bad), options)
+
+
+def _sniff_times(head: bytes) -> bool:
+    return {"direction", "layout", "solver", "time_ms"} <= parquet_columns(head)
+
+
+def _reading(path: Path, name: str, table: SolverTable, options: ReadOptions) -> Reading:
+    source = source_of_file(path, name)
     left_out = [f"solvers without a time left out: {table.without_time}"] if table.without_time else []
     return Reading(
         store([to_arrow(table, path.name)], options.output), (source,), bad=table.bad, warnings=tuple(left_out)
@@ -62,4 +84,4 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
     )
 
 
-FORMATS = Formats(readers=(Reader(NAME, sniff, read),))
+FORMATS = Formats(readers=(Reader(NAME, sniff, read), Reader(PARQUET_NAME, _sniff_times, read_times)))

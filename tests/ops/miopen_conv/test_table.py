@@ -8,7 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ckh.errors import DataError
+from ckh.data.conversion import convert
+from ckh.data.dataset import read_dataset
+from ckh.errors import DataError, UsageError
+from ckh.formats import ReadOptions
 from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet
@@ -128,3 +131,28 @@ def test_the_shared_database(mi200: Path) -> None:
     assert len(problems) == 200
     first = np.unique(few.problem_ids(), return_index=True)[1]
     assert [p.columns()["Hi"] for p in problems] == few.frame["Hi"].iloc[first].tolist()
+
+
+def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: Path) -> None:
+    """A Parquet file with their columns becomes a dataset; its name, or the options, say what was measured."""
+    frame.to_parquet(tmp_path / "miopen_finddb_gfx90a_104cu.parquet")
+    out = tmp_path / "out.parquet"
+    convert([tmp_path / "miopen_finddb_gfx90a_104cu.parquet"], out, ReadOptions())
+    made = read_dataset(out)
+    assert (made.op.name, made.arch, made.hardware()["num_cus"]) == ("miopen_conv", "gfx90a", 104)
+    assert made.frame["latency_ms"].tolist() == [0.5, 1.0, 2.0, 4.0, 0.25, 3.0]
+    frame.to_parquet(tmp_path / "times.parquet")
+    with pytest.raises(UsageError, match="does not say its architecture"):
+        convert([tmp_path / "times.parquet"], out, ReadOptions())
+    convert([tmp_path / "times.parquet"], out, ReadOptions(arch="gfx942", num_cus=304))
+    assert read_dataset(out).hardware()["num_cus"] == 304
+
+
+def test_parquet_that_is_damaged_or_of_no_format_is_refused(tmp_path: Path) -> None:
+    """Convert names a Parquet file that it cannot read, or whose columns are of no format."""
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1nothing")
+    with pytest.raises(DataError, match="cannot read"):
+        convert([tmp_path / "cut.parquet"], tmp_path / "out.parquet", ReadOptions())
+    pd.DataFrame({"mood": [1]}).to_parquet(tmp_path / "mood.parquet")
+    with pytest.raises(DataError, match="is in no format that ckh reads"):
+        convert([tmp_path / "mood.parquet"], tmp_path / "out.parquet", ReadOptions())
