@@ -110,13 +110,14 @@ class HipEmission(Generic[K]):
     """How kernels are built for AMD GPUs.
 
     Attributes:
-        emit: the C++ source of a kernel for a version of CK Tile's headers; raises `UnsupportedKernelError`.
+        emit: the C++ source of a kernel for a version of CK Tile's headers and an architecture; raises
+            `UnsupportedKernelError`.
         templates: the folder of headers that sources include beside the shared ones.
         problems: the problem set that is measured by default.
         functions: what the mangled names of the kernels' GPU functions contain.
     """
 
-    emit: Callable[[K, Headers], str]
+    emit: Callable[[K, Headers, ArchSpec], str]
     templates: Path
     problems: str
     functions: tuple[str, ...]

@@ -109,7 +109,7 @@ class HipDevice:
             UnsupportedKernelError: these headers cannot build it.
         """
         emission = _emission(kernel)
-        return emission.emit(kernel, self._headers) + self._comment_on(emission.templates)
+        return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
 
     def cache_salt(self) -> bytes:
         """Our shared headers, CK Tile's, flags, target and compiler version."""

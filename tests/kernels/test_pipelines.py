@@ -73,22 +73,22 @@ def test_the_host_has_every_pipeline_of_the_table() -> None:
 
 
 def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:
-    """Convolutions may have all of them, GEMMs those of the table."""
+    """Convolutions may have all of them, GEMMs those of the table and comp_async."""
     assert enumerators(header("vocabulary.hpp")) == list(CONV_PIPELINES) == list(ck_tile.PIPELINE_HEADERS)
-    assert enumerators(header("gemm_vocabulary.hpp")) == list(TABLE_PIPELINES)
+    assert enumerators(header("gemm_vocabulary.hpp")) == [*TABLE_PIPELINES, "comp_async"]
 
 
 def test_what_is_emitted_is_what_templates_are_specialized_for() -> None:
     """A pipeline that a rule lets through and no template has would not compile; one without is never emitted."""
     emitted = ck_tile_gemm_rules._EMITTED
-    assert specialized("mid2025_pipelines.hpp") == emitted[Interface.MID_2025]
+    assert specialized("looped_pipelines.hpp") == emitted[Interface.LATE_2025] > emitted[Interface.MID_2025]
     assert specialized("gemm_current_kernel.hpp") == emitted[Interface.CURRENT]
     assert specialized("current_kernel.hpp") == set(CONV_PIPELINES)
 
 
 def test_only_compv5_steps_through_wave_groups() -> None:
     """It needs two, 1x1x2, which is what a GEMM's template gives it; the others compute wrong results in two."""
-    (groups,) = words(header("gemm_mid2025_kernel.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
+    (groups,) = words(header("gemm_widths.hpp").read_text(), r"Pipeline::compv5 \? (\d+) : 1")
     assert {name: str(row.wave_groups) for name, row in PIPELINES.items() if row.wave_groups} == {
         "compv5": f"waves 1x1x2 in {groups} wave groups"
     }

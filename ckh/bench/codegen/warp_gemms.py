@@ -20,11 +20,25 @@ _WARP_GEMM = re.compile(
 # Of any two 8-bit types.
 _WARP_GEMM_OF_BYTES = re.compile(rf"Dispatcher<A,\s*B,\s*float,{_TILE}false,\s*false,\s*false,\s*I(?:>|,\s*I,)")
 _FLOAT_BYTES = ("fp8_t", "bf8_t")
+# With operands that LDS transposes, which a lane takes in several accesses.
+_ACCESSES = {"Double": 2, "Quad": 4}
+_TRANSPOSING = re.compile(
+    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}false, false, false, "
+    r"WGAttrNumAccessEnum::(\w+)>"
+)
 
 
 def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
     """CK Tile's element type of A and B, and the tile, of every matrix instruction that does not transpose C."""
     return frozenset(_parsed(headers.text(_DISPATCHER)))
+
+
+def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int]]:
+    """Those that take operands which LDS transposes, as gfx950's can, each with the accesses that a lane makes."""
+    single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
+    found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
+    several = ((f"ck_tile::{e}", (int(m), int(n), int(k)), _ACCESSES.get(words, 0)) for e, m, n, k, words in found)
+    return single | frozenset(several)
 
 
 def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:

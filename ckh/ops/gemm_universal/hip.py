@@ -1,4 +1,4 @@
-"""The `hip` device: a GEMM kernel as one CK Tile translation unit, for either interface of CK Tile's templates.
+"""The `hip` device: a GEMM kernel as one CK Tile translation unit, for each interface of CK Tile's templates.
 
 What the headers lack, or compute wrongly, is refused with the reason, never replaced.
 """
@@ -16,6 +16,7 @@ from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import output_dtype
 
 if TYPE_CHECKING:
+    from ckh.archs import ArchSpec
     from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
@@ -29,13 +30,13 @@ _INTEGERS = (
 _BOOLEANS = ("pad_m", "pad_n", "pad_k", "persistent")
 
 
-def emit(kernel: GemmKernel, headers: GemmHeaders) -> str:
-    """The C++ source of one kernel.
+def emit(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> str:
+    """The C++ source of one kernel for an architecture.
 
     Raises:
         UnsupportedKernelError: these headers cannot build it; says why.
     """
-    reasons = missing(kernel, headers)
+    reasons = missing(kernel, headers, arch)
     if reasons:
         raise UnsupportedKernelError("; ".join(reasons))
     assert kernel.epilogue is not None
@@ -58,5 +59,4 @@ def emit(kernel: GemmKernel, headers: GemmHeaders) -> str:
         *(f"inline constexpr ck_tile::index_t {name} = {getattr(kernel, name)};" for name in _INTEGERS),
         *(f"inline constexpr {name} = {value};" for name, value in values.items()),
     ]
-    abi = "gemm_current_abi.hpp" if headers.is_current else "gemm_abi.hpp"
-    return translation_unit("gemm_vocabulary.hpp", lines, abi)
+    return translation_unit("gemm_vocabulary.hpp", lines, f"gemm_{headers.common.interface}.hpp", "gemm_exports.hpp")

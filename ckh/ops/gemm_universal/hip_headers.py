@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
 from ckh.bench.codegen.interfaces import Interface, template_parameters
-from ckh.bench.codegen.warp_gemms import warp_gemms
+from ckh.bench.codegen.warp_gemms import transposing_warp_gemms, warp_gemms
 from ckh.kernels.pipelines import TABLE_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _GEMM = Path("ck_tile/ops/gemm")
 _KERNEL = _GEMM / "kernel/universal_gemm_kernel.hpp"
+_POLICY = _GEMM / "pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp"
 _TRANSPOSE = Path("ck_tile/core/utility/transpose_vectors.hpp")
 # Epilogue -> its header, and its name in our headers.
 EPILOGUES = {
@@ -38,12 +39,15 @@ _DEFAULT_EPILOGUE_PARAMETERS = (
 # How a pipeline's header says what it has.
 _INTERWAVE = "PipelineImpl<GemmPipelineScheduler::Interwave>"
 _PERSISTENT = re.compile(r"UsePersistentKernel\s*=(?!\s*false)")
-_STEP_ALONG_K = "{0, kKPerBlock}"
+# Windows that are moved along K as if it were the second axis, whatever the layout.
+_STEPS_ALONG_K = ("{0, kKPerBlock}", "make_array(0, 0) : make_array(0, KPerBlock)")
 _LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # which the problems of the current interface do not have
 # What the kernel's header asks pipelines for, and how theirs say that they have it.
 _ASKED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
 _PADS_ADDED_ROWS = "pad_not_contiguous_dim"
 _TRANSPOSES_ALL = "generic_tag"
+_LOADS_TRANSPOSED = "is_a_load_tr"
+_BARRIER_BETWEEN_TILES = "s_waitcnt_barrier"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,11 @@ class GemmHeaders:
         persistent: the pipelines that have persistent kernels.
         warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction.
         incomplete: of current headers, the pipelines that lack what the kernel asks them for.
-        along_k: of current headers, pipelines and schedulers that step along the rows of A and the columns of B
-            whatever the layout.
+        along_k: pipelines and schedulers that step along the rows of A and the columns of B whatever the layout.
         transposes_all: whether operands of any element type and any shape can be transposed.
+        transposing: of headers whose pipelines have gfx950's LDS transpose operands, the matrix instructions that take
+            them: element type, tile, and how many accesses of LDS a lane makes; None of others.
+        races_between_tiles: whether a persistent kernel loads a tile while waves still read the one before.
         pads_added_rows: of current headers, whether a kernel that adds bf16 stops at the last row.
     """
 
@@ -73,6 +79,8 @@ class GemmHeaders:
     incomplete: frozenset[str] = frozenset()
     along_k: frozenset[tuple[str, Scheduler]] = frozenset()
     transposes_all: bool = False
+    transposing: frozenset[tuple[str, Triple, int]] | None = None
+    races_between_tiles: bool = False
     pads_added_rows: bool = False
 
     @property
@@ -84,7 +92,7 @@ class GemmHeaders:
 def detect_gemm(headers: Headers) -> GemmHeaders:
     """What headers have for GEMM kernels; what cannot be read is not there."""
     is_current = headers.interface is Interface.CURRENT
-    pipelines = {name: headers.text(PIPELINE_HEADERS[name]) for name in TABLE_PIPELINES}
+    pipelines = {name: headers.text(path) for name, path in PIPELINE_HEADERS.items()}
     kernel = headers.text(_KERNEL)
     has_kernel = bool(kernel)
     epilogues = {name: text for name, (path, _) in EPILOGUES.items() if (text := headers.text(path))}
@@ -100,9 +108,13 @@ def detect_gemm(headers: Headers) -> GemmHeaders:
         interwave=frozenset(name for name, text in pipelines.items() if _INTERWAVE in text),
         persistent=frozenset(name for name, text in pipelines.items() if _PERSISTENT.search(text)),
         warp_gemms=warp_gemms(headers),
-        incomplete=frozenset(name for name, text in pipelines.items() if is_current and _is_incomplete(text, kernel)),
-        along_k=frozenset(one for name, text in pipelines.items() if is_current for one in _along_k(name, text)),
+        incomplete=frozenset(
+            name for name in TABLE_PIPELINES if is_current and _is_incomplete(pipelines[name], kernel)
+        ),
+        along_k=frozenset(one for name, text in pipelines.items() for one in _along_k(name, text)),
         transposes_all=_TRANSPOSES_ALL in headers.text(_TRANSPOSE),
+        transposing=transposing_warp_gemms(headers) if _LOADS_TRANSPOSED in headers.text(_POLICY) else None,
+        races_between_tiles=not is_current and _BARRIER_BETWEEN_TILES not in kernel,
         pads_added_rows=_PADS_ADDED_ROWS in kernel,
     )
 
@@ -119,5 +131,5 @@ def _is_incomplete(pipeline: str, kernel: str) -> bool:
 def _along_k(name: str, text: str) -> Iterator[tuple[str, Scheduler]]:
     intrawave, _, interwave = text.partition(_INTERWAVE)
     for scheduler, part in ((Scheduler.INTRAWAVE, intrawave), (Scheduler.INTERWAVE, interwave)):
-        if _STEP_ALONG_K in part:
+        if any(step in part for step in _STEPS_ALONG_K):
             yield name, scheduler

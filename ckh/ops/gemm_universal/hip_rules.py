@@ -17,7 +17,7 @@ from ckh.problems import DTYPE_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.archs import Triple
+    from ckh.archs import ArchSpec, Triple
     from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
@@ -32,41 +32,50 @@ ELEMENTS = {
 # The pipelines that our templates have.
 _EMITTED = {
     Interface.MID_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
-    Interface.LATE_2025: frozenset(),
+    Interface.LATE_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
     Interface.CURRENT: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6"}),
 }
-# Why those are not emitted that the current interface has beside these.
-_NOT_EMITTED = {
-    "compv5": "the epilogues of {which} have no second group of waves, which compv5 needs",
-    "preshufflev2": "preshufflev2 of {which} takes a B that is stored in an order of its own, which ours is not",
+# Why those are not emitted that an interface has beside these.
+_ORDERED_B = {
+    "preshufflev2": "preshufflev2 of {which} takes a B that is stored in an order of its own, which ours is not"
 }
-_FP32_SIDES = (16, 32)  # of the instructions of mid2025_fp32.hpp, whose K is a multiple of 64 / side
+_NOT_EMITTED: dict[Interface, dict[str, str]] = {
+    Interface.MID_2025: {},
+    Interface.LATE_2025: _ORDERED_B,
+    Interface.CURRENT: {
+        **_ORDERED_B,
+        "compv5": "the epilogues of {which} have no second group of waves, which compv5 needs",
+    },
+}
+_FP32_SIDES = (16, 32)  # of the instructions that ours for 2025 have, whose K is a multiple of 64 / side
 _WAVEFRONT = 64
 # Bytes of an element -> the side of the squares that they are transposed in. (Squares of two 8-bit elements are there,
 # but come out wrong.)
 _TRANSPOSED_BYTES = {1: 4, 2: 2}
-# Of mid-2025. It has no scheduler: what its name says of one makes no difference.
+# Of 2025. It has no scheduler: what its name says of one makes no difference.
 _UNSCHEDULED = "basic_v1"
-# Of mid-2025. These step along the rows of A and the columns of B whatever the layout.
-_STEP_ALONG_K_ONLY = frozenset({"basic_v1", "compv5"})
+_LDS_TRANSPOSES = "gfx950"
+_TRANSPOSED_ACCESS_BYTES = 8  # of LDS that such an access takes
 _PACK_BYTES = 16  # of a row that compv6 takes from LDS at once; it multiplies its tile once for each
 
 
-def missing(kernel: GemmKernel, headers: GemmHeaders) -> list[str]:
-    """Everything that the headers, or our templates for them, lack for a kernel; empty if they can build it."""
+def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:
+    """Everything that the headers, or ours for them, lack for a kernel on an architecture; empty if they build it."""
     which = f"the CK Tile headers ({headers.common.interface})"
     if not headers.has_kernel:
         return [f"{which} have no universal GEMM kernel"]
     if not kernel.is_complete:
         return ["the kernel leaves parameters out: only complete kernels can be built"]
     rules = (_missing_pipeline, _missing_parts, _missing_options, _missing_waves, _missing_vectors)
-    return [reason.format(which=which) for rule in rules for reason in rule(kernel, headers)]
+    reasons = [reason for rule in rules for reason in rule(kernel, headers)]
+    reasons += _missing_transposition(kernel, headers, arch)
+    return [reason.format(which=which) for reason in reasons]
 
 
 def _missing_pipeline(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
     pipeline = kernel.pipeline
-    if headers.is_current and pipeline in _NOT_EMITTED:
-        yield _NOT_EMITTED[pipeline]
+    if reason := _NOT_EMITTED[headers.common.interface].get(pipeline):
+        yield reason
     elif pipeline not in headers.common.pipelines:
         yield f"{{which}} have no pipeline {pipeline}"
     elif pipeline not in _EMITTED[headers.common.interface]:
@@ -100,8 +109,7 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} is not interwave"
     if kernel.persistent and pipeline not in headers.persistent:
         yield f"{pipeline} of {{which}} has no persistent kernels"
-    elif kernel.persistent and not headers.is_current:
-        # No barrier stands between the tiles in the loop of UniversalGemmKernel; later trees have s_waitcnt_barrier.
+    elif kernel.persistent and headers.races_between_tiles:
         yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
     if _steps_along_k(kernel, headers) and kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr":
         how = f"interwave {pipeline}" if headers.is_current and is_interwave else pipeline
@@ -140,16 +148,37 @@ def _missing_loads(
     is_transposed = contiguous != "k"
     extent = getattr(kernel, f"tile_{contiguous}")
     lines = kernel.tile_k if is_transposed else getattr(kernel, f"tile_{outer}")
-    if is_transposed and not headers.is_current and widths[0] not in {NATIVE_WIDTH, widths[1]}:
+    is_native_only = headers.common.interface is Interface.MID_2025
+    if is_transposed and is_native_only and widths[0] not in {NATIVE_WIDTH, widths[1]}:
         yield f"{{which}} transpose {operand} with its native vector width {widths[1]} only, not {widths[0]}"
         return
     share = _share_of_thread(kernel, extent, lines, widths[0] or widths[1])
     if share is None:
         yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
-    elif is_transposed and 1 not in share and not headers.transposes_all:
-        step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[kernel.dtype]))
-        if step is None or any(number % step for number in share):
-            yield f"{{which}} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {kernel.dtype}"
+    elif is_transposed and not _transposes(kernel, headers, share):
+        yield f"{{which}} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {kernel.dtype}"
+
+
+def _transposes(kernel: GemmKernel, headers: GemmHeaders, share: tuple[int, int]) -> bool:
+    """Whether the share of a thread can be transposed in registers."""
+    step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[kernel.dtype]))
+    is_square = step is not None and not any(number % step for number in share)
+    return 1 in share or headers.transposes_all or is_square
+
+
+def _missing_transposition(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> Iterator[str]:
+    """What gfx950's LDS cannot transpose for a matrix instruction."""
+    is_transposed = kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr"
+    if headers.transposing is None or arch.name != _LDS_TRANSPOSES or not is_transposed or kernel.dtype not in ELEMENTS:
+        return
+    _, n, k = kernel.warp_tile
+    held = n * k * DTYPE_BYTES[kernel.dtype] / _WAVEFRONT
+    accesses = held / _TRANSPOSED_ACCESS_BYTES
+    if (ELEMENTS[kernel.dtype], kernel.warp_tile, accesses) not in headers.transposing:
+        yield (
+            f"{{which}} have no {_by(kernel.warp_tile)} matrix instruction for {kernel.dtype} "
+            f"whose operands {arch.name} transposes in LDS"
+        )
 
 
 def _share_of_thread(kernel: GemmKernel, extent: int, lines: int, width: int) -> tuple[int, int] | None:
@@ -182,9 +211,8 @@ def _row_bytes_of_thread(kernel: GemmKernel) -> int:
 
 
 def _steps_along_k(kernel: GemmKernel, headers: GemmHeaders) -> bool:
-    if headers.is_current:
-        return (kernel.pipeline, kernel.scheduler) in headers.along_k
-    return kernel.pipeline in _STEP_ALONG_K_ONLY
+    scheduler = Scheduler.INTRAWAVE if kernel.pipeline == _UNSCHEDULED and not headers.is_current else kernel.scheduler
+    return (kernel.pipeline, scheduler) in headers.along_k
 
 
 def _has_warp_gemm(kernel: GemmKernel, headers: GemmHeaders) -> bool:

@@ -45,8 +45,8 @@ def _split(problem: GemmProblem, _kernel_name: str) -> Split:
 _gemm_headers = cache(detect_gemm)
 
 
-def _emit_hip(kernel: GemmKernel, headers: Headers) -> str:
-    return hip.emit(kernel, _gemm_headers(headers))
+def _emit_hip(kernel: GemmKernel, headers: Headers, arch: ArchSpec) -> str:
+    return hip.emit(kernel, _gemm_headers(headers), arch)
 
 
 def _problems(settings: Settings) -> tuple[GemmProblem, ...]:

@@ -73,7 +73,7 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
 _conv_headers = cache(detect_conv)
 
 
-def _emit_hip(kernel: ConvKernel, headers: Headers) -> str:
+def _emit_hip(kernel: ConvKernel, headers: Headers, _arch: ArchSpec) -> str:
     return hip.emit(kernel, _conv_headers(headers))
 
 

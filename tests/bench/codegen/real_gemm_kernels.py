@@ -1,4 +1,4 @@
-"""GEMM kernels that compile for real with CK Tile of mid-2025: each pipeline, layout, dtype and option that it has.
+"""GEMM kernels that compile for real, of each interface of CK Tile's headers: each pipeline, layout, dtype and option.
 
 The tests compile them where there is a HIP compiler; so can whoever checks another version of the headers.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.bench.codegen.interfaces import Interface
 from ckh.ops.gemm_universal.names import parse_kernel_name
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 # Architecture -> names without their common head. Each costs a compiler about 30 s, most of it for the cases of the
 # main loop, with and without split-K.
-_NAMES: dict[str, tuple[str, ...]] = {
+_OF_MID_2025: dict[str, tuple[str, ...]] = {
     "gfx942": (
         "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
         "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
@@ -33,6 +34,39 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
 }
 
-REAL_GEMM_KERNELS: dict[str, tuple[GemmKernel, ...]] = {
-    arch: tuple(parse_kernel_name(f"gemm_universal_{name}") for name in names) for arch, names in _NAMES.items()
+_OF_LATE_2025: dict[str, tuple[str, ...]] = {
+    "gfx942": (
+        "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+        "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+        "fp16_ccr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16_vec4_8_8",
+        "fp8_crr_mem_cshuffle_interwave_True_True_True_False_64x64x64_2x2x1_32x32x32",
+        "bf8_rcr_compv6_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x64",
+        "int8_rcr_compv4_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
+        "fp16_rcr_compv5_cshuffle_intrawave_True_True_True_False_64x64x64_1x1x2_32x32x16",
+    ),
+    "gfx950": (
+        "fp16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16",
+        "fp8_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x128",
+    ),
+    "gfx90a": (
+        "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16",
+        "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8",
+    ),
+}
+# The current interface has no emission of these.
+_NOT_CURRENT = ("_compv5_", "_comp_async_")
+_OF_CURRENT = {
+    arch: tuple(name for name in names if not any(one in name for one in _NOT_CURRENT))
+    for arch, names in _OF_LATE_2025.items()
+}
+
+
+def _parsed(names: dict[str, tuple[str, ...]]) -> dict[str, tuple[GemmKernel, ...]]:
+    return {arch: tuple(parse_kernel_name(f"gemm_universal_{name}") for name in some) for arch, some in names.items()}
+
+
+REAL_GEMM_KERNELS: dict[Interface, dict[str, tuple[GemmKernel, ...]]] = {
+    Interface.MID_2025: _parsed(_OF_MID_2025),
+    Interface.LATE_2025: _parsed(_OF_LATE_2025),
+    Interface.CURRENT: _parsed(_OF_CURRENT),
 }

@@ -44,6 +44,7 @@ COMPILE_TIMEOUT_S = 1800.0
 COMPILERS = 2
 LOAD_TIMEOUT_S = 120.0
 WHICH = "the CK Tile headers (mid2025)"
+GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
 
 MID_2025 = GemmHeaders(
     common=Headers(
@@ -68,6 +69,8 @@ MID_2025 = GemmHeaders(
             (ELEMENTS["int8"], (32, 32, 16)),
         }
     ),
+    along_k=frozenset({("basic_v1", Scheduler.INTRAWAVE), ("compv5", Scheduler.INTRAWAVE)}),
+    races_between_tiles=True,
 )
 CURRENT = replace(
     MID_2025,
@@ -79,6 +82,22 @@ CURRENT = replace(
     interwave=frozenset({"mem", "basic_v1"}),
     persistent=frozenset({"mem", "compv3", "compv4"}),
     warp_gemms=MID_2025.warp_gemms | {("float", (32, 32, 8))},
+    along_k=frozenset(),
+    races_between_tiles=False,
+)
+LATE_2025 = replace(
+    CURRENT,
+    common=replace(CURRENT.common, interface=Interface.LATE_2025, double_buffered=frozenset({"compv4", "comp_async"})),
+    interwave=frozenset({"mem"}),
+    along_k=MID_2025.along_k,
+    transposes_all=True,
+    transposing=frozenset(
+        {
+            (ELEMENTS["fp16"], (32, 32, 8), 1),
+            (ELEMENTS["fp16"], (32, 32, 16), 2),
+            (ELEMENTS["fp8"], (32, 32, 16), 1),
+        }
+    ),
 )
 # File -> the kernel's name without its common head, for headers of mid-2025.
 EMITTED = {
@@ -98,6 +117,15 @@ EMITTED_CURRENT = {
     "current_compv6": "fp32_rcr_compv6_default_intrawave_False_False_False_False_64x64x32_2x2x1_32x32x8",
     "current_mem_int8": "int8_rcr_mem_default_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16",
 }
+# The same for headers of late 2025.
+EMITTED_LATE = {
+    "late_comp_async": "fp16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16",
+    "late_compv3_persistent": "fp8_ccr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16",
+    "late_compv6_widths": "bf16_crr_compv6_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16_vec4_0_4",
+}
+HEADERS = {**dict.fromkeys(EMITTED, MID_2025), **dict.fromkeys(EMITTED_LATE, LATE_2025)}
+HEADERS |= dict.fromkeys(EMITTED_CURRENT, CURRENT)
+ALL_EMITTED = EMITTED | EMITTED_LATE | EMITTED_CURRENT
 
 
 def kernel_of(name: str) -> GemmKernel:
@@ -108,11 +136,10 @@ def kernel_of(name: str) -> GemmKernel:
 PLAIN = kernel_of("fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16")
 
 
-@pytest.mark.parametrize("name", [*EMITTED, *EMITTED_CURRENT])
+@pytest.mark.parametrize("name", ALL_EMITTED)
 def test_emitted_text_does_not_drift(name: str) -> None:
     """A kernel's source is byte for byte what was looked at when its golden file was written."""
-    headers = MID_2025 if name in EMITTED else CURRENT
-    path, text = GOLDEN / f"{name}.cpp", emit(kernel_of((EMITTED | EMITTED_CURRENT)[name]), headers)
+    path, text = GOLDEN / f"{name}.cpp", emit(kernel_of(ALL_EMITTED[name]), HEADERS[name], GFX942)
     if os.environ.get(UPDATE) == "1":
         path.write_text(text, encoding="utf-8")
     golden = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -121,7 +148,7 @@ def test_emitted_text_does_not_drift(name: str) -> None:
 
 def test_golden_files_are_those_of_the_table() -> None:
     """None is left over."""
-    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in EMITTED | EMITTED_CURRENT}
+    assert {path.name for path in GOLDEN.iterdir()} == {f"{name}.cpp" for name in ALL_EMITTED}
 
 
 def test_the_name_is_in_the_label() -> None:
@@ -130,13 +157,13 @@ def test_the_name_is_in_the_label() -> None:
         PLAIN, persistent=False, pad_m=False, pad_n=False, pad_k=False, vector_a=8, vector_b=8, vector_c=8
     )
     label = f'label[512] = "{ck_tile.LABEL}{kernel_name(longest)}";'
-    assert label in emit(longest, MID_2025)
+    assert label in emit(longest, MID_2025, GFX942)
     assert len(label) < 512
 
 
 def text_of(kernel: GemmKernel) -> str:
     """The source without the line of the label."""
-    return "\n".join(line for line in emit(kernel, MID_2025).splitlines() if "label" not in line)
+    return "\n".join(line for line in emit(kernel, MID_2025, GFX942).splitlines() if "label" not in line)
 
 
 def test_every_choice_is_in_the_source() -> None:
@@ -173,7 +200,7 @@ def test_types_of_operands_sums_and_results(
 ) -> None:
     """Results have the dtype that problems of a dtype have them in, and integers are summed as integers."""
     m, n, k = warp_tile
-    text = emit(replace(PLAIN, dtype=dtype, warp_tile_m=m, warp_tile_n=n, warp_tile_k=k), MID_2025)
+    text = emit(replace(PLAIN, dtype=dtype, warp_tile_m=m, warp_tile_n=n, warp_tile_k=k), MID_2025, GFX942)
     for name, spelled in zip(("Element", "Accumulator", "Output"), types, strict=True):
         assert f"using {name} = {spelled};" in text
 
@@ -182,7 +209,7 @@ def test_types_of_operands_sums_and_results(
 def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
     """The first letter is A's, the second B's: r lies by rows, c by columns."""
     words = {"r": "RowMajor", "c": "ColumnMajor"}
-    text = emit(replace(PLAIN, layout=layout), MID_2025)
+    text = emit(replace(PLAIN, layout=layout), MID_2025, GFX942)
     assert f"using ALayout = {words[layout[0]]};\nusing BLayout = {words[layout[1]]};" in text
 
 
@@ -238,31 +265,80 @@ def test_layouts_are_spelled_by_their_letters(layout: str) -> None:
 def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
     """Each reason alone is why a kernel is not emitted; nothing is put in the place of what is missing."""
     kernel = replace(PLAIN, **changes)
-    assert missing(PLAIN, MID_2025) == []
-    assert missing(kernel, MID_2025) == [reason]
+    assert missing(PLAIN, MID_2025, GFX942) == []
+    assert missing(kernel, MID_2025, GFX942) == [reason]
     with pytest.raises(UnsupportedKernelError) as caught:
-        emit(kernel, MID_2025)
+        emit(kernel, MID_2025, GFX942)
     assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"layout": "ccr", "vector_a": 4, "vector_b": 2}, ""),
+        ({"persistent": True}, ""),
+        ({"dtype": "fp32", "warp_tile_k": 4, "layout": "rrr"}, ""),
+        ({"pipeline": "comp_async"}, ""),
+        ({"scheduler": Scheduler.INTERWAVE}, "compv3 of {} is not interwave"),
+        ({"pipeline": "comp_async", "persistent": True}, "comp_async of {} has no persistent kernels"),
+        (
+            {"pipeline": "preshufflev2"},
+            "preshufflev2 of {} takes a B that is stored in an order of its own, which ours is not",
+        ),
+        (
+            {"pipeline": "basic_v1", "layout": "ccr"},
+            "basic_v1 of {} reads wrong tiles of operands in which K is not contiguous",
+        ),
+    ],
+)
+def test_what_late_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
+    """Those of late 2025 transpose with any width, run persistent kernels right, and have fp32 in ours."""
+    expected = [reason.format("the CK Tile headers (late2025)")] if reason else []
+    assert missing(replace(PLAIN, **changes), LATE_2025, GFX942) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_built"),
+    [
+        ({"dtype": "fp16"}, True),
+        ({"dtype": "fp16", "warp_tile_k": 8}, True),
+        ({"dtype": "bf16"}, False),
+        ({"dtype": "fp8"}, True),
+        ({"dtype": "fp32", "warp_tile_k": 8}, False),
+        ({"dtype": "fp32", "warp_tile_k": 8, "layout": "rcr"}, True),
+    ],
+)
+def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any], is_built: bool) -> None:
+    """A lane takes 8 bytes at a time, and the headers must have the instruction for that many accesses."""
+    kernel = replace(PLAIN, **{"layout": "ccr", **changes})
+    m, n, k = kernel.warp_tile
+    reason = (
+        f"the CK Tile headers (late2025) have no {m}x{n}x{k} matrix instruction for {kernel.dtype} "
+        "whose operands gfx950 transposes in LDS"
+    )
+    assert missing(kernel, LATE_2025, GFX950) == ([] if is_built else [reason])
+    assert missing(kernel, LATE_2025, GFX942) == []
 
 
 def test_all_reasons_are_said_at_once() -> None:
     """A kernel that lacks much says all of it."""
     kernel = replace(PLAIN, dtype="fp64", pipeline="basic_v1", layout="crr", persistent=True, epilogue="tdm")
     with pytest.raises(UnsupportedKernelError) as caught:
-        emit(kernel, MID_2025)
+        emit(kernel, MID_2025, GFX942)
     assert str(caught.value).count("; ") == 3
 
 
 def test_headers_without_the_kernel_are_refused() -> None:
     """Older headers have another GEMM kernel."""
-    assert missing(PLAIN, replace(MID_2025, has_kernel=False)) == [f"{WHICH} have no universal GEMM kernel"]
+    assert missing(PLAIN, replace(MID_2025, has_kernel=False), GFX942) == [f"{WHICH} have no universal GEMM kernel"]
 
 
 @pytest.mark.parametrize("pipeline", ["basic_v1", "mem", "compv3", "compv4"])
 def test_a_pipeline_that_is_not_there_is_refused(pipeline: str) -> None:
     """Though our templates know it."""
     bare = replace(MID_2025, common=replace(MID_2025.common, pipelines=frozenset()))
-    assert missing(replace(PLAIN, pipeline=pipeline), bare) == [f"{WHICH} have no pipeline {pipeline}"]
+    assert missing(replace(PLAIN, pipeline=pipeline), bare, GFX942) == [f"{WHICH} have no pipeline {pipeline}"]
 
 
 def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
@@ -270,7 +346,13 @@ def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
     common = ck_tile.detect_interface(write_headers(tmp_path))
     empty: frozenset[Any] = frozenset()
     nothing = GemmHeaders(
-        common, has_kernel=False, epilogues=empty, interwave=empty, persistent=empty, warp_gemms=empty
+        common,
+        has_kernel=False,
+        epilogues=empty,
+        interwave=empty,
+        persistent=empty,
+        warp_gemms=empty,
+        races_between_tiles=True,
     )
     assert detect_gemm(common) == nothing
     contents = {
@@ -297,6 +379,7 @@ def test_what_headers_have_is_read_from_them(tmp_path: Path) -> None:
         interwave=frozenset({"mem"}),
         persistent=frozenset({"compv3"}),
         warp_gemms=frozenset({("ck_tile::half_t", (32, 32, 8)), ("ck_tile::int8_t", (32, 32, 16))}),
+        races_between_tiles=True,
     )
 
 
@@ -329,16 +412,17 @@ def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
     assert found[2:] == [None] * 3
 
 
-ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS.items() for kernel in kernels]
+def here() -> Interface:
+    """The interface of the headers in the environment, or where there are none the one that CI has longest."""
+    include = os.environ.get("CK_TILE_INCLUDE")
+    return ck_tile.detect_interface(Path(include)).interface if include else Interface.MID_2025
+
+
+ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[here()].items() for kernel in kernels]
 Real = dict[tuple[str, GemmKernel], BuildReport]
 slow = pytest.mark.slow
-
-
-def test_the_real_kernels_are_of_every_kind() -> None:
-    """Architectures, pipelines, layouts, dtypes, options; none twice, and all but the waves of compv5 can be built."""
-    kernels = [kernel for _, kernel in ALL_REAL]
-    assert len(set(kernels)) == len(kernels) >= 10
-    kinds: dict[str, set[Any]] = {
+KINDS: dict[Interface, dict[str, set[Any]]] = {
+    Interface.MID_2025: {
         "pipeline": {"basic_v1", "mem", "compv3", "compv4", "compv5"},
         "scheduler": set(Scheduler),
         "layout": {"rcr", "rrr", "crr", "ccr"},
@@ -347,9 +431,29 @@ def test_the_real_kernels_are_of_every_kind() -> None:
         "persistent": {False},
         "pad_k": {True, False},
         "vector_a": {0, 8},
-    }
+    },
+    Interface.LATE_2025: {
+        "pipeline": {"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"},
+        "scheduler": set(Scheduler),
+        "layout": {"rcr", "rrr", "crr", "ccr"},
+        "dtype": set(ELEMENTS),
+        "epilogue": {"cshuffle", "default"},
+        "persistent": {True, False},
+        "pad_k": {True, False},
+        "vector_a": {0, 4},
+    },
+}
+
+
+@pytest.mark.parametrize("interface", KINDS)
+def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
+    """Architectures, pipelines, layouts, dtypes, options; none twice, and all but the waves of compv5 can be built."""
+    everything = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[interface].items() for kernel in kernels]
+    kernels = [kernel for _, kernel in everything]
+    assert len(set(kernels)) == len(kernels) >= 10
+    kinds = KINDS[interface]
     assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
-    for arch, kernel in ALL_REAL:
+    for arch, kernel in everything:
         reasons = arch_reasons(kernel, load_arch(arch))
         assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
 
@@ -360,7 +464,7 @@ def real() -> Real:
     if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
         pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
     reports: Real = {}
-    for arch, kernels in REAL_GEMM_KERNELS.items():
+    for arch, kernels in REAL_GEMM_KERNELS[here()].items():
         device = HipDevice(DeviceOptions(arch))
         built = build_and_load(device, kernels, jobs=COMPILERS, timeout_s=COMPILE_TIMEOUT_S, should_stop=lambda: False)
         reports |= {(arch, kernel): report for kernel, report in built.items()}
@@ -401,6 +505,12 @@ BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x
 DEEP = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16"
 DIRECT = "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
 UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16"
+# What a compv4 that does not pad K is refused for.
+ONE_TILE = {Interface.MID_2025: "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"}.get(here())
+THREE_TILES = {
+    Interface.MID_2025: ONE_TILE,
+    Interface.LATE_2025: "a pipeline with two buffers reads beyond a K that is not padded if it has 3 tiles",
+}.get(here())
 
 
 @slow
@@ -426,8 +536,8 @@ UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2
         (DIRECT, (99, 71, 128, 2), None),
         (UNPADDED, (128, 64, 64, 1), None),
         (UNPADDED, (128, 64, 160, 1), None),
-        (UNPADDED, (128, 64, 32, 1), "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"),
-        (UNPADDED, (128, 64, 96, 1), "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"),
+        (UNPADDED, (128, 64, 32, 1), ONE_TILE),
+        (UNPADDED, (128, 64, 96, 1), THREE_TILES),
         (UNPADDED, (128, 60, 64, 1), "CK Tile's IsSupportedArgument refuses it"),
         (UNPADDED, (128, 64, 128, 2), "parts of K cannot be added to 16-bit results that are stored one by one"),
     ],

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.archs import load_arch
 from ckh.bench.codegen import ck_tile
 from ckh.bench.library import KernelLibrary
 from ckh.kernels.scheduler import Scheduler
@@ -37,6 +38,7 @@ STUBS = [Path(__file__).parent / name / "include" for name in ("current_stub", "
 HIPCC = shlex.split(os.environ.get("HIPCC", ""))
 needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
 WHICH = "the CK Tile headers (current)"
+GFX942 = load_arch("gfx942")
 GEMM = "ck_tile/ops/gemm"
 COMPV3 = f"{GEMM}/pipeline/gemm_pipeline_ag_bg_cr_comp_v3.hpp"
 
@@ -85,7 +87,7 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> GemmHeaders:
 def syntax_errors(kernel: GemmKernel, headers: GemmHeaders, folder: Path, templates: tuple[Path, ...]) -> str:
     """What the compiler says of a kernel's source; empty if it accepts it for the host and for the GPU."""
     source = folder / "kernel.hip"
-    source.write_text(emit(kernel, headers))
+    source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in templates)]
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unused-command-line-argument", "--offload-arch=gfx942"]
     command = [*HIPCC, *flags, *include, "-fsyntax-only", "-x", "hip", str(source)]
@@ -140,7 +142,7 @@ def test_the_check_sees_wrong_arguments(mistake: str, headers: GemmHeaders, tmp_
 def library(kernel: GemmKernel, headers: GemmHeaders, folder: Path) -> KernelLibrary:
     """A kernel built with the stubs, as far as the host's half goes."""
     source, built = folder / "kernel.hip", folder / "kernel.so"
-    source.write_text(emit(kernel, headers))
+    source.write_text(emit(kernel, headers, GFX942))
     include = [f"-I{headers.common.include}", *(f"-I{one}" for one in TEMPLATES)]
     flags = ["-std=c++20", "--offload-arch=gfx942", "-shared", "-fPIC", "-O0"]
     subprocess.run([*HIPCC, *flags, *include, "-x", "hip", str(source), "-o", str(built)], check=True)
@@ -286,7 +288,7 @@ def test_other_trees_are_told(name: str, tmp_path: Path) -> None:
     assert now in text
     (tree / file).write_text(text.replace(now, then))
     kernel = replace(PLAIN, epilogue="default") if "epilogue" in name else PLAIN
-    assert missing(kernel, detect(tree)) == [reason]
+    assert missing(kernel, detect(tree), GFX942) == [reason]
 
 
 def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: Path) -> None:
@@ -296,8 +298,8 @@ def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: 
     file.parent.mkdir(parents=True)
     file.write_text("struct generic_tag {};")
     kernel = replace(PLAIN, dtype="fp32", layout="rrr", warp_tile_k=8)
-    assert missing(kernel, headers) == [f"{WHICH} cannot transpose 4 x 4 elements of B in fp32"]
-    assert missing(kernel, detect(tree)) == []
+    assert missing(kernel, headers, GFX942) == [f"{WHICH} cannot transpose 4 x 4 elements of B in fp32"]
+    assert missing(kernel, detect(tree), GFX942) == []
 
 
 @pytest.mark.parametrize(
@@ -329,21 +331,21 @@ def test_trees_that_transpose_anything_are_told(headers: GemmHeaders, tmp_path: 
 )
 def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str, headers: GemmHeaders) -> None:
     """Each reason alone is why a kernel is not emitted."""
-    assert missing(replace(PLAIN, **changes), headers) == [reason]
+    assert missing(replace(PLAIN, **changes), headers, GFX942) == [reason]
 
 
 def test_other_widths_than_native_can_be_transposed(headers: GemmHeaders) -> None:
     """The current policy loads and transposes with the same width, which that of mid-2025 does not."""
-    assert missing(replace(PLAIN, layout="ccr", vector_a=4), headers) == []
-    assert missing(replace(PLAIN, pipeline="basic_v1", layout="rrr"), headers) == []
+    assert missing(replace(PLAIN, layout="ccr", vector_a=4), headers, GFX942) == []
+    assert missing(replace(PLAIN, pipeline="basic_v1", layout="rrr"), headers, GFX942) == []
 
 
 @pytest.mark.parametrize("pipeline", GPU.pipelines)
 def test_every_pipeline_of_the_pool_is_emitted_or_refused_by_name(pipeline: str, headers: GemmHeaders) -> None:
     """The source names the pipeline that the kernel has; where there is none, its reason does."""
     kernel = replace(PLAIN, pipeline=pipeline)
-    reasons = missing(kernel, headers)
+    reasons = missing(kernel, headers, GFX942)
     assert bool(reasons) == (pipeline in {"compv5", "preshufflev2"})
-    text = reasons[0] if reasons else emit(kernel, headers)
+    text = reasons[0] if reasons else emit(kernel, headers, GFX942)
     assert pipeline in text
     assert reasons or f"pipeline = Pipeline::{pipeline};" in text

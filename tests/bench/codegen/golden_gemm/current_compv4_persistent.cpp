@@ -32,4 +32,5 @@ inline constexpr bool pads_added_rows = false;
 
 }  // namespace ckh::kernel
 
-#include "gemm_current_abi.hpp"
+#include "gemm_current.hpp"
+#include "gemm_exports.hpp"

@@ -31,4 +31,5 @@ inline constexpr auto scheduler = ck_tile::GemmPipelineScheduler::Interwave;
 
 }  // namespace ckh::kernel
 
-#include "gemm_abi.hpp"
+#include "gemm_mid2025.hpp"
+#include "gemm_exports.hpp"

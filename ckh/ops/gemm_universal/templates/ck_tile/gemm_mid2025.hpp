@@ -1,54 +1,43 @@
-// How a GEMM kernel of CK Tile's interface of mid-2025 is chosen for a problem and launched.
+// A GEMM kernel in CK Tile's interface of mid-2025: the parameters that its templates take, and how a kernel is started.
 #pragma once
 
-#include "gemm_arguments.hpp"
-#include "gemm_mid2025_limits.hpp"
+#include "gemm_widths.hpp"
+#include "mid2025_fp32.hpp"
+#include "mid2025_pipelines.hpp"
 
 namespace ckh {
 
-// Calls use(kernel) with the kernel that fits the main loop.
-template <Pipeline P, Operation StoreOrAdd, class Use>
-void with_kernel_of(const Problem& p, Use use) {
-    if constexpr (P == Pipeline::basic_v1) {
-        use(typename Chosen<true, ck_tile::TailNumber::Full, StoreOrAdd>::Kernel{});
-    } else {
-        using Base = typename PipelineClasses<P>::Base;
-        const ck_tile::index_t steps = loop_steps(part_length(p));
-        const auto run = [&](auto has_hot_loop, auto tail) {
-            use(typename Chosen<has_hot_loop.value, tail.value, StoreOrAdd>::Kernel{});
-        };
-        Base::TailHandler(run, Base::BlockHasHotloop(steps), Base::GetBlockLoopTailNum(steps));
-    }
+using BasicProblem =
+    ck_tile::GemmPipelineProblem<Element, Element, Accumulator, Shape, Traits, Element, true, width_a, width_b>;
+template <bool HasHotLoop, ck_tile::TailNumber Tail>
+using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accumulator, Shape, Traits,
+                                                          kernel::scheduler, HasHotLoop, Tail, Element, has_widths,
+                                                          width_a, width_b>;
+
+template <ck_tile::memory_operation_enum StoreOrAdd>
+using ShuffledProblem = ck_tile::CShuffleEpilogueProblem<
+    Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, PassThrough, BasicProblem::kBlockSize,
+    kernel::tile_m, kernel::tile_n, kernel::wave_m, kernel::wave_n, kernel::warp_tile_m, kernel::warp_tile_n,
+    kernel::warp_tile_k, false, StoreOrAdd, num_wave_groups, kernel::vector_c != 0, kernel::vector_c>;
+template <ck_tile::memory_operation_enum StoreOrAdd, bool IsRaw>
+using DirectProblem = ck_tile::DefaultGemm2DEpilogueProblem<Element, Element, Accumulator, Output, RowMajor,
+                                                            kernel::pad_m, kernel::pad_n, kernel::warp_tile_m,
+                                                            kernel::warp_tile_n, kernel::warp_tile_k, false, IsRaw,
+                                                            StoreOrAdd>;
+
+// compv4 takes three tiles of K where there is one, and five where there are three.
+constexpr const char* takes_more_tiles(ck_tile::index_t steps) {
+    return kernel::pipeline == Pipeline::compv4 && (steps == 1 || steps == 3)
+               ? "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"
+               : nullptr;
 }
 
-template <class Use>
-void with_kernel(const Problem& p, Use use) {
-    if constexpr (can_split) {
-        if (p.split_k > 1) return with_kernel_of<kernel::pipeline, Operation::atomic_add>(p, use);
-    }
-    with_kernel_of<kernel::pipeline, Operation::set>(p, use);
-}
-
-inline bool kernel_supports(const Problem& p) {
-    bool supported = false;
-    with_kernel(p, [&](auto chosen) {
-        using Kernel = decltype(chosen);
-        supported = Kernel::IsSupportedArgument(Kernel::MakeKernelArgs(host_arguments(p, Operands{})));
-    });
-    return supported;
-}
-
-inline void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
-    zero_result(p, operands, stream);
-    with_kernel(p, [&](auto chosen) {
-        using Kernel = decltype(chosen);
-        static_assert(Kernel::PersistentKernel == kernel::persistent, "the pipeline has no persistent kernels");
-        const ck_tile::stream_config config{stream};
-        const auto arguments = Kernel::MakeKernelArgs(host_arguments(p, operands));
-        constexpr dim3 block = Kernel::BlockSize();
-        const auto start = ck_tile::make_kernel<block.x, 1>(chosen, grid_of<Kernel>(p, config), block, 0, arguments);
-        start(config);
-    });
+template <class Kernel, class Arguments>
+auto start_of(Kernel chosen, dim3 grid, const Arguments& arguments) {
+    constexpr dim3 block = Kernel::BlockSize();
+    return ck_tile::make_kernel<block.x, 1>(chosen, grid, block, 0, arguments);
 }
 
 }  // namespace ckh
+
+#include "gemm_looped.hpp"

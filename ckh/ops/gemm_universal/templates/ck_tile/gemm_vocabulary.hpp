@@ -12,7 +12,7 @@
 
 namespace ckh {
 
-enum class Pipeline { basic_v1, mem, compv3, compv4, compv5, compv6 };
+enum class Pipeline { basic_v1, mem, compv3, compv4, compv5, compv6, comp_async };
 enum class Epilogue { cshuffle, direct };
 
 using RowMajor = ck_tile::tensor_layout::gemm::RowMajor;

@@ -1,8 +1,8 @@
-// What CK Tile's GEMM kernels of mid-2025 get wrong without refusing it themselves in IsSupportedArgument.
+// What CK Tile's GEMM kernels of 2025 get wrong without refusing it themselves in IsSupportedArgument.
 #pragma once
 
 #include "gemm_limits.hpp"
-#include "gemm_mid2025_kernel.hpp"
+#include "gemm_looped_kernel.hpp"
 
 namespace ckh {
 
@@ -34,10 +34,8 @@ bool runs_alike(int64_t one, int64_t other) {
     }
 }
 
-// compv4 takes three tiles of K where there is one, and five where there are three.
-inline bool reads_next_rows(int64_t length) {
-    const ck_tile::index_t steps = loop_steps(length);
-    return kernel::pipeline == Pipeline::compv4 && !has_zeros_beyond_k && (steps == 1 || steps == 3);
+inline const char* reads_next_rows(int64_t length) {
+    return has_zeros_beyond_k ? nullptr : takes_more_tiles(loop_steps(length));
 }
 
 inline const char* split_refused(const Problem& p) {
@@ -56,10 +54,8 @@ inline const char* interface_refuses(const Problem& p) {
     if (p.split_k > 1) {
         if (const char* reason = split_refused(p)) return reason;
     }
-    if (reads_next_rows(part_length(p)) || reads_next_rows(last_part_length(p))) {
-        return "compv4 without padding of K reads beyond it if it has 1 or 3 tiles";
-    }
-    return nullptr;
+    const char* reason = reads_next_rows(part_length(p));
+    return reason ? reason : reads_next_rows(last_part_length(p));
 }
 
 }  // namespace ckh

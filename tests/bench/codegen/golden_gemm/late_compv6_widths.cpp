@@ -1,0 +1,35 @@
+#include "gemm_vocabulary.hpp"
+
+namespace ckh::kernel {
+
+inline constexpr char label[512] = "ckh-kernel:gemm_universal_bf16_crr_compv6_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_32x32x16_vec4_0_4";
+using Element = ck_tile::bf16_t;
+using Accumulator = float;
+using Output = ck_tile::bf16_t;
+using ALayout = ColumnMajor;
+using BLayout = RowMajor;
+inline constexpr ck_tile::index_t tile_m = 64;
+inline constexpr ck_tile::index_t tile_n = 64;
+inline constexpr ck_tile::index_t tile_k = 64;
+inline constexpr ck_tile::index_t wave_m = 2;
+inline constexpr ck_tile::index_t wave_n = 2;
+inline constexpr ck_tile::index_t wave_k = 1;
+inline constexpr ck_tile::index_t warp_tile_m = 32;
+inline constexpr ck_tile::index_t warp_tile_n = 32;
+inline constexpr ck_tile::index_t warp_tile_k = 16;
+inline constexpr ck_tile::index_t vector_a = 4;
+inline constexpr ck_tile::index_t vector_b = 0;
+inline constexpr ck_tile::index_t vector_c = 4;
+inline constexpr bool pad_m = true;
+inline constexpr bool pad_n = true;
+inline constexpr bool pad_k = true;
+inline constexpr bool persistent = false;
+inline constexpr bool double_smem_buffer = false;
+inline constexpr Pipeline pipeline = Pipeline::compv6;
+inline constexpr Epilogue epilogue = Epilogue::cshuffle;
+inline constexpr auto scheduler = ck_tile::GemmPipelineScheduler::Intrawave;
+
+}  // namespace ckh::kernel
+
+#include "gemm_late2025.hpp"
+#include "gemm_exports.hpp"
