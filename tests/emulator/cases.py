@@ -31,13 +31,37 @@ MATRIX = {
     "v_mfma_i32_32x32x16_i8": (32, 1, 16, "int8", "int8"),
     "v_mfma_i32_16x16x32_i8": (16, 1, 32, "int8", "int8"),
 }
+MATRIX_950 = {
+    "v_mfma_f32_32x32x16_f16": (32, 1, 16, "fp16", "fp16"),
+    "v_mfma_f32_16x16x32_f16": (16, 1, 32, "fp16", "fp16"),
+    "v_mfma_f32_32x32x16_bf16": (32, 1, 16, "bf16", "bf16"),
+    "v_mfma_f32_16x16x32_bf16": (16, 1, 32, "bf16", "bf16"),
+    "v_mfma_i32_32x32x32_i8": (32, 1, 32, "int8", "int8"),
+    "v_mfma_i32_16x16x64_i8": (16, 1, 64, "int8", "int8"),
+    "v_mfma_f32_16x16x32_fp8_bf8": (16, 1, 32, "fp8", "bf8"),
+}
+# What the formats of small elements are called in instructions, in the order of their numbers.
+SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
+SMALL_SHAPES = {"v_mfma_f32_16x16x128_f8f6f4": (16, 1, 128), "v_mfma_f32_32x32x64_f8f6f4": (32, 1, 64)}
+SMALL_BITS = {"fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
+
+
+def small_text(name: str, type_a: str, type_b: str, scales: str = "") -> str:
+    """The instruction on small elements, with registers as `matrix_text` has them; scales in v[48] and v[49]."""
+    results = SMALL_SHAPES[name.replace("_scale", "")][0] ** 2 // 64
+    a, b = (_range("v", start, SMALL_BITS[kind] * 4) for start, kind in ((0, type_a), (16, type_b)))
+    formats = f" cbsz:{SMALL.index(type_a)} blgp:{SMALL.index(type_b)}"
+    return f"{name} {_range('v', 64, results * 4)}, {a}, {b}, {_range('v', 80, results * 4)}{scales}{formats}"
+
+
+SCALED = ", v48, v49 op_sel:[0,1,0] op_sel_hi:[1,0,0]"  # bytes 2 of A's register and 1 of B's
 BYTES = {"fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "bf8": 1.0, "int8": 1.0}
 ACCUMULATORS = ("v", "a")  # where C and D may be
 
 
 def matrix_text(name: str, file: str) -> str:
     """The instruction with A from register 0, B from 16, C from 32 and D from 64 on."""
-    size, blocks, depth, type_a, type_b = MATRIX[name]
+    size, blocks, depth, type_a, type_b = (MATRIX | MATRIX_950)[name]
     results = size * size * blocks // 64
     a, b = (_range("v", start, depth * size * blocks * BYTES[kind] / 64) for start, kind in ((0, type_a), (16, type_b)))
     return f"{name} {_range(file, 64, results * 4)}, {a}, {b}, {_range(file, 32, results * 4)}"
@@ -178,7 +202,22 @@ _COMMON = [
     *(_LANES + _SMALL + _SCALAR + _LDS + _BUFFER + _MEMORY),
     *(matrix_text(name, file) for name in MATRIX for file in ACCUMULATORS),
 ]
+_ONLY_950 = [
+    *("s_endpgm", "s_barrier", *_SMALL),
+    *(case.text for case in vector_cases.GFX950),
+    *(matrix_text(name, file) for name in MATRIX_950 for file in ACCUMULATORS),
+    *(small_text(name, a, b) for name in SMALL_SHAPES for a in SMALL for b in SMALL),
+    *(small_text(name.replace("mfma", "mfma_scale"), "fp8", "fp4", SCALED) for name in SMALL_SHAPES),
+    *(f"v_permlane{rows}_swap_b32 v0, v2" for rows in (16, 32)),
+    *(f"ds_read_b64_tr_b{bits} v[6:7], v4 offset:64" for bits in (4, 8, 16)),
+    "ds_read_b96_tr_b6 v[6:8], v4 offset:64",
+    "ds_read_b96 v[6:8], v4 offset:64",
+    "buffer_load_dwordx4 v4, s[4:7], s8 offen lds",
+    "global_load_lds_dwordx4 v4, s[4:5]",
+    "buffer_atomic_pk_add_bf16 v0, v4, s[4:7], s8 offen",
+    "v_ashr_pk_i8_i32 v6, v0, v2, v4",
+]
 TEXTS = {
     "gfx942": list(dict.fromkeys(_COMMON)),
-    "gfx950": ["s_endpgm", *_SMALL],
+    "gfx950": list(dict.fromkeys(_ONLY_950)),
 }

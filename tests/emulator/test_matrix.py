@@ -67,23 +67,28 @@ def expected(a: Array, b: Array, c: Array, shape: tuple[int, int, int]) -> tuple
     return d, sums
 
 
-@pytest.mark.parametrize("file", ACCUMULATORS)
-@pytest.mark.parametrize("name", MATRIX)
-def test_matrix(wave: Wave, name: str, file: str) -> None:
-    """D is A B + C, exact for integers, and within fp32's rounding of the sum otherwise."""
-    size, blocks, depth, type_a, type_b = MATRIX[name]
+def check_matrix(wave: Wave, text: str, shape: tuple[int, int, int, str, str], file: str, formats: Any = FNUZ) -> None:
+    """Compare an instruction with NumPy: exact for integers, and within fp32's rounding of the sum otherwise."""
+    size, blocks, depth, type_a, type_b = shape
     random = np.random.default_rng(5)
     count = size * blocks * depth // 64
-    (a_bits, a), (b_bits, b) = (elements(kind, 64 * count, random) for kind in (type_a, type_b))
+    (a_bits, a), (b_bits, b) = (elements(kind, 64 * count, random, formats) for kind in (type_a, type_b))
     number = np.int32 if type_a == "int8" else np.float32
     c = (random.standard_normal((size * size * blocks // 64, 64)) * 100).astype(number)
     files = {"v": {0: a_bits.reshape(64, -1), 16: b_bits.reshape(64, -1)}, "a": {}}
     files[file][32] = np.ascontiguousarray(c.T)
-    state = wave.run(matrix_text(name, file), vgprs=files["v"], accvgprs=files["a"])
+    state = wave.run(text, vgprs=files["v"], accvgprs=files["a"])
     found = (state.vgprs if file == "v" else state.accvgprs)[64 : 64 + len(c)].view(number)
     d, sums = expected(a.reshape(64, -1), b.reshape(64, -1), c, (size, blocks, depth))
     error = np.abs(found - d)
     assert (error <= (0 if type_a == "int8" else 1e-6 * sums)).all()
+
+
+@pytest.mark.parametrize("file", ACCUMULATORS)
+@pytest.mark.parametrize("name", MATRIX)
+def test_matrix(wave: Wave, name: str, file: str) -> None:
+    """D is A B + C, with accumulators in either file."""
+    check_matrix(wave, matrix_text(name, file), MATRIX[name], file)
 
 
 def test_rows_of_registers() -> None:

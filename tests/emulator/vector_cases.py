@@ -362,6 +362,38 @@ CONVERSIONS = [
     _one("v_cvt_f32_ubyte3", f32, (u32,), lambda a: (a >> u32(24)).astype(f32)),
 ]
 
+FLOATS += [
+    VectorCase("v_fmaak_f32 v6, v0, v2, 0x42280000", f32, (f32, f32), lambda a, b: _fma(a, b, np.full_like(a, 42))),
+    VectorCase("v_fmamk_f32 v6, v0, 0x42280000, v2", f32, (f32, f32), lambda a, b: _fma(a, np.full_like(a, 42), b)),
+]
+
+
+def _bfloat(a: Array) -> Array:
+    return (a.astype(u32) << u32(16)).view(f32)
+
+
+def _to_bfloat(a: Array) -> Array:
+    """To nearest, ties to even; a NaN is quiet."""
+    bits = a.view(u32)
+    rounded = (bits + u32(0x7FFF) + (bits >> u32(16) & u32(1))) >> u32(16)
+    return np.where(np.isnan(a), bits >> u32(16) | u32(0x40), rounded).astype(u32)
+
+
+def _any_nan(do: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda *all_of: np.where(np.isnan(all_of).any(0), np.float32(np.nan), do(*all_of))
+
+
+# What gfx950 adds.
+GFX950 = [
+    _one("v_cvt_f32_bf16", f32, (u16,), _bfloat),
+    _one("v_cvt_pk_bf16_f32", u32, (f32, f32), lambda a, b: _to_bfloat(a) | _to_bfloat(b) << u32(16)),
+    _one("v_minimum3_f32", f32, (f32,) * 3, _any_nan(lambda a, b, c: _minimum(_minimum(a, b), c))),
+    _one("v_maximum3_f32", f32, (f32,) * 3, _any_nan(lambda a, b, c: _maximum(_maximum(a, b), c))),
+    VectorCase("v_bitop3_b32 v6, v0, v2, v4 bitop3:0x96", u32, (u32,) * 3, lambda a, b, c: a ^ b ^ c),
+    VectorCase("v_bitop3_b32 v6, v0, v2, v4 bitop3:0xca", u32, (u32,) * 3, lambda a, b, c: (a & b) | (~a & c)),
+    VectorCase("v_bitop3_b32 v6, v0, v2, v4 bitop3:0xec", u32, (u32,) * 3, lambda a, b, c: (a & c) | b),
+]
+
 # Compares: the result is a bit a lane in VCC.
 _COMPARES: dict[str, Callable[..., Array]] = {
     "lt": np.less,

@@ -24,27 +24,29 @@ static inline char* buffer_at(const Buffer* b, const Place* p, u32 part, int byt
     return fits ? p->at + part * 4 : NULL;
 }
 
-/* To LDS: M0 and the instruction's offset say where, and lanes follow one another. */
-static void buffer_to_lds(State* t, const Inst* i, int bytes) {
+/* To LDS: M0 and the instruction's offset say where, and lanes follow one another; a byte or a word takes a dword there. */
+static void buffer_to_lds(State* t, const Inst* i, u32 parts, int bytes) {
     Buffer b;
-    if (bytes != 4) { not_emulated(t); return; }
     if (!buffer_of(t, i, &b)) return;
     const u64 exec = exec_of(t);
-    for (int lane = 0; lane < LANES; ++lane) {
-        if (!(exec >> lane & 1)) continue;
-        const u32 to = (t->sgpr[M0] & 0xffff) + b.offset + (u32)lane * 4;
-        const Place p = place_of(&b, lane);
-        const char* at = buffer_at(&b, &p, 0, bytes);
-        if (!may_touch(t, (u32)lane, to, (u32)bytes, WRITE)) return;
-        if (at) memcpy(t->lds + to, at, 4);
-        else memset(t->lds + to, 0, 4);
+    for (u32 lane = 0; lane < LANES; ++lane) {
+        if (!is_on(exec, lane)) continue;
+        const u32 to = (t->sgpr[M0] & 0xffff) + b.offset + lane * parts * 4;
+        const Place p = place_of(&b, (int)lane);
+        if (!may_touch(t, lane, to, parts * 4, WRITE)) return;
+        for (u32 part = 0; part < parts; ++part) {
+            const char* at = buffer_at(&b, &p, part, bytes);
+            u32 value = 0;
+            if (at) memcpy(&value, at, (size_t)bytes);
+            memcpy(t->lds + to + part * 4, &value, 4);
+        }
     }
 }
 
 typedef void Access(char* at, u32* r);
 static inline void buffer(State* t, const Inst* i, int parts, int bytes, Access* access) {
     Buffer b;
-    if (i->w[0] >> 16 & 1) { buffer_to_lds(t, i, parts * bytes); return; }
+    if (i->w[0] >> 16 & 1) { buffer_to_lds(t, i, (u32)parts, bytes); return; }
     if (!buffer_of(t, i, &b)) return;
     const u64 exec = exec_of(t);
     for (int lane = 0; lane < LANES; ++lane) {

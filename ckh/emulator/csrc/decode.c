@@ -16,7 +16,19 @@ static const char* const ENCODINGS[] = {"SOP2", "SOPK", "SOP1", "SOPC", "SOPP", 
                                         "FLAT", "MUBUF", "unknown"};
 static const char* const SEGMENTS[] = {"flat_", "scratch_", "global_", "?"};
 
-static Encoding encoding_of(u32 w, u32* opcode, const char** name) {
+enum { SDWA_MARK = 249, DPP_MARK = 250, FIRST_VOP1 = 320, FMAMK = 23, FMAAK = 24, LD_SCALE = 44, SETREG_IMM = 20, BARRIER = 10 };
+
+/* gfx950: a matrix instruction with scales has four words; the third and fourth are those of the one without. */
+static const char* scaled_name(const u32* words) {
+    switch (words[2] >> 16 & 0x7f) {
+        case 45: return "v_mfma_scale_f32_16x16x128_f8f6f4";
+        case 46: return "v_mfma_scale_f32_32x32x64_f8f6f4";
+        default: return NULL;
+    }
+}
+
+static Encoding encoding_of(const u32* words, u32* opcode, const char** name) {
+    const u32 w = words[0];
     *name = NULL;
 #define IS(what, table, op) do { *opcode = (op); *name = table[*opcode]; return what; } while (0)
     if (w >> 31 == 0) {
@@ -34,10 +46,14 @@ static Encoding encoding_of(u32 w, u32* opcode, const char** name) {
     switch (w >> 26) {
         case 0x30: IS(SMEM, names_smem, w >> 18 & 0xff);
         case 0x34:
-            if (w >> 23 == 0x1a7) IS(VOP3P, names_vop3p, w >> 16 & 0x7f);
+            if (w >> 23 == 0x1a7) {
+                *opcode = w >> 16 & 0x7f;
+                *name = *opcode == LD_SCALE ? scaled_name(words) : names_vop3p[*opcode];
+                return VOP3P;
+            }
             *opcode = w >> 16 & 0x3ff;
-            *name = *opcode < 256 ? names_vopc[*opcode] : *opcode < 320 ? names_vop2[*opcode - 256]
-                    : *opcode < 448 ? names_vop1[*opcode - 320] : names_vop3[*opcode];
+            *name = *opcode < 256 ? names_vopc[*opcode] : *opcode < FIRST_VOP1 ? names_vop2[*opcode - 256]
+                    : *opcode < 448 ? names_vop1[*opcode - FIRST_VOP1] : names_vop3[*opcode];
             return VOP3;
         case 0x36: IS(DS, names_ds, w >> 17 & 0xff);
         case 0x37: IS(FLATS, names_flat, w >> 18 & 0x7f);
@@ -47,66 +63,78 @@ static Encoding encoding_of(u32 w, u32* opcode, const char** name) {
 #undef IS
 }
 
-/* Whether it is one that is emulated; i->size and i->w hold in any case. */
-int decode(Inst* i, const u32* words) {
-    u32 w = words[0], opcode;
-    const char* name;
-    const Encoding e = encoding_of(w, &opcode, &name);
-    *i = (Inst){.opcode = (uint16_t)opcode, .size = 1, .w = {w}};
+/* VOP1, VOP2 and VOPC whose second word has SDWA's or DPP's fields. */
+static void decode_form(Inst* i, Encoding e, u32 x) {
+    i->form = i->src[0] == SDWA_MARK ? SDWA : DPP;
+    const int is_sdwa = i->form == SDWA;
+    i->select = x;
+    i->src[0] = (x & 0xff) + FIRST_VGPR;
+    i->neg = (uint8_t)((x >> 20 & 1) | (is_sdwa ? x >> 28 & 1 : x >> 22 & 1) << 1);
+    i->abs = (uint8_t)((x >> 21 & 1) | (is_sdwa ? x >> 29 & 1 : x >> 23 & 1) << 1);
+    if (!is_sdwa) return;
+    if (x >> 23 & 1) i->src[0] -= FIRST_VGPR;
+    if (x >> 31) i->src[1] -= FIRST_VGPR;
+    if (e != VOPC) { i->clamp = x >> 13 & 1, i->omod = x >> 14 & 3; return; }
+    if (x >> 15 & 1) i->sdst = x >> 8 & 0x7f;
+    i->select = (x & ~0x700u) | 6 << 8;
+}
+
+static void decode_vop3(Inst* i, Encoding e, u32 w, u32 x) {
+    i->src[0] = x & 0x1ff, i->src[1] = x >> 9 & 0x1ff, i->src[2] = x >> 18 & 0x1ff;
+    i->dst = w & 0xff, i->neg = x >> 29, i->clamp = w >> 15 & 1;
+    if (e == VOP3P) {
+        i->op_sel = w >> 11 & 7, i->op_sel_hi = (uint8_t)((x >> 27 & 3) | (w >> 14 & 1) << 2), i->neg_hi = w >> 8 & 7;
+        return;
+    }
+    const u32 op = i->opcode;
+    const int has_carry = (op >= 281 && op <= 286) || op == 480 || op == 481 || op == 488 || op == 489;
+    i->omod = x >> 27 & 3, i->sdst = VCC;
+    if (has_carry) i->sdst = w >> 8 & 0x7f;
+    else i->abs = w >> 8 & 7, i->op_sel = w >> 11 & 15;
+    if (op < 256) i->sdst = w & 0x7f; /* a compare */
+}
+
+/* Operands of the first word, and how many words there are; 0: an encoding that is not known. */
+static int decode_first(Inst* i, Encoding e, u32 w) {
     switch (e) {
         case SOP2: case SOPC:
             i->src[0] = w & 0xff, i->src[1] = w >> 8 & 0xff, i->dst = w >> 16 & 0x7f;
-            if (i->src[0] == LITERAL || i->src[1] == LITERAL) i->size = 2;
-            break;
-        case SOP1:
-            i->src[0] = w & 0xff, i->dst = w >> 16 & 0x7f;
-            if (i->src[0] == LITERAL) i->size = 2;
-            break;
-        case SOPK: i->dst = w >> 16 & 0x7f; if (opcode == 20) i->size = 2; break;
-        case SOPP: i->is_barrier = opcode == 10; break;
+            return i->src[0] == LITERAL || i->src[1] == LITERAL ? 2 : 1;
+        case SOP1: i->src[0] = w & 0xff, i->dst = w >> 16 & 0x7f; return i->src[0] == LITERAL ? 2 : 1;
+        case SOPK: i->dst = w >> 16 & 0x7f; return i->opcode == SETREG_IMM ? 2 : 1;
+        case SOPP: i->is_barrier = i->opcode == BARRIER; return 1;
         case VOP1: case VOP2: case VOPC:
-            i->src[0] = w & 0x1ff, i->src[1] = 256 + (w >> 9 & 0xff), i->src[2] = VCC, i->dst = w >> 17 & 0xff, i->sdst = VCC;
-            if (e == VOPC) i->dst = 0;
-            if (i->src[0] == LITERAL || i->src[0] == 249 || i->src[0] == 250) i->size = 2;
-            break;
-        case SMEM: case VOP3: case VOP3P: case DS: case FLATS: case MUBUF: i->size = 2; break;
+            i->src[0] = w & 0x1ff, i->src[1] = FIRST_VGPR + (w >> 9 & 0xff), i->src[2] = VCC;
+            i->dst = e == VOPC ? 0 : w >> 17 & 0xff, i->sdst = VCC;
+            if (e == VOP2 && i->opcode == FMAMK) { i->src[2] = i->src[1], i->src[1] = LITERAL; return 2; }
+            if (e == VOP2 && i->opcode == FMAAK) { i->src[2] = LITERAL; return 2; }
+            return i->src[0] == LITERAL || i->src[0] == SDWA_MARK || i->src[0] == DPP_MARK ? 2 : 1;
+        case VOP3P: return i->opcode == LD_SCALE ? 4 : 2;
+        case SMEM: case VOP3: case DS: case FLATS: case MUBUF: return 2;
         default: return 0;
     }
-    if (i->size == 2) i->w[1] = words[1], i->literal = words[1];
-    const u32 x = i->w[1];
-    if ((e == VOP1 || e == VOP2 || e == VOPC) && i->size == 2 && i->src[0] != LITERAL) {
-        i->form = i->src[0] == 249 ? SDWA : DPP;
-        i->select = x;
-        i->src[0] = (x & 0xff) + 256;
-        i->neg = (uint8_t)((x >> 20 & 1) | (i->form == SDWA ? x >> 28 & 1 : x >> 22 & 1) << 1);
-        i->abs = (uint8_t)((x >> 21 & 1) | (i->form == SDWA ? x >> 29 & 1 : x >> 23 & 1) << 1);
-        if (i->form == SDWA) {
-            if (x >> 23 & 1) i->src[0] -= 256;
-            if (x >> 31) i->src[1] -= 256;
-            if (e == VOPC) { if (x >> 15 & 1) i->sdst = x >> 8 & 0x7f; i->select = (x & ~0x700u) | 6 << 8; }
-            else i->clamp = x >> 13 & 1, i->omod = x >> 14 & 3;
-        }
-    }
-    if (e == VOP3 || e == VOP3P) {
-        i->src[0] = x & 0x1ff, i->src[1] = x >> 9 & 0x1ff, i->src[2] = x >> 18 & 0x1ff;
-        i->dst = w & 0xff, i->neg = x >> 29, i->clamp = w >> 15 & 1;
-        if (e == VOP3P) {
-            i->op_sel = w >> 11 & 7, i->op_sel_hi = (uint8_t)((x >> 27 & 3) | (w >> 14 & 1) << 2), i->neg_hi = w >> 8 & 7;
-        } else {
-            const int has_sdst = (opcode >= 281 && opcode <= 286) || opcode == 480 || opcode == 481 || opcode == 488 || opcode == 489;
-            i->omod = x >> 27 & 3, i->sdst = VCC;
-            if (has_sdst) i->sdst = w >> 8 & 0x7f;
-            else i->abs = w >> 8 & 7, i->op_sel = w >> 11 & 15;
-            if (opcode < 256) i->sdst = w & 0x7f;
-        }
-    }
+}
+
+/* Whether it is one that is emulated; i->size and i->w hold in any case. */
+int decode(Inst* i, const u32* words) {
+    const u32 w = words[0];
+    u32 opcode;
+    const char* name;
+    const Encoding e = encoding_of(words, &opcode, &name);
+    *i = (Inst){.opcode = (uint16_t)opcode, .size = 1};
+    const int size = decode_first(i, e, w);
+    if (size) i->size = (uint8_t)size;
+    memcpy(i->w, words, i->size * sizeof *words);
+    i->literal = i->size > 1 ? words[1] : 0;
+    if ((e == VOP1 || e == VOP2 || e == VOPC) && i->size == 2 && (i->src[0] == SDWA_MARK || i->src[0] == DPP_MARK)) decode_form(i, e, i->w[1]);
+    if (e == VOP3 || e == VOP3P) decode_vop3(i, e, w, i->w[1]);
     if (!name) return 0;
     const Op* op;
     if (e == FLATS) op = (w >> 14 & 3) < 3 ? memory_op(w >> 14 & 3, name) : NULL;
     else op = op_named(name);
     if (!op) return 0;
-    const int halves = strpbrk(op->types, "hkHK") != NULL;
-    if (e == VOP3 && i->op_sel && !halves) return 0; /* which means something else to each of these */
+    /* op_sel means something else to each of the others */
+    if (e == VOP3 && i->op_sel && !strpbrk(op->types, "hkHK")) return 0;
     i->op = op;
     i->run = op->run;
     return 1;
@@ -116,7 +144,7 @@ int decode(Inst* i, const u32* words) {
 int emu_instruction_at(const u32* words, char* room, int size) {
     u32 opcode;
     const char* name;
-    const Encoding e = encoding_of(words[0], &opcode, &name);
+    const Encoding e = encoding_of(words, &opcode, &name);
     Inst i;
     decode(&i, words);
     if (name) snprintf(room, (size_t)size, "%s%s", e == FLATS ? SEGMENTS[words[0] >> 14 & 3] : "", name);

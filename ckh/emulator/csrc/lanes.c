@@ -35,10 +35,25 @@ static void run_swap(State* t, const Inst* i) {
     EACH if (exec >> n & 1) { const u32 was = x[n]; x[n] = y[n], y[n] = was; }
 }
 
+/* gfx950: odd rows of `rows` lanes of the first are exchanged with even ones of the second. */
+static void run_swap_rows(State* t, const Inst* i) {
+    const u32 rows = (u32)i->op->a;
+    u32 *x = &t->vgpr[i->dst * LANES], *y = &t->vgpr[(i->src[0] - FIRST_VGPR) * LANES];
+    const u64 exec = exec_of(t);
+    if (i->src[0] < FIRST_VGPR || i->form) { not_emulated(t); return; }
+    for (u32 lane = 0; lane < LANES; ++lane) {
+        if (lane / rows % 2) continue;
+        const u32 was = x[lane + rows], given = y[lane];
+        if (is_on(exec, lane + rows)) x[lane + rows] = given;
+        if (is_on(exec, lane)) y[lane] = was;
+    }
+}
+
 static const Op OPS[] = {
     {"v_swap_b32", run_swap, 0, "", 0, 0}, {"v_readfirstlane_b32", run_readfirstlane, 0, "", 0, 0},
     {"v_readlane_b32", run_readlane, 0, "", 0, 0}, {"v_writelane_b32", run_writelane, 0, "", 0, 0},
     {"v_accvgpr_read_b32", run_acc_read, 0, "", 0, 0}, {"v_accvgpr_write_b32", run_acc_write, 0, "", 0, 0},
-    {"v_accvgpr_mov_b32", run_acc_mov, 0, "", 0, 0},
+    {"v_accvgpr_mov_b32", run_acc_mov, 0, "", 0, 0}, {"v_permlane16_swap_b32", run_swap_rows, 0, "", 16, 0},
+    {"v_permlane32_swap_b32", run_swap_rows, 0, "", 32, 0},
 };
 const Op* lane_op(const char* name) { return op_in(OPS, sizeof OPS / sizeof *OPS, name); }

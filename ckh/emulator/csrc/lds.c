@@ -145,12 +145,41 @@ static void run_ds_swizzle(State* t, const Inst* i) {
         if (exec >> lane & 1) t->vgpr[(w1 >> 24) * LANES + lane] = out[lane];
 }
 
+/* gfx950: 16 lanes read a matrix of 16 columns row by row, and each gets a column. a is the bits of an element, b the bytes
+   that a lane reads. */
+static void run_ds_transpose(State* t, const Inst* i) {
+    enum { COLUMNS = 16 };
+    const u64 exec = exec_of(t);
+    const u32 w1 = i->w[1], bits = (u32)i->op->a, bytes = (u32)i->op->b, rows = bytes * 8 / bits, per_row = COLUMNS / rows;
+    u32* file = i->w[0] >> 25 & 1 ? t->acc : t->vgpr;
+    uint8_t data[LANES][12] = {{0}};
+    for (u32 lane = 0; lane < LANES; ++lane) {
+        const u32 at = t->vgpr[(w1 & 0xff) * LANES + lane] + (i->w[0] & 0xffff);
+        if (is_on(exec, lane) && may_touch(t, lane, at, bytes, READ)) memcpy(data[lane], t->lds + at, bytes);
+    }
+    for (u32 lane = 0; lane < LANES; ++lane) {
+        if (!is_on(exec, lane)) continue;
+        const u32 column = lane % COLUMNS;
+        u32 out[3] = {0};
+        for (u32 row = 0; row < rows; ++row) {
+            const uint8_t* from = data[lane - column + row * per_row + column / rows];
+            for (u32 n = 0; n < bits; ++n) {
+                const u32 source = column % rows * bits + n, target = row * bits + n;
+                out[target / 32] |= (u32)(from[source / 8] >> source % 8 & 1) << target % 32;
+            }
+        }
+        for (u32 n = 0; n < bytes / 4; ++n) file[((w1 >> 24) + n) * LANES + lane] = out[n];
+    }
+}
+
 static const Op OPS[] = {
 #define X(name, ...) {"ds_" #name, run_ds_##name, 0, "", 0, 0},
     LDS_WRITES(X) LDS_READS(X)
 #undef X
     {"ds_bpermute_b32", run_ds_bpermute, 0, "", 0, 0}, {"ds_permute_b32", run_ds_permute, 0, "", 0, 0},
     {"ds_swizzle_b32", run_ds_swizzle, 0, "", 0, 0},
+    {"ds_read_b64_tr_b4", run_ds_transpose, 0, "", 4, 8}, {"ds_read_b64_tr_b8", run_ds_transpose, 0, "", 8, 8},
+    {"ds_read_b64_tr_b16", run_ds_transpose, 0, "", 16, 8}, {"ds_read_b96_tr_b6", run_ds_transpose, 0, "", 6, 12},
 #define BOTH(name, type, what) \
     {"ds_" name "_" type "32", run_ds_atomic, 0, "", what, 4}, {"ds_" name "_rtn_" type "32", run_ds_atomic, 0, "", what, -4}, \
     {"ds_" name "_" type "64", run_ds_atomic, 0, "", what, 8}, {"ds_" name "_rtn_" type "64", run_ds_atomic, 0, "", what, -8},

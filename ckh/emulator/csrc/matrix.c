@@ -1,90 +1,119 @@
-/* Matrix instructions. */
+/* Matrix instructions: D = A B + C, or a few such products of small blocks.
+
+   A lane holds elements of one row of A and one column of B, which follow one another along K; lanes are cut into groups
+   that share K. Of D a register holds four rows a lane group in turn; of 4x4 blocks it holds one row. */
 #include "numbers.h"
 
 int emu_flush_half = 0; /* MI200: matrix instructions take subnormal fp16 and bf16 numbers for zero */
 
-enum Element { F32, F16, BF16, E_FP8, E_BF8, I8 };
+typedef enum { E_FP8, E_BF8, E_FP6, E_BF6, E_FP4, E_F32, E_F16, E_BF16, E_I8 } Element; /* small ones as in `Small` */
+typedef struct { int size, blocks, k; Element a, b; } Shape;
 
-static float element(const u32* file, u32 reg, int lane, int j, enum Element type) {
+enum { MOST = 4096 }; /* elements of an operand */
+
+static float small_element(const u32* lane_registers, int j, Element type) {
+    static const int BITS[] = {8, 8, 6, 6, 4};
+    const int at = j * BITS[type];
+    const u32 low = lane_registers[at / 32 * LANES];
+    const u32 high = at % 32 + BITS[type] > 32 ? lane_registers[(at / 32 + 1) * LANES] : 0;
+    const u32 bits = (u32)((low | (u64)high << 32) >> at % 32) & ((1u << BITS[type]) - 1);
+    return small_float(bits, (Small)type);
+}
+
+/* Element j of what a lane holds from a register on. */
+static inline float element(const u32* lane_registers, int j, Element type) {
     switch (type) {
-        case F32: return from_bits(file[(reg + j) * LANES + lane]);
-        case F16: case BF16: {
-            const uint16_t bits = (uint16_t)(file[(reg + j / 2) * LANES + lane] >> (j % 2 * 16));
-            if (emu_flush_half && !(bits & (type == F16 ? 0x7c00 : 0x7f80))) return 0;
-            return type == F16 ? half(bits) : from_bits((u32)bits << 16);
+        case E_F32: return from_bits(lane_registers[j * LANES]);
+        case E_F16: case E_BF16: {
+            const u32 bits = lane_registers[j / 2 * LANES] >> j % 2 * 16 & 0xffff;
+            if (emu_flush_half && !(bits & (type == E_F16 ? 0x7c00 : 0x7f80))) return 0;
+            return type == E_F16 ? half(bits) : bfloat(bits);
         }
-        default: {
-            const uint8_t bits = (uint8_t)(file[(reg + j / 4) * LANES + lane] >> (j % 4 * 8));
-            if (type == I8) return (float)(int8_t)bits;
-            return small_float(bits, type == E_FP8 ? FP8 : BF8);
-        }
+        case E_I8: return (float)(int8_t)(lane_registers[j / 4 * LANES] >> j % 4 * 8);
+        default: return small_element(lane_registers, j, type);
     }
 }
 
-/* Size of a block, blocks, K, and element types are given by the wrapper of each instruction. */
-static inline void mfma(State* t, const Inst* i0, int size, int blocks, int k, enum Element ta, enum Element tb) {
-    const u32 *s = t->sgpr, *v = t->vgpr, w0 = i0->w[0], w1 = i0->w[1];
-    u32* acc = t->acc;
-    const u32 vdst = w0 & 0xff, acc_cd = w0 >> 15 & 1, src0 = w1 & 0x1ff, src1 = w1 >> 9 & 0x1ff, src2 = w1 >> 18 & 0x1ff;
-    if ((w0 >> 8 & 0x7f) || w1 >> 29 || src0 < 256 || src1 < 256) { not_emulated(t); return; } /* broadcasts */
-    const u32 *fa = w1 >> 27 & 1 ? acc : v, *fb = w1 >> 28 & 1 ? acc : v;
-    u32* fd = acc_cd ? acc : t->vgpr;
-    const int groups = LANES / size / blocks, each = k / groups; /* lane groups that K is cut into */
-    static __thread float a[4096], b[4096], d[4096];
+typedef struct { const u32 *a, *b; u32 *c, *d; u32 constant; } Operands; /* c NULL: a constant */
+
+static Operands operands_of(State* t, u32 w0, u32 w1) {
+    const u32 src0 = w1 & 0x1ff, src1 = w1 >> 9 & 0x1ff, src2 = w1 >> 18 & 0x1ff;
+    u32* results = w0 >> 15 & 1 ? t->acc : t->vgpr;
+    if (src0 < FIRST_VGPR || src1 < FIRST_VGPR) { not_emulated(t); return (Operands){0}; }
+    return (Operands){
+        .a = (w1 >> 27 & 1 ? t->acc : t->vgpr) + (src0 - FIRST_VGPR) * LANES,
+        .b = (w1 >> 28 & 1 ? t->acc : t->vgpr) + (src1 - FIRST_VGPR) * LANES,
+        .c = src2 < FIRST_VGPR ? NULL : results + (src2 - FIRST_VGPR) * LANES,
+        .d = results + (w0 & 0xff) * LANES,
+        .constant = src2 < FIRST_VGPR ? t->sgpr[src2] : 0,
+    };
+}
+
+/* Where element (block, row, column) of C and D is among its registers: for each register and lane. */
+static inline int place_in_result(Shape s, int reg, int lane) {
+    if (s.size == 4) return (lane / 4 * 4 + reg) * 4 + lane % 4;
+    const int per_block = s.size * s.size / LANES, r = reg % per_block;
+    const int row = r / 4 * 4 * (LANES / s.size) + lane / s.size * 4 + r % 4;
+    return (reg / per_block * s.size + row) * s.size + lane % s.size;
+}
+
+/* Sums are rounded in the order of K. Integers are exact: sums of products of int8 are below 2^24. */
+static inline void multiply(Operands o, Shape s, const float* scale_a, const float* scale_b) {
+    if (!o.a) return;
+    static __thread float a[MOST], b[MOST], d[MOST];
+    const int groups = LANES / s.size / s.blocks, each = s.k / groups, registers = s.size * s.size * s.blocks / LANES;
+    const int is_int = s.a == E_I8;
     for (int lane = 0; lane < LANES; ++lane) {
-        const int i = lane % size, block = lane / size / groups, g = lane / size % groups;
+        const int i = lane % s.size, block = lane / s.size / groups, first = lane / s.size % groups * each;
         for (int j = 0; j < each; ++j) {
-            const int kk = g * each + j;
-            a[(block * size + i) * k + kk] = element(fa, src0 - 256, lane, j, ta);
-            b[(block * k + kk) * size + i] = element(fb, src1 - 256, lane, j, tb);
+            const float x = element(o.a + lane, j, s.a), y = element(o.b + lane, j, s.b);
+            a[(block * s.size + i) * s.k + first + j] = scale_a ? x * scale_a[lane] : x;
+            b[(block * s.k + first + j) * s.size + i] = scale_b ? y * scale_b[lane] : y;
         }
     }
-    /* Result registers: rows of four, dealt to the lane groups in turn; 4x4 blocks have a row a register. */
-    const int lane_groups = LANES / size, per_block = size == 4 ? 4 : size * size / LANES;
-    for (int pass = 0; pass < 2; ++pass) {
-        for (int block = 0; block < blocks; ++block)
-            for (int r = 0; r < per_block; ++r)
-                for (int lane = 0; lane < LANES; ++lane) {
-                    if (size == 4 && lane / 4 != block) continue;
-                    const int row = size == 4 ? r : r / 4 * 4 * lane_groups + lane / size * 4 + r % 4;
-                    const u32 reg = size == 4 ? r : block * per_block + r;
-                    float* at = &d[(block * size + row) * size + lane % size];
-                    if (pass) fd[(vdst + reg) * LANES + lane] = to_bits(*at);
-                    else *at = from_bits(src2 < 256 ? s[src2] : fd[(src2 - 256 + reg) * LANES + lane]);
-                }
-        if (pass) break;
-        for (int block = 0; block < blocks; ++block)
-            for (int i = 0; i < size; ++i)
-                for (int kk = 0; kk < k; ++kk) {
-                    const float x = a[(block * size + i) * k + kk];
-                    float* to = &d[(block * size + i) * size];
-                    const float* y = &b[(block * k + kk) * size];
-                    for (int j = 0; j < size; ++j) to[j] += x * y[j];
-                }
-    }
+    for (int reg = 0; reg < registers; ++reg)
+        for (int lane = 0; lane < LANES; ++lane)
+            d[place_in_result(s, reg, lane)] = is_int ? 0 : from_bits(o.c ? o.c[reg * LANES + lane] : o.constant);
+    for (int row = 0; row < s.blocks * s.size; ++row)
+        for (int k = 0; k < s.k; ++k) {
+            const float x = a[row * s.k + k], *y = &b[(row / s.size * s.k + k) * s.size];
+            float* to = &d[row * s.size];
+            for (int column = 0; column < s.size; ++column) to[column] += x * y[column];
+        }
+    for (int reg = 0; reg < registers; ++reg)
+        for (int lane = 0; lane < LANES; ++lane) {
+            const float sum = d[place_in_result(s, reg, lane)];
+            const u32 c = o.c ? o.c[reg * LANES + lane] : o.constant;
+            o.d[reg * LANES + lane] = is_int ? c + (u32)(i32)sum : to_bits(sum);
+        }
 }
 
-/* name, size, blocks, K, types */
+static inline void mfma(State* t, const Inst* i, Shape shape) {
+    if ((i->w[0] >> 8 & 0x7f) || i->w[1] >> 29) not_emulated(t); /* broadcasts */
+    else multiply(operands_of(t, i->w[0], i->w[1]), shape, NULL, NULL);
+}
+
+/* name, size of a block, blocks, K, elements of A and B */
 #define MATRIX(X) \
-    X(f32_32x32x2_f32, 32, 1, 2, F32, F32) \
-    X(f32_16x16x4_f32, 16, 1, 4, F32, F32) \
-    X(f32_32x32x1_2b_f32, 32, 2, 1, F32, F32) \
-    X(f32_16x16x1_4b_f32, 16, 4, 1, F32, F32) \
-    X(f32_4x4x1_16b_f32, 4, 16, 1, F32, F32) \
-    X(f32_32x32x8_f16, 32, 1, 8, F16, F16) \
-    X(f32_16x16x16_f16, 16, 1, 16, F16, F16) \
-    X(f32_32x32x16_f16, 32, 1, 16, F16, F16) \
-    X(f32_16x16x32_f16, 16, 1, 32, F16, F16) \
-    X(f32_32x32x4_2b_f16, 32, 2, 4, F16, F16) \
-    X(f32_16x16x4_4b_f16, 16, 4, 4, F16, F16) \
-    X(f32_4x4x4_16b_f16, 4, 16, 4, F16, F16) \
-    X(f32_32x32x8_bf16, 32, 1, 8, BF16, BF16) \
-    X(f32_16x16x16_bf16, 16, 1, 16, BF16, BF16) \
-    X(f32_32x32x16_bf16, 32, 1, 16, BF16, BF16) \
-    X(f32_16x16x32_bf16, 16, 1, 32, BF16, BF16) \
-    X(f32_32x32x4_2b_bf16, 32, 2, 4, BF16, BF16) \
-    X(f32_16x16x4_4b_bf16, 16, 4, 4, BF16, BF16) \
-    X(f32_4x4x4_16b_bf16, 4, 16, 4, BF16, BF16) \
+    X(f32_32x32x2_f32, 32, 1, 2, E_F32, E_F32) \
+    X(f32_16x16x4_f32, 16, 1, 4, E_F32, E_F32) \
+    X(f32_32x32x1_2b_f32, 32, 2, 1, E_F32, E_F32) \
+    X(f32_16x16x1_4b_f32, 16, 4, 1, E_F32, E_F32) \
+    X(f32_4x4x1_16b_f32, 4, 16, 1, E_F32, E_F32) \
+    X(f32_32x32x8_f16, 32, 1, 8, E_F16, E_F16) \
+    X(f32_16x16x16_f16, 16, 1, 16, E_F16, E_F16) \
+    X(f32_32x32x16_f16, 32, 1, 16, E_F16, E_F16) \
+    X(f32_16x16x32_f16, 16, 1, 32, E_F16, E_F16) \
+    X(f32_32x32x4_2b_f16, 32, 2, 4, E_F16, E_F16) \
+    X(f32_16x16x4_4b_f16, 16, 4, 4, E_F16, E_F16) \
+    X(f32_4x4x4_16b_f16, 4, 16, 4, E_F16, E_F16) \
+    X(f32_32x32x8_bf16, 32, 1, 8, E_BF16, E_BF16) \
+    X(f32_16x16x16_bf16, 16, 1, 16, E_BF16, E_BF16) \
+    X(f32_32x32x16_bf16, 32, 1, 16, E_BF16, E_BF16) \
+    X(f32_16x16x32_bf16, 16, 1, 32, E_BF16, E_BF16) \
+    X(f32_32x32x4_2b_bf16, 32, 2, 4, E_BF16, E_BF16) \
+    X(f32_16x16x4_4b_bf16, 16, 4, 4, E_BF16, E_BF16) \
+    X(f32_4x4x4_16b_bf16, 4, 16, 4, E_BF16, E_BF16) \
     X(f32_32x32x16_fp8_fp8, 32, 1, 16, E_FP8, E_FP8) \
     X(f32_32x32x16_fp8_bf8, 32, 1, 16, E_FP8, E_BF8) \
     X(f32_32x32x16_bf8_fp8, 32, 1, 16, E_BF8, E_FP8) \
@@ -92,56 +121,52 @@ static inline void mfma(State* t, const Inst* i0, int size, int blocks, int k, e
     X(f32_16x16x32_fp8_fp8, 16, 1, 32, E_FP8, E_FP8) \
     X(f32_16x16x32_fp8_bf8, 16, 1, 32, E_FP8, E_BF8) \
     X(f32_16x16x32_bf8_fp8, 16, 1, 32, E_BF8, E_FP8) \
-    X(f32_16x16x32_bf8_bf8, 16, 1, 32, E_BF8, E_BF8)
-#define X(name, size, blocks, k, ta, tb) \
-    static void run_mfma_##name(State* t, const Inst* i) { mfma(t, i, size, blocks, k, ta, tb); }
+    X(f32_16x16x32_bf8_bf8, 16, 1, 32, E_BF8, E_BF8) \
+    X(i32_32x32x16_i8, 32, 1, 16, E_I8, E_I8) \
+    X(i32_16x16x32_i8, 16, 1, 32, E_I8, E_I8) \
+    X(i32_32x32x32_i8, 32, 1, 32, E_I8, E_I8) \
+    X(i32_16x16x64_i8, 16, 1, 64, E_I8, E_I8)
+#define X(name, ...) \
+    static void run_mfma_##name(State* t, const Inst* i) { mfma(t, i, (Shape){__VA_ARGS__}); }
 MATRIX(X)
 #undef X
 
-/* The same with integers; K is small enough for sums of products of int8 to be exact in float, which C's is not. */
-static void mfma_int(State* t, const Inst* i0, int size, int k) {
-    const u32 *s = t->sgpr, *v = t->vgpr, w0 = i0->w[0], w1 = i0->w[1];
-    u32* acc = t->acc;
-    const u32 vdst = w0 & 0xff, src0 = w1 & 0x1ff, src1 = w1 >> 9 & 0x1ff, src2 = w1 >> 18 & 0x1ff;
-    if ((w0 >> 8 & 0x7f) || w1 >> 29 || src0 < 256 || src1 < 256) { not_emulated(t); return; }
-    const u32 *fa = w1 >> 27 & 1 ? acc : v, *fb = w1 >> 28 & 1 ? acc : v;
-    u32* fd = w0 >> 15 & 1 ? acc : t->vgpr;
-    const int groups = LANES / size, each = k / groups;
-    static __thread int32_t a[2048], b[2048], d[1024];
-    for (int lane = 0; lane < LANES; ++lane)
-        for (int j = 0; j < each; ++j) {
-            a[lane % size * k + lane / size * each + j] = (int8_t)(fa[(src0 - 256 + j / 4) * LANES + lane] >> (j % 4 * 8));
-            b[lane % size * k + lane / size * each + j] = (int8_t)(fb[(src1 - 256 + j / 4) * LANES + lane] >> (j % 4 * 8));
-        }
-    for (int i = 0; i < size; ++i)
-        for (int j = 0; j < size; ++j) {
-            int32_t sum = 0;
-            for (int kk = 0; kk < k; ++kk) sum += a[i * k + kk] * b[j * k + kk];
-            d[i * size + j] = sum;
-        }
-    for (int r = 0; r < size * size / LANES; ++r)
-        for (int lane = 0; lane < LANES; ++lane) {
-            const int row = r / 4 * 4 * groups + lane / size * 4 + r % 4;
-            const u32 c = src2 < 256 ? s[src2] : fd[(src2 - 256 + r) * LANES + lane];
-            d[row * size + lane % size] += (int32_t)c;
-        }
-    for (int r = 0; r < size * size / LANES; ++r)
-        for (int lane = 0; lane < LANES; ++lane)
-            fd[(vdst + r) * LANES + lane] = (u32)d[(r / 4 * 4 * groups + lane / size * 4 + r % 4) * size + lane % size];
+/* gfx950: the instruction's fields for broadcasts say what A and B are, in the order of `Small`. */
+static Shape small_shape(const Inst* i, u32 w0, u32 w1) {
+    const int size = i->op->a;
+    return (Shape){size, 1, 2048 / size, (Element)(w0 >> 8 & 7), (Element)(w1 >> 29)};
 }
-#define MATRIX_INT(X) \
-    X(i32_32x32x16_i8, 32, 16) \
-    X(i32_16x16x32_i8, 16, 32) \
-    X(i32_32x32x32_i8, 32, 32) \
-    X(i32_16x16x64_i8, 16, 64)
-#define X(name, size, k) \
-    static void run_mfma_##name(State* t, const Inst* i) { mfma_int(t, i, size, k); }
-MATRIX_INT(X)
-#undef X
+static void run_mfma_f8f6f4(State* t, const Inst* i) {
+    const Shape shape = small_shape(i, i->w[0], i->w[1]);
+    if (shape.a > E_FP4 || shape.b > E_FP4) not_emulated(t);
+    else multiply(operands_of(t, i->w[0], i->w[1]), shape, NULL, NULL);
+}
+
+/* A power of two for what each lane holds: the byte of a register that op_sel chooses, less 127; 255 is NaN. */
+static void scales_of(State* t, const Inst* i, int k, float* scales) {
+    const u32 src = i->w[1] >> 9 * k & 0x1ff, byte = (i->w[0] >> (11 + k) & 1) | (i->w[1] >> (27 + k) & 1) << 1;
+    const u32 constant = src < FIRST_VGPR ? scalar_operand(t, i, src) : 0;
+    for (int lane = 0; lane < LANES; ++lane) {
+        const u32 bits = src < FIRST_VGPR ? constant : t->vgpr[(src - FIRST_VGPR) * LANES + (u32)lane];
+        const int power = (int)(bits >> 8 * byte & 0xff);
+        scales[lane] = power == 255 ? NAN : ldexpf(1, power - 127);
+    }
+}
+static void run_mfma_scale(State* t, const Inst* i) { /* the first two words are the scales' */
+    const Shape shape = small_shape(i, i->w[2], i->w[3]);
+    float a[LANES], b[LANES];
+    if (shape.a > E_FP4 || shape.b > E_FP4) { not_emulated(t); return; }
+    scales_of(t, i, 0, a), scales_of(t, i, 1, b);
+    multiply(operands_of(t, i->w[2], i->w[3]), shape, a, b);
+}
 
 static const Op OPS[] = {
 #define X(name, ...) {"v_mfma_" #name, run_mfma_##name, 0, "", 0, 0},
-    MATRIX(X) MATRIX_INT(X)
+    MATRIX(X)
 #undef X
+    {"v_mfma_f32_16x16x128_f8f6f4", run_mfma_f8f6f4, 0, "", 16, 0},
+    {"v_mfma_f32_32x32x64_f8f6f4", run_mfma_f8f6f4, 0, "", 32, 0},
+    {"v_mfma_scale_f32_16x16x128_f8f6f4", run_mfma_scale, 0, "", 16, 0},
+    {"v_mfma_scale_f32_32x32x64_f8f6f4", run_mfma_scale, 0, "", 32, 0},
 };
 const Op* matrix_op(const char* name) { return op_in(OPS, sizeof OPS / sizeof *OPS, name); }

@@ -65,6 +65,20 @@ static void run_flat(State* t, const Inst* i) { access_memory(t, i, FLAT); }
 static void run_scratch(State* t, const Inst* i) { access_memory(t, i, SCRATCH); }
 static void run_global(State* t, const Inst* i) { access_memory(t, i, GLOBAL); }
 
+/* To LDS: M0 and the instruction's offset say where, and lanes follow one another. */
+static void run_global_to_lds(State* t, const Inst* i) {
+    const u64 exec = exec_of(t);
+    const u32 bytes = (u32)i->op->a, dwords = (bytes + 3) / 4, offset = (u32)((i64)((u64)(i->w[0] & 0x1fff) << 51) >> 51);
+    for (u32 lane = 0; lane < LANES; ++lane) {
+        if (!is_on(exec, lane)) continue;
+        const u32 to = (t->sgpr[M0] & 0xffff) + offset + lane * dwords * 4;
+        const char* at = place(t, i, GLOBAL, lane, (int)bytes, READ);
+        if (!may_touch(t, lane, to, dwords * 4, WRITE)) return;
+        memset(t->lds + to, 0, dwords * 4);
+        memcpy(t->lds + to, at, bytes);
+    }
+}
+
 static void atomic_memory(State* t, const Inst* i, enum Segment segment) {
     const u64 exec = exec_of(t);
     const u32 w0 = i->w[0], w1 = i->w[1], data = w1 >> 8 & 0xff, vdst = w1 >> 24, returns = w0 >> 16 & 1;
@@ -102,8 +116,11 @@ static const Op SCRATCH_OPS[] = {ACCESSES(X)};
 static const Op GLOBAL_OPS[] = {ACCESSES(X)
 #undef X
 #define X(name, what, bytes) {name, run_global_atomic, 0, "", what, bytes},
-    ATOMICS(X)};
+    ATOMICS(X)
 #undef X
+    {"load_lds_ubyte", run_global_to_lds, 0, "", 1, 0}, {"load_lds_ushort", run_global_to_lds, 0, "", 2, 0},
+    {"load_lds_dword", run_global_to_lds, 0, "", 4, 0}, {"load_lds_dwordx3", run_global_to_lds, 0, "", 12, 0},
+    {"load_lds_dwordx4", run_global_to_lds, 0, "", 16, 0}};
 
 const Op* memory_op(u32 segment, const char* name) {
     switch (segment) {

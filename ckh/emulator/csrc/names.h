@@ -87,7 +87,7 @@ static const char* const names_vop2[64] = {
     [5] = "v_mul_f32", [6] = "v_mul_i32_i24", [7] = "v_mul_hi_i32_i24", [8] = "v_mul_u32_u24", [9] = "v_mul_hi_u32_u24",
     [10] = "v_min_f32", [11] = "v_max_f32", [12] = "v_min_i32", [13] = "v_max_i32", [14] = "v_min_u32", [15] = "v_max_u32",
     [16] = "v_lshrrev_b32", [17] = "v_ashrrev_i32", [18] = "v_lshlrev_b32", [19] = "v_and_b32", [20] = "v_or_b32",
-    [21] = "v_xor_b32", [25] = "v_add_co_u32", [26] = "v_sub_co_u32", [27] = "v_subrev_co_u32", [28] = "v_addc_co_u32",
+    [21] = "v_xor_b32", [23] = "v_fmamk_f32", [24] = "v_fmaak_f32", [25] = "v_add_co_u32", [26] = "v_sub_co_u32", [27] = "v_subrev_co_u32", [28] = "v_addc_co_u32",
     [29] = "v_subb_co_u32", [30] = "v_subbrev_co_u32", [31] = "v_add_f16", [32] = "v_sub_f16", [33] = "v_subrev_f16",
     [34] = "v_mul_f16", [35] = "v_mac_f16", [38] = "v_add_u16", [39] = "v_sub_u16", [40] = "v_subrev_u16",
     [41] = "v_mul_lo_u16", [42] = "v_lshlrev_b16", [43] = "v_lshrrev_b16", [44] = "v_ashrrev_i16", [45] = "v_max_f16",
@@ -95,6 +95,8 @@ static const char* const names_vop2[64] = {
     [51] = "v_ldexp_f16", [52] = "v_add_u32", [53] = "v_sub_u32", [54] = "v_subrev_u32", [55] = "v_dot2c_f32_f16",
     [56] = "v_dot2c_i32_i16", [57] = "v_dot4c_i32_i8", [58] = "v_dot8c_i32_i4", [59] = "v_fmac_f32", [60] = "v_pk_fmac_f16",
     [61] = "v_xnor_b32",
+    /* gfx950 */
+    [22] = "v_dot2c_f32_bf16",
 };
 
 static const char* const names_vop1[256] = {
@@ -117,6 +119,8 @@ static const char* const names_vop1[256] = {
     [77] = "v_cvt_norm_i16_f16", [78] = "v_cvt_norm_u16_f16", [79] = "v_sat_pk_u8_i16", [81] = "v_swap_b32",
     [82] = "v_accvgpr_mov_b32", [84] = "v_cvt_f32_fp8", [85] = "v_cvt_f32_bf8", [86] = "v_cvt_pk_f32_fp8",
     [87] = "v_cvt_pk_f32_bf8",
+    /* gfx950 */
+    [88] = "v_prng_b32", [89] = "v_permlane16_swap_b32", [90] = "v_permlane32_swap_b32", [91] = "v_cvt_f32_bf16",
 };
 
 static const char* const names_vopc[256] = {
@@ -192,6 +196,9 @@ static const char* const names_vop3[1024] = {
     [668] = "v_add_i32", [669] = "v_sub_i32", [670] = "v_add_i16", [671] = "v_sub_i16", [672] = "v_pack_b32_f16",
     [673] = "v_mul_legacy_f32", [674] = "v_cvt_pk_fp8_f32", [675] = "v_cvt_pk_bf8_f32", [676] = "v_cvt_sr_fp8_f32",
     [677] = "v_cvt_sr_bf8_f32",
+    /* gfx950 */
+    [563] = "v_bitop3_b16", [564] = "v_bitop3_b32", [613] = "v_ashr_pk_i8_i32", [614] = "v_ashr_pk_u8_i32",
+    [616] = "v_cvt_pk_bf16_f32", [680] = "v_minimum3_f32", [681] = "v_maximum3_f32",
 };
 
 static const char* const names_vop3p[128] = {
@@ -219,6 +226,11 @@ static const char* const names_vop3p[128] = {
     [122] = "v_smfmac_f32_16x16x64_fp8_bf8", [123] = "v_smfmac_f32_16x16x64_fp8_fp8",
     [124] = "v_smfmac_f32_32x32x32_bf8_bf8", [125] = "v_smfmac_f32_32x32x32_bf8_fp8",
     [126] = "v_smfmac_f32_32x32x32_fp8_bf8", [127] = "v_smfmac_f32_32x32x32_fp8_fp8",
+    /* gfx950 */
+    [26] = "v_dot2_f32_bf16", [44] = "v_mfma_ld_scale_b32", [45] = "v_mfma_f32_16x16x128_f8f6f4",
+    [46] = "v_mfma_f32_32x32x64_f8f6f4", [53] = "v_mfma_f32_16x16x32_bf16", [54] = "v_mfma_i32_16x16x64_i8",
+    [55] = "v_mfma_f32_32x32x16_bf16", [56] = "v_mfma_i32_32x32x32_i8", [84] = "v_mfma_f32_16x16x32_f16",
+    [85] = "v_mfma_f32_32x32x16_f16",
 };
 
 static const char* const names_ds[256] = {
@@ -250,6 +262,8 @@ static const char* const names_ds[256] = {
     [126] = "ds_condxchg32_rtn_b64", [182] = "ds_read_addtid_b32", [183] = "ds_pk_add_rtn_f16",
     [184] = "ds_pk_add_rtn_bf16", [189] = "ds_consume", [190] = "ds_append", [222] = "ds_write_b96",
     [223] = "ds_write_b128", [254] = "ds_read_b96", [255] = "ds_read_b128",
+    /* gfx950 */
+    [224] = "ds_read_b64_tr_b4", [225] = "ds_read_b96_tr_b6", [226] = "ds_read_b64_tr_b8", [227] = "ds_read_b64_tr_b16",
 };
 
 static const char* const names_flat[128] = {
@@ -265,6 +279,9 @@ static const char* const names_flat[128] = {
     [97] = "atomic_cmpswap_x2", [98] = "atomic_add_x2", [99] = "atomic_sub_x2", [100] = "atomic_smin_x2",
     [101] = "atomic_umin_x2", [102] = "atomic_smax_x2", [103] = "atomic_umax_x2", [104] = "atomic_and_x2",
     [105] = "atomic_or_x2", [106] = "atomic_xor_x2", [107] = "atomic_inc_x2", [108] = "atomic_dec_x2",
+    /* gfx950 */
+    [38] = "load_lds_ubyte", [39] = "load_lds_sbyte", [40] = "load_lds_ushort", [41] = "load_lds_sshort",
+    [42] = "load_lds_dword", [125] = "load_lds_dwordx4", [126] = "load_lds_dwordx3",
 };
 
 static const char* const names_mubuf[128] = {
@@ -291,4 +308,6 @@ static const char* const names_mubuf[128] = {
     [101] = "buffer_atomic_umin_x2", [102] = "buffer_atomic_smax_x2", [103] = "buffer_atomic_umax_x2",
     [104] = "buffer_atomic_and_x2", [105] = "buffer_atomic_or_x2", [106] = "buffer_atomic_xor_x2",
     [107] = "buffer_atomic_inc_x2", [108] = "buffer_atomic_dec_x2",
+    /* gfx950 */
+    [82] = "buffer_atomic_pk_add_bf16",
 };

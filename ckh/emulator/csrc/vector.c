@@ -23,6 +23,17 @@ static u32 perm(u32 hi, u32 lo, u32 select) {
     }
     return out;
 }
+static float dot2_bf16(u32 x, u32 y, float z) {
+    return fmaf(bfloat(x >> 16), bfloat(y >> 16), fmaf(bfloat(x & 0xffff), bfloat(y & 0xffff), z));
+}
+/* Any function of three bits: modifiers say what it is of (0, 0, 0), (0, 0, 1), … (1, 1, 1). */
+static u32 bitop3(const Inst* i, u32 x, u32 y, u32 z) {
+    const u32 table = (u32)i->neg | (u32)i->abs << 3 | (u32)i->omod << 6;
+    u32 out = 0;
+    for (u32 n = 0; n < 8; ++n)
+        if (table >> n & 1) out |= (n & 4 ? x : ~x) & (n & 2 ? y : ~y) & (n & 1 ? z : ~z);
+    return out;
+}
 static u32 dot2_i16(u32 x, u32 y) { return (u32)((i32)(int16_t)x * (int16_t)y) + (u32)((i32)(int16_t)HI(x) * (int16_t)HI(y)); }
 static u32 dot4_i8(u32 x, u32 y) {
     i32 sum = 0;
@@ -176,6 +187,8 @@ static u32 op_maxf16(u32 x, u32 y) { return half_bits(max_f(half(x), half(y))); 
     X(v_bfe_i32, "uuuu", u, signed_field(U0, U1, U2)) \
     X(v_bfi_b32, "uuuu", u, (U0 & U1) | (~U0 & U2)) \
     X(v_fma_f32, "ffff", f, fmaf(F0, F1, F2)) \
+    X(v_fmamk_f32, "ffff", f, fmaf(F0, F1, F2)) \
+    X(v_fmaak_f32, "ffff", f, fmaf(F0, F1, F2)) \
     X(v_fma_f64, "dddd", d, fma(D0, D1, D2)) \
     X(v_alignbit_b32, "uuuu", u, (u32)(((u64)U0 << 32 | U1) >> (U2 & 31))) \
     X(v_alignbyte_b32, "uuuu", u, (u32)(((u64)U0 << 32 | U1) >> 8 * (U2 & 3))) \
@@ -260,6 +273,13 @@ static u32 op_maxf16(u32 x, u32 y) { return half_bits(max_f(half(x), half(y))); 
     X(v_pk_min_f16, "ppp", u, HALVES(op_minf16)) \
     X(v_pk_max_f16, "ppp", u, HALVES(op_maxf16)) \
     X(v_dot2_f32_f16, "fppf", f, fmaf(half(HI(U0)), half(HI(U1)), fmaf(half(LO(U0)), half(LO(U1)), F2))) \
+    X(v_dot2_f32_bf16, "fppf", f, dot2_bf16(U0, U1, F2)) \
+    X(v_dot2c_f32_bf16, "fuuo", f, dot2_bf16(U0, U1, F2)) \
+    X(v_prng_b32, "uu", u, U0 << 1 ^ (U0 >> 31 ? 0xc5u : 0)) \
+    X(v_bitop3_b32, "Cuuu", u, bitop3(a->i, U0, U1, U2)) \
+    X(v_bitop3_b16, "Ckkk", u, (uint16_t)bitop3(a->i, U0, U1, U2)) \
+    X(v_minimum3_f32, "ffff", f, F0 != F0 || F1 != F1 || F2 != F2 ? NAN : min_f(min_f(F0, F1), F2)) \
+    X(v_maximum3_f32, "ffff", f, F0 != F0 || F1 != F1 || F2 != F2 ? NAN : max_f(max_f(F0, F1), F2)) \
     X(v_dot2_i32_i16, "uPPu", u, dot2_i16(U0, U1) + U2) \
     X(v_dot2_u32_u16, "uPPu", u, LO(U0) * LO(U1) + HI(U0) * HI(U1) + U2) \
     X(v_dot4_i32_i8, "uuuu", u, dot4_i8(U0, U1) + U2) \
