@@ -15,6 +15,7 @@ from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 
 if TYPE_CHECKING:
+    from ckh.archs import ArchSpec
     from ckh.ops.grouped_conv.hip_headers import ConvHeaders
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
@@ -31,13 +32,13 @@ _INTEGERS = (
 _BOOLEANS = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm")
 
 
-def emit(kernel: ConvKernel, headers: ConvHeaders) -> str:
+def emit(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> str:
     """The C++ source of one kernel.
 
     Raises:
         UnsupportedKernelError: these headers cannot build it; says why.
     """
-    reasons = missing(kernel, headers)
+    reasons = missing(kernel, headers, arch)
     if reasons:
         raise UnsupportedKernelError("; ".join(reasons))
     specialization = _SPECIALIZATIONS[str(kernel.specialization)]

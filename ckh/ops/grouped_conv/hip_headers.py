@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import PIPELINE_HEADERS
 from ckh.bench.codegen.interfaces import Interface, template_parameters, unlike
+from ckh.bench.codegen.warp_gemms import transposing_warp_gemms, warp_gemms
+from ckh.kernels.pipelines import PIPELINES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.archs import Triple
     from ckh.bench.codegen.ck_tile import Headers
 
 _FOLDER = Path("ck_tile/ops/grouped_convolution")
@@ -42,6 +47,15 @@ _SINGLE_WINDOWS = re.compile(
     r"!is_detected<is_tuple, ADramBlockWindowTmp>[^{}]*"
     r"operator\(\)\(const ADramBlockWindowTmp& \w+,\s*const BDramBlockWindowTmp&"
 )
+_TAKES_TUPLES = "takes tuples of windows only, and their convolutions give it single ones"
+_LACKS_MEMBERS = "lacks what their convolutions ask it for"
+# An epilogue whose block is not stated has the waves along M and N, and none of a second group.
+_EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
+_STATED_BLOCK = "kBlockSize_"
+_GROUPED = {row.name for row in PIPELINES.values() if row.wave_groups}
+_NO_GROUPS = "needs an epilogue with a second group of waves, which they do not have"
+_POLICY = Path("ck_tile/ops/gemm/pipeline/gemm_universal_pipeline_ag_bg_cr_policy.hpp")
+_LOADS_TRANSPOSED = "is_a_load_tr"
 _Directions = frozenset[Direction]
 _FORWARD, _BWD_WEIGHT = frozenset({Direction.FORWARD}), frozenset({Direction.BWD_WEIGHT})
 
@@ -54,7 +68,11 @@ class ConvHeaders:
         common: what they have for all kernels.
         directions: those that have a kernel.
         unlike: how the convolutions' traits differ from the interface's; empty if they do not.
-        incomplete: the pipelines that lack what the convolutions ask them for.
+        incomplete: the pipelines that convolutions cannot be built with, each with the reason.
+        interwave: the pipelines that have this scheduler in convolutions.
+        warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction; empty: not known.
+        transposing: of headers whose pipelines have LDS transpose operands where it can, the matrix instructions that
+            take them, each with the accesses of LDS that a lane makes; None of others.
         two_buffers: the directions whose kernels give a pipeline two buffers in LDS.
         merging: those that merge groups.
         splitting: those that split K.
@@ -66,7 +84,10 @@ class ConvHeaders:
     common: Headers
     directions: _Directions
     unlike: str = ""
-    incomplete: frozenset[str] = frozenset()
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    interwave: frozenset[str] = frozenset()
+    warp_gemms: frozenset[tuple[str, Triple]] = frozenset()
+    transposing: frozenset[tuple[str, Triple, int]] | None = None
     two_buffers: _Directions = frozenset(Direction)
     merging: _Directions = frozenset()
     splitting: _Directions = frozenset()
@@ -83,18 +104,33 @@ def detect_conv(headers: Headers) -> ConvHeaders:
         common=headers,
         directions=frozenset(kernels),
         unlike=unlike(_TRAITS, _UTILS, traits, tuple(_STATED[headers.interface].split())),
+        interwave=headers.interwave,
+        warp_gemms=warp_gemms(headers),
         two_buffers=frozenset(one for one, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
     )
     if headers.interface is Interface.CURRENT:
         return _current(common, kernels)
-    is_late = headers.interface is Interface.LATE_2025
-    return replace(
+    common = replace(
         common,
-        incomplete=_taking_tuples(headers) if is_late else frozenset(),
         merging=frozenset(one for one, text in kernels.items() if _MERGES.search(text)),
         splitting=frozenset(one for one, text in kernels.items() if _SPLITS_K.search(text)),
-        split_images=_FORWARD if is_late else frozenset(),
-        two_stages=_BWD_WEIGHT if is_late else frozenset(),
+    )
+    return _late(common) if headers.interface is Interface.LATE_2025 else common
+
+
+def _late(common: ConvHeaders) -> ConvHeaders:
+    headers = common.common
+    texts = {name: headers.text(PIPELINE_HEADERS[name]) for name in headers.pipelines}
+    taking_tuples = {name: _TAKES_TUPLES for name, text in texts.items() if not _SINGLE_WINDOWS.search(text)}
+    has_groups = _STATED_BLOCK in template_parameters(headers.text(_EPILOGUE), "CShuffleEpilogueProblem")
+    return replace(
+        common,
+        incomplete=taking_tuples | ({} if has_groups else dict.fromkeys(_GROUPED & texts.keys(), _NO_GROUPS)),
+        # Its block GEMM has the scheduler.
+        interwave=common.interwave | {"basic_v1"},
+        transposing=transposing_warp_gemms(headers) if _LOADS_TRANSPOSED in headers.text(_POLICY) else None,
+        split_images=_FORWARD,
+        two_stages=_BWD_WEIGHT,
     )
 
 
@@ -104,16 +140,10 @@ def _current(common: ConvHeaders, kernels: dict[Direction, str]) -> ConvHeaders:
     has = {name: all(re.search(rf"\b{member}\s*=", text) for member in asked) for name, text in texts.items()}
     return replace(
         common,
-        incomplete=frozenset(name for name, is_complete in has.items() if not is_complete),
+        incomplete={name: _LACKS_MEMBERS for name, is_complete in has.items() if not is_complete},
         merging=_FORWARD | _BWD_WEIGHT,
         splitting=frozenset(Direction) - _FORWARD,
         split_images=_FORWARD if _FIRST_PIECE in kernels.get(Direction.FORWARD, "") else frozenset(),
         explicit=_FORWARD | _BWD_WEIGHT,
         two_stages=_BWD_WEIGHT,
     )
-
-
-def _taking_tuples(headers: Headers) -> frozenset[str]:
-    """The pipelines that take tuples of windows only."""
-    texts = {name: headers.text(PIPELINE_HEADERS[name]) for name in headers.pipelines}
-    return frozenset(name for name, text in texts.items() if not _SINGLE_WINDOWS.search(text))

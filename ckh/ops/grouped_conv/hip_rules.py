@@ -5,27 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
-from ckh.kernels.pipelines import wave_group_reason
+from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
+from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.ops.grouped_conv.tiles import wave_of
+from ckh.ops.grouped_conv.tiles import warp_tile_of, wave_of
+from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ckh.archs import ArchSpec, Triple
     from ckh.ops.grouped_conv.hip_headers import ConvHeaders
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
+_LANES, _FP32_SIDES = 64, (16, 32)
+# Operands in which K is not contiguous, since late 2025.
+_TRANSPOSED = {Direction.FORWARD: "", Direction.BWD_DATA: "B", Direction.BWD_WEIGHT: "AB"}
 ELEMENTS = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t", "fp32": "float"}
 # Interfaces that have pipelines in which two buffers and the epilogue's are one choice: the pipeline's.
 _BUFFERS_OF_PIPELINE = frozenset({Interface.MID_2025, Interface.LATE_2025})
 
 
-def missing(kernel: ConvKernel, headers: ConvHeaders) -> list[str]:
+def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[str]:
     """Everything that the headers, or our templates for them, lack for a kernel; empty if they can build it."""
-    which = str(headers.common)
     rules = (_missing_parts, _missing_buffers, _missing_options, _missing_together)
-    return [reason.format(which=which) for rule in rules for reason in rule(kernel, headers)]
+    reasons = [reason for rule in rules for reason in rule(kernel, headers)]
+    if not reasons:
+        reasons += [*_missing_instructions(kernel, headers), *_missing_loads(kernel, headers, arch)]
+    return [reason.format(which=headers.common) for reason in reasons]
 
 
 def _missing_parts(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
@@ -38,7 +46,7 @@ def _missing_parts(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
     if kernel.pipeline not in headers.common.pipelines:
         yield f"{{which}} have no pipeline {kernel.pipeline}"
     elif kernel.pipeline in headers.incomplete:
-        yield f"{kernel.pipeline} of {{which}} lacks what their convolutions ask it for"
+        yield f"{kernel.pipeline} of {{which}} {headers.incomplete[kernel.pipeline]}"
     if not all((kernel.pad_m, kernel.pad_n, kernel.pad_k)):
         yield "CK Tile's convolutions are always padded in m, n and k"
     if kernel.epilogue not in {None, "cshuffle"}:
@@ -61,7 +69,7 @@ def _missing_buffers(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} takes {'two LDS buffers' if is_double else 'one LDS buffer'}"
     elif is_double and kernel.variant in headers.directions - headers.two_buffers:
         yield f"{kernel.variant} kernels of {{which}} do not compile with two LDS buffers"
-    if kernel.scheduler is Scheduler.INTERWAVE and pipeline not in common.interwave:
+    if kernel.scheduler is Scheduler.INTERWAVE and pipeline not in headers.interwave:
         yield f"{pipeline} of {{which}} is not interwave"
 
 
@@ -89,3 +97,42 @@ def _missing_together(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]
             yield "explicit GEMMs of {which} have no merged groups"
         if kernel.split_image:
             yield "explicit GEMMs of {which} have no split images"
+
+
+def _missing_instructions(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
+    m, n, k = tile = warp_tile_of(kernel)
+    # Ours and CK Tile's own for fp32 are of instructions whose K is a multiple of this.
+    is_emitted = kernel.dtype == "fp32" and m == n and m in _FP32_SIDES and k % (_LANES // m) == 0
+    if headers.warp_gemms and not is_emitted and (ELEMENTS[kernel.dtype], tile) not in headers.warp_gemms:
+        yield f"{{which}} have no {_by(tile)} matrix instruction for {kernel.dtype}"
+
+
+def _missing_loads(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> Iterator[str]:
+    """Tiles that cannot be loaded, or not be transposed."""
+    if headers.common.interface is Interface.CURRENT:
+        return  # which spreads tiles otherwise
+    transposed = _TRANSPOSED[kernel.variant] if headers.common.interface is Interface.LATE_2025 else ""
+    for operand, rows, width in (("A", kernel.tile_m, kernel.vector_a), ("B", kernel.tile_n, kernel.vector_b)):
+        lines, extent = (kernel.tile_k, rows) if operand in transposed else (rows, kernel.tile_k)
+        groups = wave_groups_of(kernel.pipeline)
+        if not share_of_thread(arch, wave_of(kernel), lines, extent, width or 1, groups.count if groups else 1):
+            yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
+    if transposed and headers.transposing is not None and arch.name == LDS_TRANSPOSES:
+        yield from _missing_transposition(kernel, headers, arch)
+
+
+def _missing_transposition(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> Iterator[str]:
+    """What LDS does not transpose for a matrix instruction."""
+    assert headers.transposing is not None
+    if kernel.pipeline == "basic_v1":
+        yield f"basic_v1 of {{which}} transposes operands in registers, into an LDS that {arch.name} transposes again"
+        return
+    _, n, k = tile = warp_tile_of(kernel)
+    accesses = n * k * DTYPE_BYTES[kernel.dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES
+    if (ELEMENTS[kernel.dtype], tile, accesses) not in headers.transposing:
+        instruction = f"{_by(tile)} matrix instruction for {kernel.dtype}"
+        yield f"{{which}} have no {instruction} whose operands {arch.name} transposes in LDS"
+
+
+def _by(sizes: Triple) -> str:
+    return "x".join(map(str, sizes))

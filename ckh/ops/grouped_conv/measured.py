@@ -73,8 +73,8 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
 _conv_headers = cache(detect_conv)
 
 
-def _emit_hip(kernel: ConvKernel, headers: Headers, _arch: ArchSpec) -> str:
-    return hip.emit(kernel, _conv_headers(headers))
+def _emit_hip(kernel: ConvKernel, headers: Headers, arch: ArchSpec) -> str:
+    return hip.emit(kernel, _conv_headers(headers), arch)
 
 
 def _candidate_source(settings: Settings) -> CandidateSource:

@@ -1,4 +1,4 @@
-// The second stage of backward weight: CK Tile's elementwise kernel rounds the accumulators that the first stage left
+// The second stage of backward weight, to be included after an interface's launch: CK Tile's elementwise kernel rounds the accumulators that the first stage left
 // in the workspace. Its tile is the one that CK Tile's own two-stage convolution takes.
 #pragma once
 
@@ -33,11 +33,7 @@ struct SecondStage {
         const auto strides = ck_tile::make_tuple(columns(p), ck_tile::index_t{1});
         const auto from = ck_tile::make_tuple(static_cast<Accumulator*>(operands.workspace));
         const dim3 grid(static_cast<unsigned>(divide_up(filter_elements(p), block_elements)));
-        const dim3 block(static_cast<unsigned>(Kernel::BlockSize()));
-        const auto start =
-            ck_tile::make_kernel<kernel::block_per_cu>(Kernel{}, grid, block, 0, sizes(p), strides, strides, from,
-                                                       static_cast<To*>(operands.out));
-        start(ck_tile::stream_config{stream});
+        start(Kernel{}, grid, stream, sizes(p), strides, strides, from, static_cast<To*>(operands.out));
     }
 };
 
