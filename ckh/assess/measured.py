@@ -11,10 +11,10 @@ from ckh.errors import DataError
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
 
 
-def needed_columns(op: Operation) -> frozenset[str]:
+def needed_columns(op: AnyOperation) -> frozenset[str]:
     """The columns of an operation's dataset, besides those of identity, that a model and its judging read."""
     return frozenset({*op.input_columns, op.kernel_slice, "status", "is_valid", "latency_ms", "spread"})
 

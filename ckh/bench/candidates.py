@@ -2,27 +2,99 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from ckh.bench.registry import read_registry
+from ckh.errors import UsageError
+from ckh.kernels.filter import parse_filter
+from ckh.kernels.judging import ProblemRules, RefusedKernel
+from ckh.kernels.table import KernelTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import ProblemRules
+    from ckh.bench.registry import Registry
+    from ckh.kernels.pools import Pools
+    from ckh.ops.base import AnyOperation
+
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+K = TypeVar("K")
 
 
-class CandidateSource(Protocol):
+class CandidateSource(Protocol[P_contra, K]):
     """Where the kernels for problems come from. Problems of one group have the same."""
 
     @property
     def origin(self) -> str:
         """Where they come from, in words."""
 
-    def group(self, problem: Any) -> tuple[Any, ...]:
+    def group(self, problem: P_contra, /) -> tuple[Any, ...]:
         """What decides which kernels there are for a problem."""
 
-    def of(self, *group: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
         """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
 
-    def problem_rules(self, kernels: Sequence[Any], arch: ArchSpec) -> ProblemRules:
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """What decides which of some kernels apply to a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSource(Generic[P, K]):
+    """The pool of an architecture, or the kernels of a registry, filtered.
+
+    Attributes:
+        pools: the pools.
+        group: what decides which kernels there are for a problem; of a kernel, for which problems it is.
+        wants: the filter.
+        registry: kernels read from a file, instead of a pool.
+        origin: where kernels come from, in words.
+    """
+
+    pools: Pools[K]
+    group: Callable[[P | K], tuple[Any, ...]]
+    wants: Callable[[K], bool] = lambda _: True
+    registry: Registry[K] | None = None
+    origin: str = "the pool"
+
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+        """Kernels of a group, followed by the architecture, that can be built, and those that cannot.
+
+        Raises:
+            UsageError: the registry is another architecture's.
+        """
+        *own, arch = group
+        if self.registry is None:
+            refused = tuple(one for one in self.pools.refused(arch, *own) if self.wants(one.kernel))
+            return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
+        found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own))
+        judged = [RefusedKernel(one, self.pools.rules.of_arch(one, arch)) for one in filter(self.wants, found)]
+        return tuple(one.kernel for one in judged if not one.reasons), tuple(one for one in judged if one.reasons)
+
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
+        """What decides which of some kernels apply to a problem."""
+        return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
+
+
+def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool]) -> tuple[K, ...]:
+    """The kernels of a registry that belong to a group.
+
+    Raises:
+        UsageError: it is another architecture's.
+    """
+    if registry.arch != arch.name:
+        raise UsageError(f"the registry holds kernels of {registry.arch}, not of {arch.name}")
+    return tuple(filter(belongs, registry.kernels))
+
+
+def wanted_by(text: str | None, kind: type) -> Callable[[Any], bool]:
+    """Which kernels of a class a filter wants, all without one; raises `UsageError`."""
+    return (lambda _: True) if text is None else parse_filter(text, kind)
+
+
+def registry_of(path: str | Path | None, op: AnyOperation) -> Registry[Any] | None:
+    """The registry in a file, if there is one; raises `DataError`."""
+    return None if path is None else read_registry(Path(path), op)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import UsageError
-from ckh.ops import operation_of
+from ckh.ops import operation_of, part_of
 from ckh.ops.base import Problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.codegen.host import HostSimd
     from ckh.bench.settings import Settings
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
     from ckh.problems import Direction
 
 Shape = tuple[int, ...]
@@ -144,22 +144,21 @@ class Measured(Generic[P, K]):
     host: HostEmission[K] | None
     hip: HipEmission[K] | None
     problems: Callable[[Settings], tuple[P, ...]]
-    candidate_source: Callable[[Settings], CandidateSource]
+    candidate_source: Callable[[Settings], CandidateSource[P, K]]
     reasons: Callable[[K, ArchSpec, P], list[str]]
     matrix: Callable[[str, ArchSpec, tuple[Direction, ...], tuple[int, ...], str], tuple[Case[P, K], ...]] | None = None
     loop_ends: Callable[[K], tuple[P, ...]] | None = None
 
 
-def measured_of(op: Operation) -> Measured[Any, Any]:
+def measured_of(op: AnyOperation) -> Measured[Any, Any]:
     """How kernels of an operation are measured.
 
     Raises:
         UsageError: ckh builds none.
     """
-    if op.measured is None:
+    found = part_of(op, "measured", Measured)
+    if found is None:
         raise UsageError(f"ckh builds no kernels of {op.name}", "its times are converted: see ckh convert --help")
-    found = op.measured()
-    assert isinstance(found, Measured)
     return found
 
 

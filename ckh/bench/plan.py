@@ -116,7 +116,7 @@ def make_plan(
     kernels: str,
     arch: ArchSpec,
     seed: int,
-    candidates: CandidateSource,
+    candidates: CandidateSource[Any, Any],
     score: Scorer | None = None,
 ) -> Plan:
     """The plan for these problems in random order, each with its applicable kernels in random order.

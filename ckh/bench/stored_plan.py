@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.data.journal import Journal, RunRecord
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
 
 
 def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
@@ -24,7 +24,7 @@ def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
         yield TaskRecord(run_id, task.problem.canonical(), tuple(number[kernel] for kernel in task.kernels))
 
 
-def stored_plan(journal: Journal, op: Operation) -> Plan | None:
+def stored_plan(journal: Journal, op: AnyOperation) -> Plan | None:
     """The plan of the last run that wrote one whole; None if there is none, as in journals of earlier versions.
 
     Raises:
@@ -34,7 +34,7 @@ def stored_plan(journal: Journal, op: Operation) -> Plan | None:
     return next((plan for run in reversed(planned) if (plan := _plan_of(journal, run, op)) is not None), None)
 
 
-def _plan_of(journal: Journal, run: RunRecord, op: Operation) -> Plan | None:
+def _plan_of(journal: Journal, run: RunRecord, op: AnyOperation) -> Plan | None:
     names = [name for plan in journal.plans if plan.run_id == run.run_id for name in plan.kernels]
     tasks = [task for task in journal.tasks if task.run_id == run.run_id]
     if sum(len(task.kernels) for task in tasks) != run.pairs:

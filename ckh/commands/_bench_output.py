@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
     """Write the kernels of a plan to a registry, and say so."""
-    from ckh.ops.grouped_conv.registry import write_registry
+    from ckh.bench.registry import write_registry
 
     kernels = sorted(campaign.plan.kernels)
     write_registry(path, kernels, arch=campaign.device.arch.name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.data.journal import ResultRow
     from ckh.learn.artifact import Model
     from ckh.learn.ranked import Ranked
-    from ckh.ops.base import Operation, Problem
+    from ckh.ops.base import AnyOperation, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Measurement
     from ckh.search.on_model import ModelSearch
@@ -41,7 +41,7 @@ class Summary:
     top: int
 
     @property
-    def op(self) -> Operation:
+    def op(self) -> AnyOperation:
         """The problem's operation."""
         from ckh.ops import operation_of
 
@@ -184,7 +184,7 @@ def print_replay(
     print_table("", ("evaluations", "median", "mean", "min"), rows)
 
 
-def _ranked(op: Operation, one: Ranked) -> dict[str, Any]:
+def _ranked(op: AnyOperation, one: Ranked) -> dict[str, Any]:
     return {
         "kernel": op.kernel_name(one.kernel),
         "score": one.score,
@@ -193,7 +193,7 @@ def _ranked(op: Operation, one: Ranked) -> dict[str, Any]:
     }
 
 
-def _cells(op: Operation, one: Ranked) -> list[str]:
+def _cells(op: AnyOperation, one: Ranked) -> list[str]:
     figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
     # A short name leaves out much of what tells these kernels apart.
     return [*figures, op.kernel_name(one.kernel)]

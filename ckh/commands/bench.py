@@ -150,10 +150,10 @@ def bench(
     """Measure, and print what came of it."""
     from ckh.bench.campaign import Campaign, Limits
     from ckh.bench.device import DeviceOptions
+    from ckh.bench.registry import REGISTRY
     from ckh.bench.settings import Given
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
-    from ckh.ops.grouped_conv.registry import REGISTRY
 
     limits = Limits(
         None if budget is None else parse_duration(budget),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
     from ckh.outputs import FileKind
 
 PARQUET = "parquet"  # the name of the dataset's own format
@@ -134,7 +134,7 @@ def convert_problems(
     return to.write(inputs, out, options)
 
 
-def _row_format(op: Operation, name: str) -> RowsFormat:
+def _row_format(op: AnyOperation, name: str) -> RowsFormat:
     for one in op.formats().rows:
         if one.name == name:
             return one

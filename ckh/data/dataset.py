@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
 
 DATASET = FileKind("dataset of ckh", tables.is_dataset)
 
@@ -63,7 +63,7 @@ class Dataset:
         return self.select((self.frame["is_valid"] & (self.frame["latency_ms"] > 0)).to_numpy(dtype=bool))
 
     @cached_property
-    def op(self) -> Operation:
+    def op(self) -> AnyOperation:
         """The operation that all rows are of."""
         return operation(self.op_type)
 
@@ -164,7 +164,7 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
     return Dataset(made) if metadata is None else Dataset(made, metadata)
 
 
-def read_dataset(*paths: Path | str, columns: Callable[[Operation], Container[str]] | None = None) -> Dataset:
+def read_dataset(*paths: Path | str, columns: Callable[[AnyOperation], Container[str]] | None = None) -> Dataset:
     """Read one or several Parquet files, or all those in a folder.
 
     The rows of each are compared with the digest that was written with them; of a file without, a warning says that
@@ -206,7 +206,7 @@ def write_dataset(dataset: Dataset, path: Path | str) -> None:
 
 
 def save_blocks(
-    path: Path, op: Operation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
+    path: Path, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
 ) -> None:
     """Write blocks of rows as one Parquet file, whole or not at all.
 
@@ -227,7 +227,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_frame(
-    parts: Sequence[tables.DatasetFile], op: Operation, columns: Callable[[Operation], Container[str]] | None
+    parts: Sequence[tables.DatasetFile], op: AnyOperation, columns: Callable[[AnyOperation], Container[str]] | None
 ) -> pd.DataFrame:
     """The columns of files one after the other, so that nothing is in memory twice."""
     import pandas as pd

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ckh.data.spool import StoredRows
     from ckh.formats import Reading
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
     from ckh.schema import Column
 
 _TIMES = ("latency_ms", "latency_min_ms", "spread")
@@ -80,7 +80,7 @@ class Merged:
         noise: how far the repeated measurements of inputs lie apart; None if there are none.
     """
 
-    op: Operation
+    op: AnyOperation
     parts: tuple[StoredRows, ...]
     dropped: Marks
     changed: Buckets | None
@@ -243,7 +243,7 @@ def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
 class _PairKeys:
     """What decides between the rows of pairs, in buckets by pair."""
 
-    def __init__(self, op: Operation, *, averages: bool, output: Path | None) -> None:
+    def __init__(self, op: AnyOperation, *, averages: bool, output: Path | None) -> None:
         import numpy as np
 
         self._values = _AVERAGED if averages else ("samples",)

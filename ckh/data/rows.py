@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from ckh.ops.base import Kernel, Operation, Problem
+    from ckh.ops.base import AnyOperation, Kernel, Problem
 
 _MS_FLOPS_PER_TFLOPS = 1e9
 _MS_BYTES_PER_GB_S = 1e6
@@ -97,7 +97,7 @@ def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
     return np.where(ok, str(Status.OK), str(otherwise))
 
 
-def _shared(op: Operation, origin: Origin) -> dict[str, str | int | None]:
+def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:
     """The columns that are the same in all rows."""
     hardware = {f"hw_{name}": value for name, value in origin.hardware.items()}
     return {"op_type": op.name, "arch": origin.arch, "device": origin.device, "run_id": origin.run_id, **hardware}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
 
 METADATA_KEYS = ("sources", "runs")
 
@@ -30,7 +30,7 @@ _OP_TYPE = "op_type"
 _TIMES = ("latency_ms", "latency_min_ms")
 
 
-def arrow_schema(op: Operation) -> pa.Schema:
+def arrow_schema(op: AnyOperation) -> pa.Schema:
     """The schema of an operation's dataset, with unit and meaning as metadata of each field."""
     import pyarrow as pa
 
@@ -113,7 +113,7 @@ def conform(table: pa.Table, where: str) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
 
 
-def operation_in(table: pa.Table, where: str) -> Operation:
+def operation_in(table: pa.Table, where: str) -> AnyOperation:
     """The one operation of a table's rows.
 
     Raises:
@@ -194,7 +194,7 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
         raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid")
 
 
-def _check_column(op: Operation, name: str, values: pa.ChunkedArray, where: str) -> None:
+def _check_column(op: AnyOperation, name: str, values: pa.ChunkedArray, where: str) -> None:
     """Refuse what no row can hold in this column."""
     import pyarrow.compute as pc
 
@@ -275,7 +275,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([compact(table, "an input") for table in tables])
 
 
-def one_operation(operations: Iterable[Operation]) -> Operation:
+def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
     """The operation of all inputs.
 
     Raises:
@@ -383,7 +383,7 @@ def is_dataset(path: Path) -> bool:
 
 
 def write_parquet(
-    file: BinaryIO, op: Operation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
+    file: BinaryIO, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
 ) -> None:
     """Write blocks of rows as one Parquet file.
 

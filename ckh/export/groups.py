@@ -9,7 +9,7 @@ from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.integers import Expression, Tree, decisions, value_of
 from ckh.learn.spec import ANY
-from ckh.ops import built_in_names, operation
+from ckh.ops import built_in_names, operation, part_of
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
@@ -183,13 +183,11 @@ def exported(op_type: str) -> Exported:
     Raises:
         UsageError: they do not.
     """
-    part = operation(op_type).exported
-    if part is None:
+    found = part_of(operation(op_type), "exported", Exported)
+    if found is None:
         raise UsageError(
             f"models of {op_type} cannot be exported to C", "those of " + ", ".join(_exportable()) + " can"
         )
-    found = part()
-    assert isinstance(found, Exported)
     return found
 
 

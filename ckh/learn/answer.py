@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import Model
     from ckh.learn.probes import Probe
-    from ckh.ops.base import Candidates, Kernel, Problem
+    from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
 
@@ -233,7 +234,7 @@ def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -
     """All problems, those together that have the same candidates."""
     pools: dict[int, list[int]] = defaultdict(list)
     kinds: set[Wanted] = set()
-    known: list[Candidates] = []
+    known: list[Candidates[Kernel]] = []
     for index, problem in enumerate(problems):
         if (wanted := wanted_for(problem, model.spec.arch)) not in kinds:
             model.require(wanted)
@@ -257,7 +258,7 @@ def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -
             yield _Scored(some, pool, chosen, score[here], expected, model.reach if tflops else {})
 
 
-def _known_candidates(problem: Problem, model: Model) -> Candidates:
+def _known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
     if known is None:
@@ -266,5 +267,5 @@ def _known_candidates(problem: Problem, model: Model) -> Candidates:
     return known
 
 
-def _candidates(problem: Problem, model: Model) -> Candidates:
+def _candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     return model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.ops.base import Candidates, Kernel, Problem
+    from ckh.kernels.pools import Candidates
+    from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
 TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
@@ -170,7 +171,7 @@ class Model:
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
-        self.candidates: Remembered[Candidates] = Remembered(_CANDIDATES)
+        self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
         self.others: tuple[Path, ...] = ()
         self._reach: dict[str, float] | None = None
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
 
 SPEC_NAME = "feature_spec.json"
 
@@ -69,7 +69,7 @@ class ModelSpec:
     legacy_tiles: bool
 
     @property
-    def op(self) -> Operation:
+    def op(self) -> AnyOperation:
         """The operation."""
         return operation(self.op_type)
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
 from ckh.log import warn
-from ckh.requested import fields_in_words
+from ckh.requested import Requested, fields_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from importlib.metadata import EntryPoint
 
-    from ckh.ops.base import Operation, Problem
-    from ckh.requested import Requested
+    from ckh.ops.base import AnyOperation, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
 DEFAULT_OPERATION = GROUPED_CONV  # of commands without --op, and of journals that are older than the key `op`
 GROUP = "ckh.operations"  # of entry points
+T = TypeVar("T")
 
 
 class _BuiltIn(NamedTuple):
@@ -40,7 +40,7 @@ _BUILT_IN = {
     MIOPEN_CONV: _BuiltIn("miopen_", "Solver"),
     GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel"),
 }
-_of_class: dict[type, Operation] = {}  # of problems and kernels that were looked up
+_of_class: dict[type, AnyOperation] = {}  # of problems and kernels that were looked up
 
 
 @cache
@@ -66,7 +66,7 @@ def is_operation(name: str) -> bool:
 
 
 @cache
-def operation(name: str) -> Operation:
+def operation(name: str) -> AnyOperation:
     """The operation of a name.
 
     Raises:
@@ -75,33 +75,62 @@ def operation(name: str) -> Operation:
     if not is_operation(name):
         raise UsageError(f"unknown operation {name!r}", "one of " + ", ".join(operation_names()))
     if name in _BUILT_IN:
-        found: Operation = import_module(f"{__name__}.{name}.operation").OPERATION
+        found: AnyOperation = import_module(f"{__name__}.{name}.operation").OPERATION
         return found
     return _loaded(_plug_ins()[name])
 
 
-def _loaded(entry: EntryPoint) -> Operation:
+def _loaded(entry: EntryPoint) -> AnyOperation:
     """The record of an operation that was installed.
 
     Raises:
-        UsageError: there is none of that name where the entry point says, or its problems cannot be told from others'.
+        UsageError: there is none of that name where the entry point says, or it is inconsistent, or its problems cannot
+            be told from others'.
     """
-    where = f"the operation {entry.name!r} of {entry.value} cannot be used"
     try:
         found = entry.load()
     except Exception as error:
-        raise UsageError(f"{where}: {type(error).__name__}: {error}", "mend or uninstall its package") from error
+        raise _broken(entry.name, f"{type(error).__name__}: {error}") from error
     from ckh.ops.base import Operation
 
     if not isinstance(found, Operation) or found.name != entry.name:
-        raise UsageError(f"{where}: that is no record of this name", "mend or uninstall its package")
+        raise _broken(entry.name, f"a record of the name {entry.name!r} was expected, not {found!r:.80}")
+    if unknown := found.unknown_columns():
+        raise _broken(entry.name, "it has no columns " + ", ".join(unknown))
     for name, own in _BUILT_IN.items():
         if found.prefix.startswith(own.prefix) or own.prefix.startswith(found.prefix):
-            raise UsageError(f"{where}: its problems begin with {found.prefix!r}, as those of {name}")
+            raise _broken(entry.name, f"its problems begin with {found.prefix!r}, as those of {name}")
     return found
 
 
-def operation_of(problem: str) -> Operation:
+def _broken(name: str, what: str) -> UsageError:
+    entry = _plug_ins()[name]
+    package = "" if entry.dist is None else f" of the package {entry.dist.name}"
+    where = f"the operation {name!r}{package} ({entry.value}) cannot be used"
+    return UsageError(f"{where}: {what}", "mend or uninstall the package")
+
+
+def part_of(op: AnyOperation, name: str, kind: type[T]) -> T | None:
+    """A part of an operation's record that may be absent, such as `measured`; None if it is.
+
+    Raises:
+        UsageError: the package that has it is broken.
+    """
+    make = getattr(op, name)
+    if make is None:
+        return None
+    try:
+        found = make()
+    except Exception as error:
+        if op.name in _BUILT_IN:
+            raise
+        raise _broken(op.name, f"its part {name} raises {type(error).__name__}: {error}") from error
+    if not isinstance(found, kind):
+        raise _broken(op.name, f"its part {name} gives {found!r:.80}, not a {kind.__name__}")
+    return found
+
+
+def operation_of(problem: str) -> AnyOperation:
     """The operation of a problem, by its canonical text.
 
     Raises:
@@ -120,7 +149,7 @@ def _name_of(problem: str) -> str:
     raise UsageError(f"{problem!r} is no problem of any operation", "these are " + ", ".join(operation_names()))
 
 
-def operation_of_problem(problem: Problem) -> Operation:
+def operation_of_problem(problem: Problem) -> AnyOperation:
     """The operation of a problem.
 
     Raises:
@@ -132,7 +161,7 @@ def operation_of_problem(problem: Problem) -> Operation:
     return _of_class[kind]
 
 
-def operation_of_kernel(kernel: object) -> Operation:
+def operation_of_kernel(kernel: object) -> AnyOperation:
     """The operation of a kernel.
 
     Raises:
@@ -158,8 +187,7 @@ def requested(name: str) -> Requested[Any] | None:
     if name in _BUILT_IN:
         found: Requested[Any] = import_module(f"{__name__}.{name}.requested").REQUESTED
         return found
-    part = operation(name).requested
-    return None if part is None else part()
+    return part_of(operation(name), "requested", Requested)
 
 
 def built_in_requested() -> dict[str, Requested[Any]]:

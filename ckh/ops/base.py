@@ -6,29 +6,36 @@ folder with one of these and an entry in `ckh.ops`.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ckh.archs import HOST
 from ckh.formats import Formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
+    from dataclasses import Field
     from pathlib import Path
+    from typing import TypeAlias
 
-    import numpy as np
     import pandas as pd
-    from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
-    from ckh.kernels.judging import ProblemRules
+    from ckh.kernels.pools import Candidates
     from ckh.requested import Requested
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
-Kernel = Any  # a frozen dataclass of the operation's; problems are equal and hash by all of their fields too
+
+class Kernel(Protocol):
+    """Every choice of a kernel: a frozen dataclass, so that kernels are equal and hash by all fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __hash__(self) -> int: ...
+
+    def __lt__(self, other: Any, /) -> bool: ...
 
 
 class Problem(Protocol):
@@ -53,7 +60,10 @@ class Problem(Protocol):
         """All fields, for JSON."""
 
 
-class LoadProblems(Protocol):
+P_co = TypeVar("P_co", covariant=True)
+
+
+class LoadProblems(Protocol[P_co]):
     """Reads the problems of a set or file.
 
     Direction and dtype are the requested ones: a file that states another is refused. None leaves them to the file;
@@ -62,7 +72,7 @@ class LoadProblems(Protocol):
 
     def __call__(
         self, source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
-    ) -> tuple[Any, ...]:
+    ) -> tuple[P_co, ...]:
         """The distinct problems, in order."""
 
 
@@ -84,42 +94,23 @@ class Encoding:
         return cls(legacy, arch != HOST)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
-    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks.
-
-    Attributes:
-        pool: kernels among which the problem decides; the same object for problems of a kind, so that what is
-            prepared for a pool can be kept.
-        chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
-        refused: reason -> how many kernels; of the pool and of what the architecture does not build.
-    """
-
-    pool: tuple[Kernel, ...]
-    chosen: NDArray[np.intp]
-    refused: dict[str, int]
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """Those that apply."""
-        return tuple(self.pool[index] for index in self.chosen.tolist())
+P = TypeVar("P", bound=Problem)
+K = TypeVar("K", bound=Kernel)
 
 
-def choose(problem: Problem, pool: tuple[Kernel, ...], rules: ProblemRules, refused: Mapping[str, int]) -> Candidates:
-    """The candidates of a pool.
+def amd_options(_rows: int) -> TrainOptions:
+    """AMD's parameters of LightGBM, whatever the size of the data."""
+    from ckh.training import TrainOptions
 
-    Args:
-        problem: what is to be computed.
-        pool: kernels that the architecture builds.
-        rules: the rules of problems over them.
-        refused: why the architecture refuses others, and how many.
-    """
-    chosen, reasons = rules.judge(problem)
-    return Candidates(pool, chosen, dict((Counter(refused) + reasons).most_common()))
+    return TrainOptions()
+
+
+def _no_names(_kernel: object) -> tuple[str, ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Operation:
+class Operation(Generic[P, K]):
     """An operation.
 
     Attributes:
@@ -139,23 +130,23 @@ class Operation:
         problem_features: raw columns of problems for the features, a row each.
         parse_kernel: a kernel from its name; raises `DataError`.
         kernel_name: a kernel's complete name.
-        other_names: further names that a kernel goes by.
         kernel_columns: dataset columns of kernels, without the name, in the encoding of the data.
         kernel_features: raw columns of kernels for the features, in the encoding of a model.
-        legacy_columns: dataset columns as models of AMD's tools were trained with.
         mismatch: why a kernel cannot be a kernel for a problem at all; empty if it can.
         candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
         candidates_key: what `candidates` depends on in a problem: those with one key have one pool, and the same chosen
             of it.
-        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
-        kernel_slice: the dataset column by which efficiency is also reported, among the kernels of one value.
         place: a problem as a point, for the nearest-problem baseline.
         split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
             that differ in the others would give each other's answers away.
-        train_defaults: how its models are trained unless it is said, for a number of rows.
-        model_files: further files of a model's directory: the name of each, and its content from the training rows.
         load_problems: problems of a set or file.
         set_names: names of the problem sets.
+        kernel_slice: the dataset column by which efficiency is also reported, among the kernels of one value.
+        slices: kind -> slice -> whether a problem is in it, for evaluation. The slices of a kind do not overlap.
+        other_names: further names that a kernel goes by.
+        legacy_columns: dataset columns as models of AMD's tools were trained with.
+        train_defaults: how its models are trained unless it is said, for a number of rows.
+        model_files: further files of a model's directory: the name of each, and its content from the training rows.
         formats: the formats of measurements that are this operation's alone.
         requested: how its problems are requested on a command line; None: in files and sets alone.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
@@ -166,36 +157,36 @@ class Operation:
     name: str
     summary: str
     prefix: str
-    kernel_type: type
+    kernel_type: type[K]
     columns: tuple[Column, ...]
     identity: tuple[str, ...]
     sizes: tuple[str, ...]
     model_per: tuple[str, ...]
     engine: FeatureEngine
     input_columns: tuple[str, ...]
-    parse_problem: Callable[[str], Any]
-    problem_of_row: Callable[[Mapping[str, Any]], Any]
-    problem_columns: Callable[[Sequence[Any]], dict[str, list[Any]]]
-    problem_features: Callable[[Sequence[Any]], dict[str, Any]]
-    parse_kernel: Callable[[str], Kernel]
-    kernel_name: Callable[[Kernel], str]
-    other_names: Callable[[Kernel], tuple[str, ...]]
-    kernel_columns: Callable[[Sequence[Kernel], Encoding], dict[str, list[Any]]]
-    kernel_features: Callable[[Sequence[Kernel], Encoding], dict[str, Any]]
-    legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]]
-    mismatch: Callable[[Kernel, Any], str]
-    candidates: Callable[[Any, ArchSpec, Path], Candidates]
-    candidates_key: Callable[[Any], Hashable]
-    slices: dict[str, dict[str, Callable[[Any], bool]]]
-    kernel_slice: str
-    place: Callable[[Any], list[float]]
+    parse_problem: Callable[[str], P]
+    problem_of_row: Callable[[Mapping[str, Any]], P]
+    problem_columns: Callable[[Sequence[P]], dict[str, list[Any]]]
+    problem_features: Callable[[Sequence[P]], dict[str, Any]]
+    parse_kernel: Callable[[str], K]
+    kernel_name: Callable[[K], str]
+    kernel_columns: Callable[[Sequence[K], Encoding], dict[str, list[Any]]]
+    kernel_features: Callable[[Sequence[K], Encoding], dict[str, Any]]
+    mismatch: Callable[[K, P], str]
+    candidates: Callable[[P, ArchSpec, Path], Candidates[K]]
+    candidates_key: Callable[[P], Hashable]
+    place: Callable[[P], list[float]]
     split_by: tuple[str, ...]
-    train_defaults: Callable[[int], TrainOptions]
-    model_files: Mapping[str, Callable[[pd.DataFrame], bytes]]
-    load_problems: LoadProblems
+    load_problems: LoadProblems[P]
     set_names: Callable[[], tuple[str, ...]]
+    kernel_slice: str
+    slices: Mapping[str, Mapping[str, Callable[[P], bool]]] = field(default_factory=dict)
+    other_names: Callable[[K], tuple[str, ...]] = _no_names
+    legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
+    train_defaults: Callable[[int], TrainOptions] = amd_options
+    model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     formats: Callable[[], Formats] = Formats
-    requested: Callable[[], Requested[Any]] | None = None
+    requested: Callable[[], Requested[P]] | None = None
     measured: Callable[[], object] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
@@ -205,13 +196,14 @@ class Operation:
         """Whether problems have a direction, the column `variant`."""
         return "variant" in self.identity
 
+    def unknown_columns(self) -> list[str]:
+        """Names that the record gives to columns and that are none."""
+        named = (*self.identity, *self.sizes, *self.model_per, *self.split_by, *self.input_columns, self.kernel_slice)
+        return sorted({*named} - {*self.column_names()})
+
     def column_names(self) -> tuple[str, ...]:
         """Names of the dataset's columns, in order."""
         return tuple(column.name for column in self.columns)
 
 
-def amd_options(_rows: int) -> TrainOptions:
-    """AMD's parameters of LightGBM, whatever the size of the data."""
-    from ckh.training import TrainOptions
-
-    return TrainOptions()
+AnyOperation: TypeAlias = Operation[Problem, Kernel]  # one that the registry gives, which knows no more of its types

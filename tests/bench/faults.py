@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench.device import HostDevice
 from ckh.bench.plan import full_name
@@ -219,7 +219,7 @@ class FaultyDevice(HostDevice):
         self.names = tuple(full_name(kernel) for kernel in self.kernels)
         self._faults = dict(zip(self.kernels, faults, strict=True))
 
-    def emit(self, kernel: ConvKernel) -> str:
+    def emit(self, kernel: Any) -> str:
         """The source of the kernel's fault, with its name: the same source would be measured once."""
         return f"// {full_name(kernel)}\n{self._faults.get(kernel, GOOD).source}"
 
@@ -227,7 +227,7 @@ class FaultyDevice(HostDevice):
         """Nothing but the source matters."""
         return b"faults"
 
-    def compile_command(self, kernel: ConvKernel, source: Path, library: Path) -> list[str]:
+    def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
         """As quick as it gets."""
         flags = ("-shared", "-fPIC", "-O1", "-w")
         return [*self._compiler.command, *flags, "-o", str(library), str(source)]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from ckh.archs import ArchSpec, load_arch
+from ckh.bench.computation import measured_of
 from ckh.bench.plan import ALL, Plan, full_name, make_plan
+from ckh.bench.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
-from ckh.ops.gemm_universal.candidate_source import PoolCandidates
+from ckh.ops import operation
+from ckh.ops.gemm_universal.candidate_source import candidate_source as gemm_source
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
 from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
@@ -50,7 +54,7 @@ def orders(plan: Plan) -> dict[str, list[str]]:
 
 
 def short_names(plan: Plan) -> set[str]:
-    return {amd_short_name(kernel) for kernel in plan.kernels}
+    return {name for kernel in plan.kernels for name in operation("grouped_conv").other_names(kernel)[1:]}
 
 
 def test_all_takes_the_whole_pool_of_every_problem(host: ArchSpec) -> None:
@@ -159,7 +163,7 @@ def test_pattern_matches_complete_names(host: ArchSpec) -> None:
     plan = make_plan([FORWARD], "*_compv3_*", host, 1, SetCandidates())
     rows = [row for row in PIPELINE_VARIANTS if row.pipeline == "compv3"]
     assert plan.pairs == 10 * len(rows) == 40
-    assert {kernel.pipeline for kernel in plan.kernels} == {"compv3"}
+    assert {asdict(kernel)["pipeline"] for kernel in plan.kernels} == {"compv3"}
     exact = full_name(plan.kernels[0])
     assert make_plan([FORWARD], exact, host, 1, SetCandidates()).kernels == plan.kernels[:1]
 
@@ -169,7 +173,7 @@ def test_pattern_matches_amds_short_names(host: ArchSpec) -> None:
     assert short_names(make_plan([FORWARD], SHORT, host, 1, SetCandidates())) == {SHORT}
     split = make_plan([FORWARD], "*_si", host, 1, SetCandidates())
     assert split.pairs == 150
-    assert all(kernel.split_image for kernel in split.kernels)
+    assert all(asdict(kernel)["split_image"] for kernel in split.kernels)
 
 
 def test_pattern_of_one_direction_leaves_the_other_problems_out(host: ArchSpec) -> None:
@@ -322,10 +326,11 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
     """Of the 8060 kernels of fp16 on gfx942, each of 569 problems gets two that it may have."""
     arch = load_arch("gfx942")
     problems = gemm_problems("gemm-train", None, "fp16")
-    plan = make_plan(problems, "sample:2", arch, 0, PoolCandidates())
+    gemm = operation("gemm_universal")
+    plan = make_plan(problems, "sample:2", arch, 0, gemm_source(Settings("", "", "", "fp16", None, 0, 1)))
     assert (len(plan.tasks), plan.pairs) == (569, 1138)
     for task in plan.tasks:
-        assert all(gemm_reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)
+        assert all(measured_of(gemm).reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)
     refused_all = [problem for problem in problems if problem not in {task.problem for task in plan.tasks}]
     pool = gemm_pool(arch, "fp16", refused_all[0].layout)
     assert all(gemm_reasons(kernel, arch, refused_all[0]) for kernel in pool[::100])

@@ -17,14 +17,15 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.plan import full_name
+from ckh.bench.registry import read_registry
 from ckh.cli import run
 from ckh.data.journal import JournalWriter, read_journal
 from ckh.errors import ExitCode
 from ckh.learn.answer import rank
 from ckh.learn.artifact import load_model
+from ckh.ops import operation
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
-from ckh.ops.grouped_conv.registry import read_registry
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
@@ -596,7 +597,7 @@ def test_a_registry_is_written_and_chosen_from(
     choice = ["--filter", "pipeline == 'mem' and tile_m == 16"]
     assert run([*hip, *choice, "--write-registry", "mem.json", "--json"]) == ExitCode.OK
     written = document(capsys)
-    registry = read_registry(Path("mem.json"))
+    registry = read_registry(Path("mem.json"), operation("grouped_conv"))
     assert written == {"registry": "mem.json", "arch": "gfx942", "kernels": len(registry.kernels)}
     assert {(kernel.pipeline, kernel.tile_m) for kernel in registry.kernels} == {("mem", 16)}
     outlooks = []

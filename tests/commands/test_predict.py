@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.bench.plan import full_name
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn.artifact import load_model
@@ -75,7 +76,7 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     assert lines[2].startswith("model    mine, measured on a test (host numbers")
     assert lines[3] == "kernels  300 candidates, 0 refused"
     expected = [
-        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", kernel_name(one.kernel)]
+        [str(place), f"{one.tflops:.4g}", f"{one.latency_ms:.4g}", full_name(one.kernel)]
         for place, one in enumerate(ranked(model)[:5], 1)
     ]
     assert [line.split() for line in lines[7:12]] == expected
@@ -89,7 +90,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
     assert (document["candidates"], document["refused"], document["sizes"]["k"]) == (300, {}, 128)
     assert document["kernels"] == [
         {
-            "kernel": kernel_name(one.kernel),
+            "kernel": full_name(one.kernel),
             "score": one.score,
             "predicted_tflops": one.tflops,
             "predicted_latency_ms": one.latency_ms,

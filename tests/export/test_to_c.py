@@ -15,11 +15,15 @@ import pytest
 from ckh.errors import NoKernelError, UsageError
 from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.to_c import c_files
+from ckh.kernels.pools import Pools
+from ckh.kernels.table import KernelTable
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
-from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules
+from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.pool import POOLS
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.exported import KIND
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -146,11 +150,13 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules on padding, vectors and splits of K, with every sixteenth kernel of gfx942."""
-    pool = cache(lambda *group: gemm_pool(*group)[::16])
-    monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", pool)
-    monkeypatch.setattr(gemm_operation, "gemm_pool", pool)
-    # What other tests remember of the whole pool is not this one's, nor may they meet what this one remembers.
-    monkeypatch.setattr(gemm_operation, "pool_rules", cache(pool_rules.__wrapped__))
+
+    def every_sixteenth(*group: Any) -> KernelTable[GemmKernel]:
+        return KernelTable.of(GemmKernel, POOLS.of(*group)[::16])
+
+    thin = Pools(GemmKernel, GEMM_RULES, every_sixteenth)
+    monkeypatch.setattr(gemm_operation, "POOLS", thin)
+    monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", thin.of)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)

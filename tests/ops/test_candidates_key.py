@@ -13,16 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
-from ckh.kernels.judging import ProblemRules
+from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
-from ckh.ops.base import choose
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.ops.grouped_conv.kernel import ConvKernel
-from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.miopen_conv.problem import from_convolution
@@ -116,9 +114,8 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
     problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
     pool = gemm_pool(spec, spec.default_dtype, "rcr")
     some = pool if arch == "host" else pool[::7]
-    rules = ProblemRules(GEMM_RULES.problem, KernelTable.of(GemmKernel, some), spec)
-    one = choose(problem, some, rules, {"no": 2})
-    each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {"no": 2})
+    one = Pools(GemmKernel, GEMM_RULES, lambda _: KernelTable.of(GemmKernel, some)).candidates(problem, spec)
+    each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {})
     assert (one.chosen.tolist(), list(one.refused.items())) == each
     assert operation("gemm_universal").candidates(problem, spec, NOWHERE).pool is pool
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
@@ -130,9 +127,9 @@ def test_kernels_of_a_convolution_are_judged_one_by_one(problem: ConvProblem) ->
     """The same, on the architecture that refuses the most."""
     spec = load_arch("gfx942")
     pool = conv_pool(problem.variant, spec, problem.ndim, problem.dtype)
-    rules = ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, pool), spec)
-    one = choose(problem, pool, rules, {})
-    each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), {})
+    of_arch = Counter(one.reasons[0] for one in refused_pool(problem.variant, spec, problem.ndim, problem.dtype))
+    one = operation("grouped_conv").candidates(problem, spec, NOWHERE)
+    each = one_by_one(pool, lambda k: CONV_RULES.of_problem(k, spec, problem), of_arch)
     assert (one.chosen.tolist(), list(one.refused.items())) == each
     assert {64 % (width or 1) for kernel in pool for width in (kernel.vector_a, kernel.vector_b, kernel.vector_c)} <= {
         0

@@ -87,11 +87,14 @@ def test_an_installed_operation_is_one_like_others() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("absent", "'absent' of vectors:ABSENT cannot be used: AttributeError"),
-        ("other", "'other' of vectors:OTHER cannot be used: that is no record of this name"),
+        ("absent", r"'absent' of the package vectors \(vectors:ABSENT\) cannot be used: AttributeError"),
+        (
+            "other",
+            r"'other' of the package vectors \(vectors:OTHER\) cannot be used: a record of the name",
+        ),
         (
             "taken",
-            "'taken' of vectors:TAKEN cannot be used: its problems begin with 'conv_of_mine_'",
+            r"'taken' of the package vectors \(vectors:TAKEN\) cannot be used: its problems begin with 'conv_of_mine_'",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.bench.registry import write_registry
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
@@ -22,7 +23,6 @@ from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.registry import write_registry
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.ranking.forest_file import encode

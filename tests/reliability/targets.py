@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
+from ckh.bench.registry import read_registry
 from ckh.data.dataset import read_dataset
 from ckh.data.readers import find_reader, readers
 from ckh.formats import ReadOptions
@@ -14,6 +15,7 @@ from ckh.kernels.filter import parse_filter
 from ckh.learn.manifest import trained_problems
 from ckh.learn.spec import read_spec
 from ckh.learn.warm_start import _our_manifest
+from ckh.ops import operation
 from ckh.ops.gemm_universal import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
@@ -23,7 +25,6 @@ from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
-from ckh.ops.grouped_conv.registry import read_registry
 from ckh.ops.miopen_conv.candidates import read_candidates
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import parse_solver
@@ -175,7 +176,11 @@ TARGETS: dict[str, Target] = {
         Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet),
         Target("conv-problem-files", samples.conv_problem_files, _suffixed(read_conv_problems)),
         Target("gemm-problem-files", samples.gemm_problem_files, _suffixed(read_gemm_problems)),
-        Target("registry", samples.registry, _file("kernels.json", read_registry)),
+        Target(
+            "registry",
+            samples.registry,
+            _file("kernels.json", lambda path: read_registry(path, operation("grouped_conv"))),
+        ),
         Target("filter", samples.filters, _text(_filter)),
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),

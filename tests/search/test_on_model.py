@@ -76,7 +76,7 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
     """As many kinds as asking one by one finds, the best of them with the scores that the model gives each alone."""
     kinds = one_by_one(PROBLEM, HOST)
     scores = model.predict(PROBLEM, list(kinds.values()), model.spec.rank_by)
-    search = search_model(PROBLEM, model, HOST, len(kinds) + 5)
+    search: Any = search_model(PROBLEM, model, HOST, len(kinds) + 5)
     assert search.distinct == len(kinds) == len(search.found)
     assert search.legal > 100 * len(kinds)
     assert search.candidates == 300
@@ -100,12 +100,12 @@ def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -
 def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
     """With 12 channels no candidate of a GPU applies; kernels with narrower vectors do, and are legal."""
     arch, narrow = load_arch("gfx942"), replace(GPU_PROBLEM, c=12, k=20)
-    search = search_model(narrow, gpu_model, arch, 50)
+    search: Any = search_model(narrow, gpu_model, arch, 50)
     assert (search.candidates, search.first_choice, any(search.in_pool)) == (0, None, False)
     assert len(search.found) == 50
     assert all(check(one.kernel, arch, narrow) == [] for one in search.found)
     assert all(12 % one.kernel.vector_b == 0 and 20 % one.kernel.vector_c == 0 for one in search.found)
-    wide = search_model(GPU_PROBLEM, gpu_model, arch, 50)
+    wide: Any = search_model(GPU_PROBLEM, gpu_model, arch, 50)
     assert wide.candidates == 208
     assert wide.distinct > 208
     assert {one.kernel.pipeline for one in wide.found}.isdisjoint({"compv5"})
@@ -115,7 +115,8 @@ def test_no_legal_kernel_is_an_error(gpu_model: Model) -> None:
     """With an odd channel in each group no vector of a GPU fits B and C but single elements, and then A's must be 1."""
     arch = load_arch("gfx942")
     odd = replace(GPU_PROBLEM, c=3, k=5)
-    assert all(one.kernel.vector_b == one.kernel.vector_c == 1 for one in search_model(odd, gpu_model, arch, 9).found)
+    found: Any = search_model(odd, gpu_model, arch, 9).found
+    assert all(one.kernel.vector_b == one.kernel.vector_c == 1 for one in found)
     with pytest.raises(NoKernelError, match="no kernel of host that can be built applies"):
         search_model(odd, gpu_model, HOST, 9)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ckh.data.journal import ResultRow
-    from ckh.ops.base import Operation
+    from ckh.ops.base import AnyOperation
     from ckh.resources import Resources
 
 NAME = "journal"
@@ -101,7 +101,7 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     )
 
 
-def _operation(runs: Sequence[RunRecord], path: Path) -> Operation:
+def _operation(runs: Sequence[RunRecord], path: Path) -> AnyOperation:
     names = dict.fromkeys(run.op for run in runs)
     if len(names) != 1:
         raise DataError(f"{path} has runs of {len(names)} operations" if names else f"{path} has no results yet")
@@ -132,7 +132,7 @@ class _Judge:
         first: the first few of them by line.
     """
 
-    def __init__(self, op: Operation, runs: dict[str, RunRecord]) -> None:
+    def __init__(self, op: AnyOperation, runs: dict[str, RunRecord]) -> None:
         self.problems, self.kernels = _Parsed(op.parse_problem), _Parsed(op.parse_kernel)
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []

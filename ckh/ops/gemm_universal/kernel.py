@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
 
 if TYPE_CHECKING:
     from ckh.archs import Triple
@@ -95,16 +95,7 @@ class GemmKernel:
         """Padding along M, N, K."""
         return self.pad_m, self.pad_n, self.pad_k
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `kernel_from_dict` reads it back."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {"scheduler": str(self.scheduler)}
-
     def _known(self, what: str, m: int | None, n: int | None, k: int | None) -> Triple:
         if m is None or n is None or k is None:
             raise UsageError(f"the kernel {self.pipeline} {self.tile} has no {what}", "give its complete name")
         return m, n, k
-
-
-def kernel_from_dict(values: dict[str, Any]) -> GemmKernel:
-    """Read back what `GemmKernel.to_dict` wrote."""
-    return GemmKernel(**{**values, "scheduler": Scheduler(values["scheduler"])})

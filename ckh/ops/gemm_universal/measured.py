@@ -57,7 +57,7 @@ def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
     return load_problems(settings.problems, None, settings.dtype)
 
 
-def _candidate_source(settings: Settings) -> CandidateSource:
+def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKernel]:
     from ckh.ops.gemm_universal.candidate_source import candidate_source
 
     return candidate_source(settings)

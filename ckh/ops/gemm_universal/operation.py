@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Candidates, Operation, amd_options, choose
+from ckh.ops.base import Operation
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -19,7 +18,7 @@ from ckh.ops.gemm_universal.families import SLICES
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
-from ckh.ops.gemm_universal.pool import gemm_pool, pool_rules, refused_counts
+from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.problem import (
     GEMM_COLUMNS,
     GEMM_IDENTITY,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.formats import Formats
+    from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.requested import Requested
 
@@ -89,11 +89,8 @@ def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
     return "" if is_same else f"{short_name(kernel)} on {problem.canonical()}"
 
 
-def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates:
-    group = (arch, problem.dtype, problem.layout)
-    # A GPU's space has far more combinations that cannot be built than kernels: they are not counted.
-    refused = Counter[str]() if arch.is_gpu else refused_counts(*group)
-    return choose(problem, gemm_pool(*group), pool_rules(*group), refused)
+def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates[GemmKernel]:
+    return POOLS.candidates(problem, arch, problem.dtype, problem.layout)
 
 
 def _place(problem: GemmProblem) -> list[float]:
@@ -174,8 +171,6 @@ OPERATION = Operation(
     kernel_slice="pipeline",
     place=_place,
     split_by=GEMM_IDENTITY,
-    train_defaults=amd_options,
-    model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
     formats=_formats,

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import ProblemRules
-from ckh.kernels.table import KernelTable
+from ckh.kernels.pools import Pools
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.spaces import GemmSpace, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel
+    from ckh.kernels.table import KernelTable
 
 
-@cache
 def gemm_pool(arch: ArchSpec, dtype: str | None = None, layout: str = "rcr") -> tuple[GemmKernel, ...]:
     """The kernels of the architecture's space (`spaces.space_of`) that break none of its rules, in the space's order.
 
     The dtype is the architecture's own unless given; the pool of one that it does not run is empty.
     """
-    return tuple(buildable(space_of(arch), arch, dtype, layout))
+    return POOLS.of(arch, dtype or arch.default_dtype, layout)
 
 
 def buildable(
@@ -44,13 +41,10 @@ def refused_pool(
     return GEMM_RULES.refused((space or space_of(arch)).table(dtype or arch.default_dtype, layout), arch)
 
 
-@cache
-def refused_counts(arch: ArchSpec, dtype: str, layout: str) -> Counter[str]:
-    """How many kernels of the space the architecture refuses, by the first rule that each breaks."""
-    return GEMM_RULES.judge(space_of(arch).table(dtype, layout), arch).counts()
+def _table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
+    """The space; of a GPU's, which has far more combinations that cannot be built than kernels, what is left of it."""
+    space = space_of(arch)
+    return buildable(space, arch, dtype, layout) if arch.is_gpu else space.table(dtype, layout)
 
 
-@cache
-def pool_rules(arch: ArchSpec, dtype: str, layout: str) -> ProblemRules:
-    """The rules of problems over a pool."""
-    return ProblemRules(GEMM_RULES.problem, KernelTable.of(GemmKernel, gemm_pool(arch, dtype, layout)), arch)
+POOLS = Pools(GemmKernel, GEMM_RULES, _table)  # groups: dtype, layout

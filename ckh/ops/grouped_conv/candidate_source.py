@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.candidates import of_registry, registry_of, wanted_by
 from ckh.errors import UsageError
-from ckh.kernels.filter import parse_filter
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.table import KernelTable
+from ckh.ops import operation
+from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.pool import RefusedKernel
-from ckh.ops.grouped_conv.registry import read_registry
 from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
 from ckh.ops.grouped_conv.validity import CONV_RULES, arch_reasons
 from ckh.problems import Direction
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.bench.registry import Registry
     from ckh.bench.settings import Settings
     from ckh.ops.grouped_conv.problem import ConvProblem
-    from ckh.ops.grouped_conv.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class SetCandidates:
     """
 
     rule_set: str = DEFAULT_RULE_SET
-    registry: Registry | None = None
+    registry: Registry[ConvKernel] | None = None
     wants: Callable[[ConvKernel], bool] = lambda _: True
     split_k: tuple[int, ...] = (1,)
     origin: str = f"rule set {DEFAULT_RULE_SET}"
@@ -74,10 +75,8 @@ class SetCandidates:
 
     def _registered(self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
         assert self.registry is not None
-        if self.registry.arch != arch.name:
-            raise UsageError(f"the registry holds kernels of {self.registry.arch}, not of {arch.name}")
         group = (variant, ndim_spatial, dtype)
-        return tuple(k for k in self.registry.kernels if (k.variant, k.ndim_spatial, k.dtype) == group)
+        return of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group)
 
     def _splits(self, kernel: ConvKernel) -> Iterator[ConvKernel]:
         if kernel.variant is not Direction.BWD_WEIGHT or self.split_k == (1,):
@@ -100,8 +99,8 @@ def make_candidates(
         raise UsageError("--registry and --rule-set exclude each other", "leave one of them out")
     return SetCandidates(
         rule_set_name,
-        None if registry is None else read_registry(registry),
-        (lambda _: True) if filter_text is None else parse_filter(filter_text, ConvKernel),
+        registry_of(registry, operation(GROUPED_CONV.op_type)),
+        wanted_by(filter_text, ConvKernel),
         split_k,
         f"rule set {rule_set_name}" if registry is None else str(registry),
     )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
-from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.scheduler import Scheduler  # noqa: TC001 - `filter.field_types` evaluates the types
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
-from ckh.problems import Direction
+from ckh.problems import Direction  # noqa: TC001 - likewise
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,20 +57,6 @@ class ConvKernel:
     def is_complete(self) -> bool:
         """Whether no field is left out, so that the kernel can be built."""
         return all(getattr(self, field.name) is not None for field in fields(self) if field.name != "streamk")
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields, for JSON; `ConvKernel(**d)` with the enums restored reads it back (`kernel_from_dict`)."""
-        return {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "variant": str(self.variant),
-            "scheduler": str(self.scheduler),
-        }
-
-
-def kernel_from_dict(values: dict[str, Any]) -> ConvKernel:
-    """Read back what `ConvKernel.to_dict` wrote."""
-    return ConvKernel(
-        **{**values, "variant": Direction(values["variant"]), "scheduler": Scheduler(values["scheduler"])}
-    )
 
 
 def default_layout(ndim_spatial: int) -> str:

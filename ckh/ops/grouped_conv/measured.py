@@ -77,7 +77,7 @@ def _emit_hip(kernel: ConvKernel, headers: Headers, arch: ArchSpec) -> str:
     return hip.emit(kernel, _conv_headers(headers), arch)
 
 
-def _candidate_source(settings: Settings) -> CandidateSource:
+def _candidate_source(settings: Settings) -> CandidateSource[ConvProblem, ConvKernel]:
     from ckh.ops.grouped_conv.candidate_source import candidate_source
 
     return candidate_source(settings)

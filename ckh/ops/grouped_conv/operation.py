@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Candidates, Operation, amd_options, choose
+from ckh.ops.base import Operation
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.pool import conv_pool, pool_rules, refused_counts
+from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
 from ckh.ops.grouped_conv.problem_rules import rule_key
 from ckh.ops.grouped_conv.slices import SLICES
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.formats import Formats
+    from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
     from ckh.requested import Requested
 
@@ -85,9 +86,8 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
     return "" if is_same else f"{amd_short_name(kernel)} on {problem.canonical()}"
 
 
-def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates:
-    group = (problem.variant, arch, problem.ndim, problem.dtype)
-    return choose(problem, conv_pool(*group), pool_rules(*group), refused_counts(*group))
+def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates[ConvKernel]:
+    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype)
 
 
 def _place(problem: ConvProblem) -> list[float]:
@@ -170,8 +170,6 @@ OPERATION = Operation(
     kernel_slice="pipeline",
     place=_place,
     split_by=CONV_IDENTITY,
-    train_defaults=amd_options,
-    model_files={},
     load_problems=_load_problems,
     set_names=_set_names,
     formats=_formats,

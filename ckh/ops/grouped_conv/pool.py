@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
-from ckh.kernels.judging import ProblemRules, RefusedKernel
+from ckh.kernels.judging import RefusedKernel
+from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
 from ckh.ops.grouped_conv.tiles import CONV_TILES
@@ -13,7 +13,6 @@ from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable
 
     from ckh.archs import ArchSpec
@@ -28,7 +27,6 @@ _TILE = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axi
 _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
 
 
-@cache
 def conv_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[ConvKernel, ...]:
@@ -36,28 +34,14 @@ def conv_pool(
 
     The dtype is the architecture's own unless given.
     """
-    table = _table(variant, ndim_spatial, dtype or arch.default_dtype)
-    return tuple(table.take(CONV_RULES.judge(table, arch).passed))
+    return POOLS.of(arch, variant, ndim_spatial, dtype or arch.default_dtype)
 
 
 def refused_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[RefusedKernel[ConvKernel], ...]:
     """The rest of the ten tiles and thirty variants, with the reasons."""
-    return tuple(CONV_RULES.refused(_table(variant, ndim_spatial, dtype or arch.default_dtype), arch))
-
-
-@cache
-def refused_counts(variant: Direction, arch: ArchSpec, ndim_spatial: int, dtype: str) -> Counter[str]:
-    """How many of the ten tiles and thirty variants the architecture refuses, by the first rule that each breaks."""
-    return CONV_RULES.judge(_table(variant, ndim_spatial, dtype), arch).counts()
-
-
-@cache
-def pool_rules(variant: Direction, arch: ArchSpec, ndim_spatial: int, dtype: str) -> ProblemRules:
-    """The rules of problems over a pool."""
-    pool = KernelTable.of(ConvKernel, conv_pool(variant, arch, ndim_spatial, dtype))
-    return ProblemRules(CONV_RULES.problem, pool, arch)
+    return tuple(POOLS.refused(arch, variant, ndim_spatial, dtype or arch.default_dtype))
 
 
 def tile_axis(rows: Iterable[ConvTile]) -> Axis:
@@ -94,5 +78,8 @@ def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> 
     return KernelTable.product(ConvKernel, axes, **same)
 
 
-def _table(variant: Direction, ndim_spatial: int, dtype: str) -> KernelTable[ConvKernel]:
+def _table(_arch: ArchSpec, variant: Direction, ndim_spatial: int, dtype: str) -> KernelTable[ConvKernel]:
     return table_of(variant, ndim_spatial, dtype, tile_axis(CONV_TILES), variant_axis())
+
+
+POOLS = Pools(ConvKernel, CONV_RULES, _table)  # groups: direction, number of dimensions, dtype

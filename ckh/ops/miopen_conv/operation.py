@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Candidates, Operation
+from ckh.kernels.pools import Candidates
+from ckh.ops.base import Operation
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
@@ -72,7 +73,7 @@ def _mismatch(solver: Solver, problem: MiopenProblem) -> str:
     return "" if is_for else f"{solver.name} on {problem.canonical()}"
 
 
-def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candidates:
+def _candidates(problem: MiopenProblem, _arch: ArchSpec, model: Path) -> Candidates[Solver]:
     path = model / CANDIDATES_NAME
     table = _table(model, path.stat().st_mtime_ns if path.is_file() else 0)
     found = candidates(problem, table)
@@ -144,10 +145,8 @@ OPERATION = Operation(
     problem_features=_problem_features,
     parse_kernel=parse_solver,
     kernel_name=lambda solver: solver.name,
-    other_names=lambda _: (),
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,
-    legacy_columns=dict,
     mismatch=_mismatch,
     candidates=_candidates,
     candidates_key=candidates_key,

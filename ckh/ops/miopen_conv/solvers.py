@@ -133,7 +133,7 @@ _WINOGRAD_WEIGHT = re.compile(r"MultipassWrW<(\d)-(\d)(?:-(\d)-(\d))?>")
 _SPLIT = re.compile(r"WrW2<(\d+)>")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Solver:
     """A solver and what its name says.
 

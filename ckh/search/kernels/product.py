@@ -42,7 +42,7 @@ class Parameter:
     """A parameter that strategies see, and its value in a kernel: a number, a text or a bool."""
 
     name: str
-    value: Callable[[Kernel], Any]
+    value: Callable[[Any], str | int | bool]
 
 
 class Product:
@@ -123,7 +123,8 @@ class Product:
     def kernel(self, base: int, row: int) -> Kernel:
         """The kernel of a base and a set of options."""
         values = dict(zip(self.options.names, self.options.rows[row], strict=True))
-        return replace(self.bases[base], **values)
+        made: Kernel = replace(self.bases[base], **values)
+        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError, UsageError
-from ckh.ops import built_in_names, operation, operation_of_problem
+from ckh.ops import built_in_names, operation, operation_of_problem, part_of
 from ckh.search.kernels.product import Searched
 from ckh.search.space import Space
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.learn.artifact import Model
-    from ckh.ops.base import Kernel, Operation, Problem
+    from ckh.ops.base import AnyOperation, Kernel, Problem
     from ckh.search.kernels.product import Parameter, Product
 
 _SAMPLE_SEED = 0  # a problem has the same space whatever the seed of the search
@@ -110,17 +110,16 @@ def kernel_space(
     return KernelSpace(tuple(kernels), pool_size, left_out, _space_of(tuple(kernels), product.parameters))
 
 
-def searched(op: Operation) -> Searched[Any]:
+def searched(op: AnyOperation) -> Searched[Any]:
     """How kernels of an operation are searched for.
 
     Raises:
         UsageError: they are not made of parameters.
     """
-    if op.searched is None:
+    found = part_of(op, "searched", Searched)
+    if found is None:
         others = [name for name in built_in_names() if operation(name).searched]
         raise UsageError(f"{op.name} has no space of kernels to search", "there is one of " + " and ".join(others))
-    found = op.searched()
-    assert isinstance(found, Searched)
     return found
 
 

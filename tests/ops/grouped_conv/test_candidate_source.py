@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.registry import write_registry
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.candidate_source import SetCandidates, make_candidates
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.registry import write_registry
 from ckh.ops.grouped_conv.rules import refused_of_rule_set, rule_set
 from ckh.problems import Direction
 

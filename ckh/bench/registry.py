@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ckh.errors import DataError, UsageError
+from ckh.errors import CkhError, DataError, UsageError
 from ckh.jsonfields import JsonFields, read_json
 from ckh.kernels.filter import field_types
-from ckh.ops.grouped_conv.kernel import ConvKernel, kernel_from_dict
-from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.ops import operation_of_kernel
 from ckh.outputs import FileKind, head_of, write_output
 from ckh.untrusted import MOST_BYTES
 
@@ -23,24 +22,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ckh.kernels.filter import FieldType
+    from ckh.ops.base import AnyOperation, Kernel
+
+K = TypeVar("K")
 VERSION = 1
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
 REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
 
-# Of a complete kernel, the one field that may be null.
-_NULLABLE = "streamk"
-_TYPES = field_types(ConvKernel)
-
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Generic[K]):
     """The kernels of a file, in its order, and the name of the architecture they are for."""
 
     arch: str
-    kernels: tuple[ConvKernel, ...]
+    kernels: tuple[K, ...]
 
 
-def write_registry(path: Path, kernels: Sequence[ConvKernel], *, arch: str) -> None:
+def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
     """Write the kernels to a file, in their order, whole or not at all.
 
     Raises:
@@ -49,14 +48,14 @@ def write_registry(path: Path, kernels: Sequence[ConvKernel], *, arch: str) -> N
     """
     said = [_as_named(kernel) for kernel in kernels]
     for number, first in _repeated(said):
-        raise UsageError(f"the kernel {kernel_name(said[number])} is there twice, at {first} and at {number}")
-    entries = [json.dumps({"name": kernel_name(kernel), **kernel.to_dict()}) for kernel in said]
+        raise UsageError(f"the kernel {_name(said[number])} is there twice, at {first} and at {number}")
+    entries = [json.dumps({"name": _name(kernel), **asdict(kernel)}) for kernel in said]
     text = f'{{\n"version": {VERSION},\n"arch": {json.dumps(arch)},\n"kernels": [\n' + ",\n".join(entries) + "\n]\n}\n"
     write_output(path, text.encode())
 
 
-def read_registry(path: Path) -> Registry:
-    """Read what `write_registry` wrote.
+def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
+    """Read what `write_registry` wrote of an operation's kernels.
 
     Raises:
         DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
@@ -72,17 +71,23 @@ def read_registry(path: Path) -> Registry:
     if not isinstance(entries, list):
         file.fail("kernels", "must be a list")
     file.finish()
-    kernels = tuple(_kernel(path, number, entry) for number, entry in enumerate(entries))
+    types = field_types(op.kernel_type)
+    kernels = tuple(_kernel(path, number, entry, op, types) for number, entry in enumerate(entries))
     for number, first in _repeated(kernels):
         file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
     return Registry(arch, kernels)
 
 
-def _as_named(kernel: ConvKernel) -> ConvKernel:
+def _name(kernel: Kernel) -> str:
+    return operation_of_kernel(kernel).kernel_name(kernel)
+
+
+def _as_named(kernel: Kernel) -> Kernel:
     """The same kernel as its name says it, whose numbers are Python's own."""
-    name = kernel_name(kernel)
+    op = operation_of_kernel(kernel)
+    name = op.kernel_name(kernel)
     try:
-        said = parse_kernel_name(name)
+        said = op.parse_kernel(name)
     except DataError as error:
         raise UsageError(f"a kernel has a value that no name can hold: {error.message}") from error
     if said != kernel:
@@ -96,28 +101,32 @@ def _repeated(items: Sequence[Any]) -> list[tuple[int, int]]:
     return [(number, first[item]) for number, item in enumerate(items) if first.setdefault(item, number) != number]
 
 
-def _kernel(path: Path, number: int, entry: Any) -> ConvKernel:
+def _kernel(path: Path, number: int, entry: Any, op: AnyOperation, types: dict[str, FieldType]) -> Kernel:
     part = JsonFields(path, entry, f"kernels[{number}].")
     name = part.scalar("name", str)
-    values = {field: _value(part, field) for field in _TYPES}
-    part.finish()
     try:
-        kernel, named = kernel_from_dict(values), parse_kernel_name(name)
+        kernel = op.parse_kernel(name)
     except (DataError, ValueError) as error:
         part.fail("name", f"is wrong: {error}")
-    for field in _TYPES:
-        said, is_said = getattr(kernel, field), getattr(named, field)
-        if said != is_said:
+    values = {
+        field: None if named is None and part.is_null(field) else _value(part, field, kind)
+        for field, kind in types.items()
+        for named in [getattr(kernel, field)]
+    }
+    part.finish()
+    for field, said in values.items():
+        if said != (is_said := getattr(kernel, field)):
             part.fail(field, f"is {said!r}, the kernel's name says {is_said!r}")
-    if name != kernel_name(kernel):
-        part.fail("name", f"must be spelt {kernel_name(kernel)}")
+    try:
+        spelt = op.kernel_name(kernel)
+    except CkhError as error:
+        part.fail("name", f"is wrong: {error}")
+    if name != spelt:
+        part.fail("name", f"must be spelt {spelt}")
     return kernel
 
 
-def _value(part: JsonFields, field: str) -> Any:
-    if field == _NULLABLE and part.is_null(field):
-        return None
-    kind = _TYPES[field]
+def _value(part: JsonFields, field: str, kind: FieldType) -> Any:
     value: str | bool | int
     if str in kind.types:
         value = part.scalar(field, str)

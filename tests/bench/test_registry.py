@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.registry import Registry, read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
+from ckh.ops import operation
+from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.registry import Registry, read_registry, write_registry
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
+CONVOLUTION = operation("grouped_conv")
 NAME = (
     "grouped_conv_bwd_weight_fp16_nhwgc_2d_compv4_cshuffle_intrawave_128x64x32_2x2x1_32x32x16"
     "_vec8_8_4_bpc2_wg2_gm4_dsb_2stage_filter3x3_streamk_tree_persistent_large_tensor_pad101"
@@ -53,7 +56,7 @@ def damaged(path: Path, change: Callable[[dict[str, Any]], object]) -> str:
     change(document)
     path.write_text(json.dumps(document))
     with pytest.raises(DataError) as error:
-        read_registry(path)
+        read_registry(path, CONVOLUTION)
     assert error.value.message.startswith(f"{path}: ")
     assert "\n" not in error.value.message
     return error.value.message.removeprefix(f"{path}: ")
@@ -62,7 +65,17 @@ def damaged(path: Path, change: Callable[[dict[str, Any]], object]) -> str:
 def test_round_trip_loses_nothing(path: Path) -> None:
     """What is read is what was written, in its order, with every field."""
     write_registry(path, kernels(), arch="gfx950")
-    assert read_registry(path) == Registry("gfx950", kernels())
+    assert read_registry(path, CONVOLUTION) == Registry("gfx950", kernels())
+
+
+def test_kernels_of_any_operation_have_a_registry(path: Path) -> None:
+    """GEMM kernels are written and read field by field too, and are no convolutions."""
+    gemm = operation("gemm_universal")
+    found = gemm_pool(load_arch("host"), "fp32", "ccr")[::40]
+    write_registry(path, found, arch="host")
+    assert read_registry(path, gemm) == Registry("host", found)
+    with pytest.raises(DataError, match=r"kernels\[0\].name is wrong: not a kernel name"):
+        read_registry(path, CONVOLUTION)
 
 
 def test_a_kernel_is_one_line_with_its_name_first(path: Path) -> None:
@@ -75,13 +88,13 @@ def test_a_kernel_is_one_line_with_its_name_first(path: Path) -> None:
     for line, kernel in zip(lines[4:6], two, strict=True):
         entry = json.loads(line.rstrip(","))
         assert next(iter(entry)) == "name"
-        assert entry == {"name": kernel_name(kernel), **kernel.to_dict()}
+        assert entry == {"name": kernel_name(kernel), **asdict(kernel)}
 
 
 def test_no_kernels_are_a_registry_too(path: Path) -> None:
     """An empty set is written and read."""
     write_registry(path, (), arch="gfx942")
-    assert read_registry(path) == Registry("gfx942", ())
+    assert read_registry(path, CONVOLUTION) == Registry("gfx942", ())
 
 
 def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +107,7 @@ def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(OutputError, match=r"cannot write .*: No space left on device"):
         write_registry(path, kernels(), arch="gfx950")
-    assert read_registry(path).kernels == kernels()[:1]
+    assert read_registry(path, CONVOLUTION).kernels == kernels()[:1]
     assert list(path.parent.iterdir()) == [path]
 
 
@@ -121,7 +134,7 @@ def test_numbers_of_numpy_are_written_as_numbers(path: Path) -> None:
     plain = kernels()[0]
     change: dict[str, Any] = {"tile_m": np.int64(plain.tile_m), "two_stage": np.bool_(plain.two_stage)}
     write_registry(path, (replace(plain, **change),), arch="gfx950")
-    assert read_registry(path).kernels == (plain,)
+    assert read_registry(path, CONVOLUTION).kernels == (plain,)
 
 
 def test_a_kernel_is_not_written_twice(path: Path) -> None:
@@ -215,7 +228,7 @@ def test_a_damaged_file_is_refused(path: Path, text: str, words: str) -> None:
     """A file that is no registry, or only a part of one, is a data error of one line."""
     path.write_text(text)
     with pytest.raises(DataError) as error:
-        read_registry(path)
+        read_registry(path, CONVOLUTION)
     assert words in error.value.message
     assert str(path) in error.value.message
     assert "\n" not in error.value.message
@@ -225,7 +238,7 @@ def test_a_file_of_bytes_or_none_at_all(path: Path) -> None:
     """What is not text is damaged; what does not exist cannot be read."""
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match="not a text file in UTF-8"):
-        read_registry(path)
+        read_registry(path, CONVOLUTION)
     path.unlink()
     with pytest.raises(DataError, match=r"cannot read .*: No such file or directory"):
-        read_registry(path)
+        read_registry(path, CONVOLUTION)

@@ -1,0 +1,79 @@
+"""Pools: the kernels that are candidates for the problems of a group, on an architecture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ckh.kernels.judging import ProblemRules
+from ckh.kernels.table import KernelTable
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.judging import RefusedKernel, Rules
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates(Generic[K]):
+    """Kernels that apply to a problem, and how many do not, by the first rule that each breaks.
+
+    Attributes:
+        pool: kernels among which the problem decides; the same object for problems of a kind, so that what is
+            prepared for a pool can be kept.
+        chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
+        refused: reason -> how many kernels; of the pool and of what the architecture does not build.
+    """
+
+    pool: tuple[K, ...]
+    chosen: NDArray[np.intp]
+    refused: dict[str, int]
+
+    @property
+    def kernels(self) -> tuple[K, ...]:
+        """Those that apply."""
+        return tuple(self.pool[index] for index in self.chosen.tolist())
+
+
+class Pools(Generic[K]):
+    """The pools of an operation, each prepared once.
+
+    Args:
+        kind: the class of the kernels.
+        rules: theirs.
+        table: the kernels that are judged, of an architecture and a group.
+    """
+
+    def __init__(self, kind: type[K], rules: Rules[K], table: Callable[..., KernelTable[K]]) -> None:
+        self.kind = kind
+        self.rules = rules
+        self.table = table
+        self._prepared = cache(self._prepare)
+
+    def of(self, arch: ArchSpec, *group: Any) -> tuple[K, ...]:
+        """The kernels of a group that break no rule of the architecture, in the table's order."""
+        return self._prepared(arch, *group)[0]
+
+    def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
+        """The rest of the table with the reasons, one by one."""
+        return self.rules.refused(self.table(arch, *group), arch)
+
+    def candidates(self, problem: object, arch: ArchSpec, *group: Any) -> Candidates[K]:
+        """The kernels of a problem's group that apply to it."""
+        pool, problem_rules, refused = self._prepared(arch, *group)
+        chosen, reasons = problem_rules.judge(problem)
+        return Candidates(pool, chosen, dict((refused + reasons).most_common()))
+
+    def _prepare(self, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], ProblemRules, Counter[str]]:
+        table = self.table(arch, *group)
+        verdicts = self.rules.judge(table, arch)
+        pool = tuple(table.take(verdicts.passed))
+        return pool, ProblemRules(self.rules.problem, KernelTable.of(self.kind, pool), arch), verdicts.counts()
