@@ -45,6 +45,8 @@ CIRCLES = {
     frozenset({"bench.compile", "bench.device", "bench.emulated", "bench.hip_device", "bench.process"}),
     frozenset({"data.spool", "data.tables", "formats", "ops", "ops.base"}),
 }
+_OWN = (path.name for path in sorted((ROOT / "ckh" / "ops").iterdir()) if (path / "operation.py").is_file())
+OPERATION = re.compile(r"(?i)(?<![a-z])(" + "|".join(_OWN) + ")(?![a-z])")
 _FLOOR_OF = {name: len(FLOORS) - index for index, names in enumerate(FLOORS) for name in names}
 
 
@@ -110,6 +112,27 @@ def test_no_private_name_crosses_a_package() -> None:
         if _room(arrow[0]) != _room(arrow[1]) and re.search(r"(^|\.)_(?!_)", f"{arrow[1]}.{arrow[2]}")
     ]
     assert not crossing
+
+
+def _names_operations(path: Path) -> bool:
+    """Whether a file has an operation's name in its code or texts, but for the commands that help shows as examples."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "examples"]
+    shown = {id(text) for call in calls for text in ast.walk(call)}
+    return any(OPERATION.search(_text(node)) for node in ast.walk(tree) if id(node) not in shown)
+
+
+def _text(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    names = ("id", "attr", "name", "module", "arg")
+    return " ".join(str(getattr(node, name)) for name in names if isinstance(getattr(node, name, None), str))
+
+
+def test_an_operation_is_named_in_its_folder_alone() -> None:
+    """Besides it, the registry has the table of ckh's own operations, and `import ckh` gives their problems."""
+    naming = {module for module, path in MODULES.items() if _room(module) != "ops.*" and _names_operations(path)}
+    assert naming == {"ops", ""}
 
 
 def test_the_map_shows_the_floors() -> None:

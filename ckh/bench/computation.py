@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.errors import UsageError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.host import HostSimd
     from ckh.bench.settings import Settings
     from ckh.ops.base import AnyOperation
-    from ckh.problems import Direction
 
 Shape = tuple[int, ...]
 P = TypeVar("P", bound=Problem)
@@ -83,11 +82,29 @@ class Computation(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Case(Generic[P, K]):
-    """A kernel that `validate kernels` tries: what it shows, in words, and on which problem."""
+    """A kernel that `validate kernels` tries.
+
+    Attributes:
+        label: what it shows, in words.
+        kernel: the kernel.
+        problem: what it is tried on.
+        of: what tells it from cases of the same label, such as its direction.
+    """
 
     label: str
     kernel: K
     problem: P
+    of: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixSettings:
+    """What a matrix of kernels is for; None: all directions, all numbers of dimensions."""
+
+    arch: ArchSpec
+    dtype: str
+    variant: str | None = None
+    ndim: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +151,8 @@ class Measured(Generic[P, K]):
         problems: the problems of a run's settings; raises `UsageError` for a setting that the operation does not have.
         candidate_source: where the kernels of a run's settings come from; raises the same.
         reasons: why a kernel cannot be built for an architecture or does not apply to a problem; empty if it does.
-        matrix: the cases of a matrix of `validate kernels`, by its name, for directions, numbers of dimensions and an
-            element type; None: there are no matrices.
+        matrix: the cases of a matrix of `validate kernels`, by its name; raises `UsageError` for one, or a setting,
+            that the operation does not have; None: there are no matrices.
         loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some; None:
             nobody knows them.
     """
@@ -146,7 +163,7 @@ class Measured(Generic[P, K]):
     problems: Callable[[Settings], tuple[P, ...]]
     candidate_source: Callable[[Settings], CandidateSource[P, K]]
     reasons: Callable[[K, ArchSpec, P], list[str]]
-    matrix: Callable[[str, ArchSpec, tuple[Direction, ...], tuple[int, ...], str], tuple[Case[P, K], ...]] | None = None
+    matrix: Callable[[str, MatrixSettings], tuple[Case[P, K], ...]] | None = None
     loop_ends: Callable[[K], tuple[P, ...]] | None = None
 
 

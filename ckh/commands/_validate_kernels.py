@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, UsageError
+from ckh.ops import DEFAULT_OPERATION
 from ckh.outputs import FileKind, check_output, head_of, write_output
-from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from ckh.bench.harness import Finding
-    from ckh.problems import Direction
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a process of its own.
 
@@ -32,14 +31,6 @@ kernel is the one that the compiled library gives itself.
 _FINDINGS = FileKind("file of findings", lambda path: re.match(rb'\{\s*"matrix":', head_of(path)) is not None)
 
 
-class Matrix(StrEnum):
-    """What `--matrix` takes."""
-
-    PIPELINES = "pipelines"
-    SCHEDULERS = "schedulers"
-    OPTIONS = "options"
-
-
 def register(group: typer.Typer) -> None:
     """Add the command to `ckh validate`."""
     group.command(
@@ -47,6 +38,7 @@ def register(group: typer.Typer) -> None:
         help=_HELP,
         epilog=examples(
             "ckh validate kernels --matrix pipelines",
+            "ckh validate kernels --op gemm_universal --matrix schedulers",
             "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --out options.json",
             "ckh validate kernels --matrix schedulers --device hip --arch gfx942 --compile-only",
         ),
@@ -54,8 +46,11 @@ def register(group: typer.Typer) -> None:
 
 
 def kernels(
-    matrix: Matrix = typer.Option(Matrix.PIPELINES, "--matrix", help="What is combined."),
-    variant: str = typer.Option("all", "--variant", help="forward, bwd_data, bwd_weight or all."),
+    matrix: str = typer.Option(
+        "pipelines", "--matrix", help="What is combined: pipelines, schedulers or, of convolutions, options."
+    ),
+    op: str = typer.Option(DEFAULT_OPERATION, "--op", autocompletion=_completion.operations, help=OP_HELP),
+    variant: str | None = typer.Option(None, "--variant", help="forward, bwd_data, bwd_weight or all.  [all]"),
     ndim: int | None = typer.Option(None, "--ndim", min=2, max=3, help="Only 2 or 3 dimensions."),
     dtype: str | None = typer.Option(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
@@ -80,12 +75,12 @@ def kernels(
 ) -> None:
     """Try them, print, and give the verdict."""
     from ckh.bench.compile import default_jobs
-    from ckh.bench.computation import measured_of
+    from ckh.bench.computation import MatrixSettings, measured_of
     from ckh.bench.device import DeviceOptions, default_device_kind, open_device, require_usable
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
-    from ckh.ops import DEFAULT_OPERATION, operation
+    from ckh.ops import operation
 
     if out is not None:
         check_output(out, _FINDINGS, force=force)
@@ -93,10 +88,10 @@ def kernels(
     found = open_device(device or default_device_kind(options), options)
     if not compile_only:
         require_usable(found)
-    ndims = (2, 3) if ndim is None else (ndim,)
-    cases_of = measured_of(operation(DEFAULT_OPERATION)).matrix
-    assert cases_of is not None
-    cases = cases_of(str(matrix), found.arch, _directions(variant), ndims, dtype or found.arch.default_dtype)
+    cases_of = measured_of(operation(op)).matrix
+    if cases_of is None:
+        raise UsageError(f"{op} has no matrices of kernels")
+    cases = cases_of(matrix, MatrixSettings(found.arch, dtype or found.arch.default_dtype, variant, ndim))
     worker = SupervisorOptions(parse_duration(timeout), replace(found.worker_configs()[0], load_only=compile_only))
     with Stop() as stop:
         findings = list(
@@ -111,7 +106,7 @@ def kernels(
         )
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
-    document = _document(findings, str(matrix), found.arch.name)
+    document = _document(findings, matrix, found.arch.name)
     if out is not None:
         write_output(out, (json.dumps(document, indent=2) + "\n").encode())
     if as_json:
@@ -122,17 +117,6 @@ def kernels(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _directions(text: str) -> tuple[Direction, ...]:
-    from ckh.errors import UsageError
-    from ckh.problems import Direction
-
-    if text == "all":
-        return tuple(Direction)
-    if text not in list(Direction):
-        raise UsageError(f"unknown direction {text!r}", "one of " + ", ".join((*Direction, "all")))
-    return (Direction(text),)
-
-
 def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]:
     return {
         "matrix": matrix,
@@ -141,8 +125,7 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
         "statuses": dict(Counter(str(one.status) for one in findings)),
         "findings": [
             {
-                "direction": str(one.case.kernel.variant),
-                "ndim": one.case.kernel.ndim_spatial,
+                **one.case.of,
                 "case": one.case.label,
                 "status": str(one.status),
                 "reason": one.reason,
@@ -156,11 +139,8 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
 
 
 def _print(findings: list[Finding], title: str) -> None:
-    rows = [
-        [one.case.label, str(one.case.kernel.variant), str(one.case.kernel.ndim_spatial), str(one.status)]
-        for one in findings
-    ]
-    print_table(title, ("case", "direction", "ndim", "status"), rows)
+    rows = [[one.case.label, *map(str, one.case.of.values()), str(one.status)] for one in findings]
+    print_table(title, ("case", *(findings[0].case.of if findings else ()), "status"), rows)
     whys = Counter((str(one.status), one.reason) for one in findings if one.reason)
     if whys:
         typer.echo("")

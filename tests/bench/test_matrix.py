@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.computation import MatrixSettings
 from ckh.bench.harness import try_cases
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.errors import NoKernelError, UsageError
+from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
+from ckh.ops.gemm_universal.matrix import matrix as gemm_matrix
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.matrix import MATRICES, matrix
 from ckh.ops.grouped_conv.validity import check, problem_reasons
 from ckh.ops.grouped_conv.variants import SPECIALIZATIONS, VARIANT_PIPELINES
@@ -113,3 +118,17 @@ def test_without_running_kernels_are_only_loaded() -> None:
     some = matrix("pipelines", load_arch("host"), (Direction.FORWARD,), (2,), "fp32")[0]
     (found,) = findings(device, [replace(some, kernel=device.kernels[0])], run=False)
     assert (found.status, found.reason) == (Status.OK, "compiled and loaded, not run")
+
+
+def test_a_gemm_matrix_has_each_layout() -> None:
+    """Every pipeline and scheduler in every layout, on whole tiles; directions are refused."""
+    settings = MatrixSettings(load_arch("gfx942"), "fp16")
+    cases = gemm_matrix("schedulers", settings)
+    expected = set(product(GEMM_LAYOUTS, PIPELINE_CODES, Scheduler))
+    assert {(one.of["layout"], one.kernel.pipeline, one.kernel.scheduler) for one in cases} == expected
+    assert len(cases) == len(expected)
+    assert all((one.problem.m % one.kernel.tile_m, one.problem.k % one.kernel.tile_k) == (0, 0) for one in cases)
+    with pytest.raises(UsageError, match="has no matrix 'options'"):
+        gemm_matrix("options", settings)
+    with pytest.raises(UsageError, match="has neither directions nor dimensions"):
+        gemm_matrix("pipelines", replace(settings, variant="forward"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
+    from ckh.bench.computation import Case, MatrixSettings
     from ckh.bench.settings import Settings
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
@@ -75,6 +76,12 @@ def _loop_ends(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
     return loop_end_problems(kernel)
 
 
+def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
+    from ckh.ops.gemm_universal.matrix import matrix
+
+    return matrix(name, settings)
+
+
 MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     computation=Computation(
         operand_shapes,
@@ -89,5 +96,6 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,
+    matrix=_matrix,
     loop_ends=_loop_ends,
 )

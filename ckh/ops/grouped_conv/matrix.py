@@ -46,7 +46,7 @@ def matrix(
     if name not in MATRICES:
         raise UsageError(f"unknown matrix {name!r}", "one of " + ", ".join(MATRICES))
     return tuple(
-        Case(label, kernel, problem_for(kernel))
+        Case(label, kernel, problem_for(kernel), {"direction": str(direction), "ndim": ndim})
         for direction in directions
         for ndim in ndims
         for label, kernel in MATRICES[name](_base(direction, ndim, dtype, arch))

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
-from ckh.errors import DataError
+from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv import hip, host
 from ckh.ops.grouped_conv.hip_headers import detect_conv
 from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
 from ckh.problems import Direction
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import Case
+    from ckh.bench.computation import Case, MatrixSettings
     from ckh.bench.settings import Settings
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
@@ -61,10 +62,8 @@ def _problems(settings: Settings) -> tuple[ConvProblem, ...]:
     from ckh.ops.grouped_conv.padding import pad_channels
     from ckh.ops.grouped_conv.problem_sets import load_problems
 
-    is_all = settings.variant == ALL_DIRECTIONS
-    variants = tuple(Direction) if is_all else (Direction(settings.variant),)
-    found = (p for variant in variants for p in load_problems(settings.problems, variant, settings.dtype))
-    problems = tuple(p for p in found if settings.ndim in (None, p.ndim))
+    sets = (load_problems(settings.problems, one, settings.dtype) for one in _directions(settings.variant))
+    problems = tuple(p for found in sets for p in found if settings.ndim in (None, p.ndim))
     if not problems:
         raise DataError(f"{settings.problems} has no {settings.ndim}D problem")
     return pad_channels(problems) if settings.pad_channels else problems
@@ -89,12 +88,18 @@ def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[s
     return check(kernel, arch, problem)
 
 
-def _matrix(
-    name: str, arch: ArchSpec, directions: tuple[Direction, ...], ndims: tuple[int, ...], dtype: str
-) -> tuple[Case[ConvProblem, ConvKernel], ...]:
+def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:
     from ckh.ops.grouped_conv.matrix import matrix
 
-    return matrix(name, arch, directions, ndims, dtype)
+    directions = _directions(settings.variant or ALL_DIRECTIONS)
+    ndims = tuple(CONV_LAYOUTS) if settings.ndim is None else (settings.ndim,)
+    return matrix(name, settings.arch, directions, ndims, settings.dtype)
+
+
+def _directions(text: str) -> tuple[Direction, ...]:
+    if text != ALL_DIRECTIONS and text not in list(Direction):
+        raise UsageError(f"unknown direction {text!r}", "one of " + ", ".join((*Direction, ALL_DIRECTIONS)))
+    return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 
 def _loop_ends(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
