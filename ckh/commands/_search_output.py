@@ -10,6 +10,7 @@ import typer
 
 from ckh.commands._common import print_json, print_table
 from ckh.commands._duration import format_duration
+from ckh.learn.ranking_text import is_falling, notes_text
 from ckh.ops import in_words
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
     """Print the kernels that a model expects to be the fastest."""
     op, first = model.spec.op, search.first_choice
     shown = list(zip(search.found, search.in_pool, strict=True))
+    is_in_order = is_falling(one.tflops for one in search.found)
     if as_json:
         print_json(
             {
@@ -82,6 +84,8 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
                 "sizes": problem.to_dict(),
                 "model": str(model.path),
                 "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
+                "beyond_training": search.beyond or None,
+                "predictions_in_order": is_in_order,
                 "first_choice": None if first is None else _ranked(op, first),
                 "kernels": [{**_ranked(op, one), "candidate": is_candidate} for one, is_candidate in shown],
             }
@@ -98,6 +102,7 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
         gain = search.found[0].score - first.score
         better = f"the best scores {gain:.4g} more ({search.found[0].score:.4g})"
         typer.echo("the best scores the same" if gain <= 0 else better)
+    typer.echo(notes_text(search.beyond, is_in_order=is_in_order), nl=False)
 
 
 def _print_problem(problem: Problem, model: Model | None) -> None:

@@ -13,7 +13,7 @@ from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import NoKernelError, UsageError
-from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns
+from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
 from ckh.requested import as_option
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
         is_measured = any(one.probe is not None for one in found)
         rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]
         print_table("", ("problem", *columns(is_measured=is_measured)), rows)
+        far = [one for one in found if one.beyond]
+        why = (
+            f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].beyond}"
+            if far
+            else ""
+        )
+        sys.stdout.write(notes_text(why, is_in_order=all(one.in_order for one in found)))
     if failures:
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.export.groups import DIRECTIONS, DTYPES
 from ckh.export.integers import Branch
+from ckh.learn.reach import limits
 from ckh.learn.spec import ANY
 from ckh.ranking.layout import numbers, record
 from ckh.ranking.model_file import FileFacts, FileGroup, model_file, prepare_pool
@@ -88,6 +89,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
         tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,
+        limits=limits(model.reach, kind.sizes.values()),
     )
     content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
     trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}

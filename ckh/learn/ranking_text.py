@@ -10,7 +10,7 @@ from ckh.ops import in_words
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
@@ -69,8 +69,7 @@ class Ranking:
     @property
     def in_order(self) -> bool:
         """Whether the predicted speeds fall with the place, among kernels that were not measured."""
-        shown = [one.tflops for one in self.kernels if one.measured_ms is None and one.tflops is not None]
-        return all(first >= second for first, second in pairwise(shown))
+        return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     def text(self, *, why: bool) -> str:
         """For people; `why` has the reasons for which kernels were refused."""
@@ -94,8 +93,7 @@ class Ranking:
         is_measured = self.probe is not None
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
-        notes = [f"\nno speed is predicted: {self.beyond}\n"] if self.beyond else []
-        return "\n".join([*lines, "", table]) + "".join(notes if self.in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
+        return "\n".join([*lines, "", table]) + notes_text(self.beyond, is_in_order=self.in_order)
 
     def json(self) -> str:
         """For programs."""
@@ -127,6 +125,17 @@ class Ranking:
                 for one in self.kernels
             ],
         }
+
+
+def notes_text(beyond: str, *, is_in_order: bool) -> str:
+    """What is said below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
+    notes = [f"\nno speed is predicted: {beyond}\n"] if beyond else []
+    return "".join(notes if is_in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
+
+
+def is_falling(tflops: Iterable[float | None]) -> bool:
+    """Whether predicted speeds fall with the place, as far as there are any."""
+    return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
 
 
 def columns(*, is_measured: bool) -> tuple[str, ...]:

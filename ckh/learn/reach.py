@@ -7,10 +7,11 @@ expectation where a size is more than `FAR` times the largest threshold on it. T
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from ckh.ops.base import Problem
     from ckh.ranking.packed import PackedForest
@@ -40,10 +41,20 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
     return reach
 
 
+def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
+    """The largest of each size of which a speed is expected; infinite where any is.
+
+    Args:
+        reach: as of `reach_of`.
+        sizes: names of sizes, as problems have them.
+    """
+    return [FAR * max(reach[name], 1.0) if name in reach else math.inf for name in sizes]
+
+
 def beyond(problem: Problem, reach: Mapping[str, float]) -> str:
     """Why a problem is too far outside of a model's training data; empty if it is not."""
-    for name, largest in reach.items():
+    for (name, largest), limit in zip(reach.items(), limits(reach, reach), strict=True):
         value = getattr(problem, name)
-        if value > FAR * max(largest, 1.0):
+        if value > limit:
             return f"{name} = {value} is far outside of what the model learned from: more than {FAR} x {largest:.4g}"
     return ""

@@ -66,6 +66,7 @@ class FileFacts:
         direction: the code of its direction, or -1.
         dtype: that of its element type, or -1.
         tflops: the number of the forest that tells TFLOPS, or -1.
+        limits: the largest of each size of which TFLOPS are expected; empty if any are.
     """
 
     texts: Sequence[str]
@@ -73,6 +74,7 @@ class FileFacts:
     direction: int = -1
     dtype: int = -1
     tflops: int = -1
+    limits: Sequence[float] = ()
 
 
 def prepare_pool(
@@ -156,6 +158,7 @@ def model_file(
         text=np.frombuffer(b"".join(encoded), np.uint8),
         name=np.cumsum([0, *map(len, encoded)])[:-1],
         facts=record("FACTS", **others, **counts),
+        limit=facts.limits,
     )
     for program in programs:
         writer.append(program)

@@ -11,6 +11,7 @@ import numpy as np
 from ckh.errors import NoKernelError
 from ckh.learn.answer import wanted_for
 from ckh.learn.ranked import Ranked, in_order
+from ckh.learn.reach import beyond
 from ckh.ranking.evaluator import best_first
 from ckh.search.kernels.space import product_of
 
@@ -39,6 +40,7 @@ class ModelSearch:
         found: the best of these, best first; of kernels that the model cannot tell apart a candidate or else the first.
         in_pool: of each of these, whether it is a candidate.
         first_choice: the best candidate; None if there is none.
+        beyond: why the model expects no speed of this problem; empty if it does, or never does.
     """
 
     legal: int
@@ -47,6 +49,7 @@ class ModelSearch:
     found: tuple[Ranked, ...]
     in_pool: tuple[bool, ...]
     first_choice: Ranked | None
+    beyond: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,6 +102,8 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     _, first = np.unique(space.kind[numbers], return_index=True)
     numbers = numbers[np.sort(first)]
     score, tflops = model.score_pool([problem], space.table)  # type: ignore[arg-type]
+    far = beyond(problem, model.reach)
+    tflops = None if far else tflops
     best = numbers[best_first(score[0, numbers], top)]
     kernels = []
     for number in best.tolist():
@@ -115,6 +120,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         tuple(found),
         tuple((own[best] >= 0).tolist()),
         choice[0] if choice else None,
+        far,
     )
 
 

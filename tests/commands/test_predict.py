@@ -113,6 +113,19 @@ def test_speeds_that_do_not_fall_are_explained(model: Path, capsys: pytest.Captu
         assert json.loads(capsys.readouterr().out)["predictions_in_order"] is in_order
 
 
+def test_a_table_of_many_problems_explains_its_speeds(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below it stand the lines of one problem: speeds that do not fall, and problems without any."""
+    path = tmp_path / "problems.csv"
+    for channels, lines in (("64", (False, True)), ("8000000", (True, False))):
+        path.write_text(f"N,C,K,Hi,Wi,Y,X\n1,{channels},8,14,14,1,1\n", encoding="utf-8")
+        assert run(["predict", "--problems", str(path), "--top", "300"]) == ExitCode.OK
+        out = capsys.readouterr().out
+        is_said = ("\nno speed is predicted: for 1 of 1 problems" in out, "\nthe order is the ranking model's; " in out)
+        assert is_said == lines
+
+
 def test_far_outside_of_the_training_data_no_speed_is_predicted(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

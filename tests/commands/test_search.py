@@ -117,6 +117,21 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     assert f"all {found['space']['distinct']} that the model tells apart were scored" in out
 
 
+def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As predict: that they do not fall with the ranking, and that there is none far outside of the training data."""
+    for args, is_far in ((SMALL, False), (["--c", "8000000", "--k", "8"], True)):
+        found = document(capsys, *args, "--top", "60")
+        speeds = [one["predicted_tflops"] for one in found["kernels"]]
+        assert all((speed is None) is is_far for speed in speeds)
+        assert (found["beyond_training"] is not None) is is_far
+        assert found["predictions_in_order"] is (is_far or speeds == sorted(speeds, reverse=True))
+        assert run(["search", *args, "--top", "60"]) == ExitCode.OK
+        out = capsys.readouterr().out
+        assert ("no speed is predicted: c = 8000000 is far outside" in out) is is_far
+        assert ("the order is the ranking model's; TFLOPS" in out) is not found["predictions_in_order"]
+    assert not document(capsys, *SMALL, "--top", "60")["predictions_in_order"]
+
+
 @pytest.mark.parametrize("option", ["--strategy local", "--budget 9", "--seed 1"])
 def test_strategies_are_for_measuring(model: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A model scores everything: what says how to search would do nothing."""

@@ -366,6 +366,13 @@ int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size,
   return error;
 }
 
+/* Whether a problem is so far outside of what the model learned from that it expects no speed. */
+static int is_far(const ckh_head *head, const int64_t *size) {
+  for (int32_t i = 0; i < head->limit_count; i++)
+    if ((double)size[i] > head->limit[i]) return 1;
+  return 0;
+}
+
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count) {
   const ckh_group *group;
@@ -390,7 +397,7 @@ int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *si
       ckh_free_workspace(w, states_of(model, group));
       return error;
     }
-    write_best(model, group, w, chosen, flops, is_told, choices, capacity);
+    write_best(model, group, w, chosen, flops, is_told && !is_far(&model->head, size), choices, capacity);
     *count = (size_t)chosen;
   }
   give_back(model, group, w);

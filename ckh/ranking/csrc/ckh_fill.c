@@ -6,7 +6,7 @@
 
 #include "ckh_internal.h"
 
-enum { VERSION = 3, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
+enum { VERSION = 4, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
 enum { MAX_PROGRAMS = 1 << 12, MAX_REASONS = 1 << 24 };
 enum { MAX_TILES = 4096 }; /* of a block */
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3, CATEGORICAL = 1 };
@@ -347,7 +347,8 @@ static void fill_head(reader *r, ckh_head *head) {
   const ckh_facts *facts;
   take_head(r, head);
   require(r, !r->error && head->facts_count == 1 && head->name_count >= 2 && head->text_count >= 1 &&
-                 !head->text[head->text_count - 1] && within(head->name, head->name_count, 0, head->text_count));
+                 !head->text[head->text_count - 1] && within(head->name, head->name_count, 0, head->text_count) &&
+                 head->limit_count <= CKH_MOST_SIZES);
   if (r->error) return;
   facts = head->facts;
   require(r, facts->kind >= 0 && facts->forests >= 1 && facts->forests <= CKH_MOST_FORESTS &&
