@@ -124,9 +124,6 @@ def _missing_loads(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> 
 def _missing_transposition(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> Iterator[str]:
     """What LDS does not transpose for a matrix instruction."""
     assert headers.transposing is not None
-    if kernel.pipeline == "basic_v1":
-        yield f"basic_v1 of {{which}} transposes operands in registers, into an LDS that {arch.name} transposes again"
-        return
     _, n, k = tile = warp_tile_of(kernel)
     accesses = n * k * DTYPE_BYTES[kernel.dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES
     if (ELEMENTS[kernel.dtype], tile, accesses) not in headers.transposing:

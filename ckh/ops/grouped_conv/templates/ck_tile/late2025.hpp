@@ -40,16 +40,17 @@ using LoopProblem =
 template <Pipeline P>
 struct TableOf : PipelineTable<P, BasicProblem, LoopProblem> {};
 
-// The scheduler of basic_v1 is that of its block GEMM: the default one loads what it multiplies, as the interwave one does,
-// and the intrawave one does not. Operands are only transposed in the backward directions.
+// The scheduler of basic_v1 is that of its block GEMM. CK Tile's own takes the default one, which is intrawave but loads
+// what it multiplies, or the interwave one. Operands are only transposed in the backward directions.
 template <>
 struct TableOf<Pipeline::basic_v1> {
-    using Scheduled = std::conditional_t<kernel::scheduler == ck_tile::GemmPipelineScheduler::Interwave,
-                                         LoopProblem<true, ck_tile::TailNumber::Full>, BasicProblem>;
+    using Scheduled = LoopProblem<true, ck_tile::TailNumber::Full>;
     using Policy = LoadPolicy<ck_tile::UniversalGemmPipelineAgBgCrPolicy>;
+    static constexpr bool is_intrawave = kernel::scheduler == ck_tile::GemmPipelineScheduler::Intrawave;
+    using OfForward = std::conditional_t<is_intrawave, BasicProblem, Scheduled>;
     template <bool, ck_tile::TailNumber>
     using Full = std::conditional_t<kernel::variant == Variant::forward,
-                                    ck_tile::GemmPipelineAGmemBGmemCRegV1<Scheduled, Policy>,
+                                    ck_tile::GemmPipelineAGmemBGmemCRegV1<OfForward, Policy>,
                                     BasicV1<Scheduled, Policy>>;
 };
 
