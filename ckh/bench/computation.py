@@ -132,12 +132,14 @@ class HipEmission(Generic[K]):
         templates: the folder of headers that sources include beside the shared ones.
         problems: the problem set that is measured by default.
         functions: what the mangled names of the kernels' GPU functions contain.
+        found: what headers have for the kernels, in words, by what it is.
     """
 
     emit: Callable[[K, Headers, ArchSpec], str]
     templates: Path
     problems: str
     functions: tuple[str, ...]
+    found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ckh.archs import load_arch
 from ckh.bench.binary import Binary, code_hash, parse_resources
 from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.interfaces import NOT_VERIFIED
 from ckh.bench.codegen.source import header_contents
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.computation import measured_of
@@ -143,6 +144,12 @@ class HipDevice:
     def worker_environment(self) -> dict[str, str]:
         """Ours, with this worker's part of the cores for BLAS, which computes the references."""
         return worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
+
+    @property
+    def caution(self) -> str:
+        """Why nobody vouches for kernels that are built with these headers; empty if ckh's tests build such kernels."""
+        headers = self._headers
+        return "" if headers.interface.is_verified and not headers.unlike else NOT_VERIFIED
 
     @cached_property
     def _compiler(self) -> Compiler:

@@ -67,11 +67,11 @@ def compiler_warning(hipcc: Compiler) -> str:
     )
 
 
-def find_ck_tile(wanted: str | None, hipcc: Compiler, environ: Mapping[str, str] = os.environ) -> Headers:
+def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[str, str] = os.environ) -> Headers:
     """CK Tile's headers: the wanted include folder, else $CK_TILE_INCLUDE, else ROCm's own, wherever that is.
 
     Raises:
-        DeviceError: there are none, or none that ckh has templates for.
+        DeviceError: there are none.
     """
     for asked in (wanted, environ.get(_INCLUDE)):
         if asked:
@@ -86,8 +86,9 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler, environ: Mapping[str, str]
     )
 
 
-def _rocm_includes(hipcc: Compiler, environ: Mapping[str, str]) -> Iterator[Path]:
+def _rocm_includes(hipcc: Compiler | None, environ: Mapping[str, str]) -> Iterator[Path]:
     if environ.get(_ROCM):
         yield Path(environ[_ROCM], "include")
-    yield Path(hipcc.command[0]).resolve().parent.parent / "include"
+    if hipcc is not None:
+        yield Path(hipcc.command[0]).resolve().parent.parent / "include"
     yield Path(_DEFAULT_ROCM, "include")

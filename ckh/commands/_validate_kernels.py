@@ -15,10 +15,12 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.errors import ExitCode, UsageError
+from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION
 from ckh.outputs import FileKind, check_output, head_of, write_output
 
 if TYPE_CHECKING:
+    from ckh.bench.device import Device
     from ckh.bench.harness import Finding
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a process of its own.
@@ -88,6 +90,8 @@ def kernels(
     found = open_device(device or default_device_kind(options), options)
     if not compile_only:
         require_usable(found)
+    if caution := _caution(found):
+        warn(caution)
     cases_of = measured_of(operation(op)).matrix
     if cases_of is None:
         raise UsageError(f"{op} has no matrices of kernels")
@@ -106,7 +110,7 @@ def kernels(
         )
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
-    document = _document(findings, matrix, found.arch.name)
+    document = _document(findings, matrix, found.arch.name) | {"caution": caution}
     if out is not None:
         write_output(out, (json.dumps(document, indent=2) + "\n").encode())
     if as_json:
@@ -115,6 +119,13 @@ def kernels(
         _print(findings, f"{matrix} for {found.arch.name}")
     if not document["ok"]:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
+
+
+def _caution(device: Device) -> str:
+    """Why nobody vouches for a device's kernels, empty if somebody does."""
+    from ckh.bench.hip_device import HipDevice
+
+    return device.caution if isinstance(device, HipDevice) else ""
 
 
 def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]:

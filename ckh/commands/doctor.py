@@ -14,6 +14,8 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ckh.bench.codegen.ck_tile import Headers
+
 T = TypeVar("T")
 
 
@@ -22,29 +24,41 @@ def register(app: typer.Typer) -> None:
     app.command(
         name="doctor",
         help="Show what this machine offers and what ckh found: device, compiler, models, folders.",
-        epilog=examples("ckh doctor", "ckh doctor --json"),
+        epilog=examples("ckh doctor", "ckh doctor --json", "ckh doctor --ck-include composable_kernel/include"),
     )(doctor)
 
 
-def doctor(as_json: bool = typer.Option(False, "--json", help=JSON_HELP)) -> None:
-    """Gather what `ckh` found and print it; finding little is not an error."""
-    report = gather()
+def doctor(
+    ck_include: str | None = typer.Option(
+        None, "--ck-include", help="Folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
+    ),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Gather what `ckh` found and print it; finding little is not an error, but a folder without headers is one."""
+    report = gather(ck_include)
     if as_json:
         print_json(report)
         return
-    rows = [[key, _text(value)] for key, value in report.items() if key not in {"models", "warnings"}]
+    texts = report | {"ck_tile": _headers_text(report["ck_tile"])}
+    rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "warnings"}]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         typer.echo(f"{key.ljust(width)}  {value}")
     for warning in report["warnings"]:
         typer.echo(f"\nwarning: {warning}")
+    if report["ck_tile"] is not None:
+        _print_headers(report["ck_tile"])
     models = [[m["path"], m["op"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
     typer.echo("")
     print_table("models", ["path", "op", "variant", "dtype", "arch"], models)
 
 
-def gather() -> dict[str, Any]:
-    """What this machine offers, as JSON-able values."""
+def gather(ck_include: str | None = None) -> dict[str, Any]:
+    """What this machine offers, as JSON-able values.
+
+    Raises:
+        DeviceError: the folder that is named has no CK Tile headers.
+    """
     from ckh.archs import default_arch, load_arch
     from ckh.bench.compiler import find_compiler
     from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
@@ -52,7 +66,7 @@ def gather() -> dict[str, Any]:
     from ckh.paths import data_dir
 
     hipcc = _found(lambda: find_hipcc(None))
-    headers = None if hipcc is None else _found(lambda: find_ck_tile(None, hipcc))
+    headers = find_ck_tile(ck_include, hipcc) if ck_include else _found(lambda: find_ck_tile(None, hipcc))
     compiler = _found(find_compiler)
     hardware = load_arch("host").hardware
     return {
@@ -65,7 +79,7 @@ def gather() -> dict[str, Any]:
         "host_l2_kb": hardware.l2_cache_kb,
         "compiler": None if compiler is None else " ".join(compiler.command),
         "hip_compiler": None if hipcc is None else f"{' '.join(hipcc.command)} ({hipcc.version})",
-        "ck_tile": None if headers is None else f"{headers.include} ({headers.interface})",
+        "ck_tile": None if headers is None else _headers(headers),
         "warnings": [warning] if hipcc is not None and (warning := compiler_warning(hipcc)) else [],
         "ranking": _ranking(),
         "cache": _cache(),
@@ -73,6 +87,48 @@ def gather() -> dict[str, Any]:
         "models": _models(),
         "executable": sys.argv[0],
     }
+
+
+def _headers(headers: Headers) -> dict[str, Any]:
+    """What was found of CK Tile, and what of it each operation's kernels can have."""
+    from ckh.bench.computation import measured_of
+    from ckh.ops import built_in_names, operation
+
+    emissions = {name: measured_of(op).hip for name in built_in_names() if (op := operation(name)).measured is not None}
+    return {
+        "include": str(headers.include),
+        "version": headers.version or None,
+        "interface": str(headers.interface),
+        "is_verified": headers.interface.is_verified and not headers.unlike,
+        "differs": list(headers.unlike),
+        "pipelines": sorted(headers.pipelines),
+        "operations": {
+            name: {what: list(words) for what, words in emission.found(headers).items()}
+            for name, emission in emissions.items()
+            if emission is not None
+        },
+    }
+
+
+def _headers_text(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "none found"
+    version = f"CK {found['version']}" if found["version"] else "no version written in it"
+    verified = "" if found["is_verified"] else ", not verified"
+    return f"{found['include']} ({version}, interface {found['interface']}{verified})"
+
+
+def _print_headers(found: dict[str, Any]) -> None:
+    from ckh.bench.codegen.interfaces import NOT_VERIFIED
+
+    if not found["is_verified"]:
+        typer.echo(f"\nwarning: {NOT_VERIFIED}")
+    for what in found["differs"]:
+        typer.echo(f"differs: {what}")
+    for name, words in found["operations"].items():
+        rows = [[what, ", ".join(names) or "none"] for what, names in words.items() if what != "differs" or names]
+        typer.echo("")
+        print_table(f"CK Tile for {name}", ["what", "there is"], rows)
 
 
 def _cache() -> str:

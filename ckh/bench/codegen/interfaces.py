@@ -14,6 +14,8 @@ from ckh.strenum import StrEnum
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+# What is said to users of kernels for headers of an interface that is not.
+NOT_VERIFIED = "kernels for these CK Tile headers are not verified: ckh's tests have compiled none with such headers"
 PIPELINES = Path("ck_tile/ops/gemm/pipeline")
 
 

@@ -30,7 +30,7 @@ ELEMENTS = {
     "int8": "ck_tile::int8_t",
 }
 # The pipelines that our templates have.
-_EMITTED = {
+EMITTED = {
     Interface.MID_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
     Interface.LATE_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
     Interface.CURRENT: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6"}),
@@ -78,7 +78,7 @@ def _missing_pipeline(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]
         yield reason
     elif pipeline not in headers.common.pipelines:
         yield f"{{which}} have no pipeline {pipeline}"
-    elif pipeline not in _EMITTED[headers.common.interface]:
+    elif pipeline not in EMITTED[headers.common.interface]:
         yield f"GEMM kernels with {pipeline} of {{which}} are not emitted"
     elif pipeline in headers.incomplete:
         yield f"{pipeline} of {{which}} lacks what their GEMM kernel asks it for"
@@ -101,7 +101,7 @@ def _missing_parts(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
 def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
     """What a pipeline of theirs does not do, or not correctly."""
     pipeline = kernel.pipeline
-    if pipeline not in _EMITTED[headers.common.interface]:
+    if pipeline not in EMITTED[headers.common.interface]:
         return  # _missing_pipeline has said so
     is_interwave = kernel.scheduler is Scheduler.INTERWAVE
     is_unscheduled = pipeline == _UNSCHEDULED and not headers.is_current
@@ -120,7 +120,7 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
 
 def _missing_waves(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
     pipeline = kernel.pipeline
-    if pipeline not in _EMITTED[headers.common.interface]:
+    if pipeline not in EMITTED[headers.common.interface]:
         return  # _missing_pipeline has said so
     if wave_groups_of(pipeline):
         if reason := wave_group_reason(pipeline, kernel.wave):

@@ -11,6 +11,7 @@ from ckh.bench.computation import Computation, HipEmission, HostEmission, Measur
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal import hip, host
 from ckh.ops.gemm_universal.hip_headers import detect_gemm
+from ckh.ops.gemm_universal.hip_rules import EMITTED
 from ckh.ops.gemm_universal.problem import OP_TYPE, output_dtype
 from ckh.ops.gemm_universal.reference import multiply, operand_shapes, reduction_length
 
@@ -48,6 +49,18 @@ _gemm_headers = cache(detect_gemm)
 
 def _emit_hip(kernel: GemmKernel, headers: Headers, arch: ArchSpec) -> str:
     return hip.emit(kernel, _gemm_headers(headers), arch)
+
+
+def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
+    found = _gemm_headers(headers)
+    pipelines = headers.pipelines & EMITTED[headers.interface] if found.has_kernel else frozenset()
+    words = {
+        "pipelines": pipelines - found.incomplete,
+        "epilogues": found.epilogues,
+        "interwave": found.interwave,
+        "persistent": found.persistent,
+    }
+    return {what: tuple(sorted(names)) for what, names in words.items()}
 
 
 def _problems(settings: Settings) -> tuple[GemmProblem, ...]:
@@ -92,7 +105,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",)),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",), _found),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,

@@ -147,3 +147,24 @@ def _current(common: ConvHeaders, kernels: dict[Direction, str]) -> ConvHeaders:
         explicit=_FORWARD | _BWD_WEIGHT,
         two_stages=_BWD_WEIGHT,
     )
+
+
+def found_words(headers: ConvHeaders) -> dict[str, tuple[str, ...]]:
+    """What there is, in words: the pipelines of each direction, and the directions that have an option."""
+    common = headers.common
+    options = {
+        "merged groups": headers.merging,
+        "split K": headers.splitting,
+        "split images": headers.split_images,
+        "explicit GEMM": headers.explicit,
+        "two stages": headers.two_stages,
+    }
+    usable = common.pipelines - headers.incomplete.keys()
+    pipelines = {
+        one: usable - (frozenset() if one in headers.two_buffers else common.double_buffered) for one in Direction
+    }
+    return {
+        **{str(one): tuple(sorted(pipelines[one])) for one in Direction if one in headers.directions},
+        **{what: tuple(sorted(map(str, directions))) for what, directions in options.items()},
+        "differs": (headers.unlike,) if headers.unlike else (),
+    }

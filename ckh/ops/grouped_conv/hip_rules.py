@@ -23,8 +23,7 @@ _LANES, _FP32_SIDES = 64, (16, 32)
 # Operands in which K is not contiguous, since late 2025.
 _TRANSPOSED = {Direction.FORWARD: "", Direction.BWD_DATA: "B", Direction.BWD_WEIGHT: "AB"}
 ELEMENTS = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t", "fp32": "float"}
-# Interfaces that have pipelines in which two buffers and the epilogue's are one choice: the pipeline's.
-_BUFFERS_OF_PIPELINE = frozenset({Interface.MID_2025, Interface.LATE_2025})
+_OF_2025 = frozenset({Interface.MID_2025, Interface.LATE_2025})
 
 
 def missing(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> list[str]:
@@ -63,9 +62,9 @@ def _missing_buffers(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
     if pipeline not in common.pipelines:
         return  # _missing_parts has said so
     is_double = pipeline in common.double_buffered
-    # Elsewhere the flag is the epilogue's, which then shuffles one tile of a wave at a time.
-    is_chosen = common.interface in _BUFFERS_OF_PIPELINE
-    if kernel.double_smem_buffer != is_double and (is_chosen or is_double):
+    # In the current interface the flag is also the epilogue's, which then shuffles one tile of a wave at a time.
+    is_pipelines = common.interface in _OF_2025
+    if kernel.double_smem_buffer != is_double and (is_pipelines or is_double):
         yield f"{pipeline} of {{which}} takes {'two LDS buffers' if is_double else 'one LDS buffer'}"
     elif is_double and kernel.variant in headers.directions - headers.two_buffers:
         yield f"{kernel.variant} kernels of {{which}} do not compile with two LDS buffers"
@@ -92,6 +91,9 @@ def _missing_together(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]
     """What there is, but not together."""
     if kernel.is_complete and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
         yield reason
+    elif kernel.wave_k != 1 and not wave_groups_of(kernel.pipeline) and headers.common.interface in _OF_2025:
+        # Their block GEMM knows waves along M and N: others read beyond the tile in LDS.
+        yield f"{kernel.pipeline} of {{which}} has no waves along K"
     if kernel.explicit_gemm and kernel.variant in headers.explicit:
         if kernel.num_groups_to_merge != 1:
             yield "explicit GEMMs of {which} have no merged groups"

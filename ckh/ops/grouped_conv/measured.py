@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ckh.bench.computation import Computation, HipEmission, HostEmission, Measured, Split
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv import hip, host
-from ckh.ops.grouped_conv.hip_headers import detect_conv
+from ckh.ops.grouped_conv.hip_headers import detect_conv, found_words
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
@@ -76,6 +76,10 @@ def _emit_hip(kernel: ConvKernel, headers: Headers, arch: ArchSpec) -> str:
     return hip.emit(kernel, _conv_headers(headers), arch)
 
 
+def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
+    return found_words(_conv_headers(headers))
+
+
 def _candidate_source(settings: Settings) -> CandidateSource[ConvProblem, ConvKernel]:
     from ckh.ops.grouped_conv.candidate_source import candidate_source
 
@@ -118,7 +122,7 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",)),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,
