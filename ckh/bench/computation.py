@@ -108,6 +108,21 @@ class MatrixSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Trials(Generic[P, K]):
+    """How kernels of an operation are executed to be believed.
+
+    Attributes:
+        loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some.
+        kernel_class: what a kernel has in common with those that are right or wrong as it is, in words.
+        representatives: the kernels of each class for an architecture, smallest tiles first; headers may lack some.
+    """
+
+    loop_ends: Callable[[K], tuple[P, ...]]
+    kernel_class: Callable[[K], str]
+    representatives: Callable[[ArchSpec], dict[str, list[K]]]
+
+
+@dataclass(frozen=True, slots=True)
 class HostEmission(Generic[K]):
     """How kernels are built for the CPU.
 
@@ -155,8 +170,7 @@ class Measured(Generic[P, K]):
         reasons: why a kernel cannot be built for an architecture or does not apply to a problem; empty if it does.
         matrix: the cases of a matrix of `validate kernels`, by its name; raises `UsageError` for one, or a setting,
             that the operation does not have; None: there are no matrices.
-        loop_ends: small problems that take a kernel through every end of its loops, of which it may refuse some; None:
-            nobody knows them.
+        trials: how kernels are executed to be believed; None: nobody knows.
     """
 
     computation: Computation[P]
@@ -166,7 +180,7 @@ class Measured(Generic[P, K]):
     candidate_source: Callable[[Settings], CandidateSource[P, K]]
     reasons: Callable[[K, ArchSpec, P], list[str]]
     matrix: Callable[[str, MatrixSettings], tuple[Case[P, K], ...]] | None = None
-    loop_ends: Callable[[K], tuple[P, ...]] | None = None
+    trials: Callable[[], Trials[P, K]] | None = None
 
 
 def measured_of(op: AnyOperation) -> Measured[Any, Any]:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.plan import full_name
-from ckh.bench.protocol import Job, Op
+from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation_of_kernel
 from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.compile import Built
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
 ACCEPTED = (Status.OK, Status.VERIFIED, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
+# What it comes to if it ran and was right.
+RAN = (Status.OK, Status.VERIFIED, Status.UNSTABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +98,34 @@ def _try(device: Device, case: Case[Any, Any], built: Built, options: Supervisor
             return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
         if not run:
             return Finding(case, Status.OK, "compiled and loaded, not run", name)
-        executed = 0
-        for problem in _problems(device, case, options):
-            setup = Job(Op.PROBLEM, -1, problem=problem.canonical())
-            ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=built.library, samples=1)])
-            if reply.status not in ACCEPTED:
-                reason = reply.message if problem == case.problem else f"{reply.message} ({problem.canonical()})"
-                return Finding(case, reply.status, reason, name, executed)
-            if problem == case.problem:
-                first = reply
-            executed += reply.status is not Status.UNSUPPORTED
-        return Finding(case, first.status, first.message, name, executed)
+        replies = dict(execute(supervisor, built, _problems(device, case, options)))
+    wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
+    executed = sum(reply.status in RAN for reply in replies.values())
+    if wrong is None:
+        reply = replies[case.problem]
+        return Finding(case, reply.status, reply.message, name, executed)
+    where = "" if wrong == case.problem else f" ({wrong.canonical()})"
+    return Finding(case, replies[wrong].status, replies[wrong].message + where, name, executed)
+
+
+def execute(supervisor: Supervisor, built: Built, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
+    """Run a kernel that was built on problems; each with its reply, up to the first that is wrong."""
+    for problem in problems:
+        setup = Job(Op.PROBLEM, -1, problem=problem.canonical())
+        ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=built.library, samples=1)])
+        yield problem, reply
+        if reply.status not in ACCEPTED:
+            return
+
+
+def loop_ends(device: Device, kernel: Any) -> list[Any]:
+    """The small problems that reach every end of a kernel's loops, but for those that it refuses."""
+    measured = measured_of(operation_of_kernel(kernel))
+    found = () if measured.trials is None else measured.trials().loop_ends(kernel)
+    return [one for one in found if not measured.reasons(kernel, device.arch, one)]
 
 
 def _problems(device: Device, case: Case[Any, Any], options: SupervisorOptions) -> list[Any]:
     """The case's own; on an emulated GPU, where time is no matter, also those that reach every end of its loops."""
-    measured = measured_of(operation_of_kernel(case.kernel))
-    if not options.worker.is_emulated or measured.loop_ends is None:
-        return [case.problem]
-    more = (one for one in measured.loop_ends(case.kernel) if one != case.problem)
-    return [case.problem, *(one for one in more if not measured.reasons(case.kernel, device.arch, one))]
+    more = loop_ends(device, case.kernel) if options.worker.is_emulated else []
+    return [case.problem, *(one for one in more if one != case.problem)]

@@ -162,6 +162,14 @@ class Limits:
                 return f"all outputs together are wrong: {found:.3f} of what each may err in the mean, not {most:.3f}"
         return ""
 
+    def error(self, result: Array, split: Split = _WHOLE) -> float:
+        """The largest error of an element, relative to the largest right value; exact ones have 0."""
+        right = self._range_of(split)
+        middle = (right.low.astype(np.float64) + right.high) / 2
+        off = np.abs(self._element.widened(result.reshape(-1)) - middle)
+        largest = float(np.max(np.abs(middle), initial=0.0))
+        return float(np.max(off, initial=0.0)) / largest if largest else 0.0
+
     def _rounded(self, low: Array, high: Array) -> _Range:
         return _Range(self._element.lowest(low), self._element.highest(high))
 

@@ -28,6 +28,9 @@ _HELP = """Compile, load, run and check every combination of a matrix of kernels
 The table says what became of each: ok, refused by a rule (invalid), not possible with this device or these headers
 (unsupported), or wrong: compile_error, crash, timeout, wrong_result. Exit code 1: something is wrong. The name of the
 kernel is the one that the compiled library gives itself.
+
+On an emulated GPU each kernel runs on a dozen small problems that reach every end of its loops, and is `verified`. The
+table says on how many problems a kernel ran, and of one that did not run, whether a kernel of its class ever did.
 """
 
 _FINDINGS = FileKind("file of findings", lambda path: re.match(rb'\{\s*"matrix":', head_of(path)) is not None)
@@ -43,6 +46,7 @@ def register(group: typer.Typer) -> None:
             "ckh validate kernels --op gemm_universal --matrix schedulers",
             "ckh validate kernels --matrix options --variant bwd_weight --ndim 3 --out options.json",
             "ckh validate kernels --matrix schedulers --device hip --arch gfx942 --compile-only",
+            "ckh validate kernels --matrix pipelines --device emulated --arch gfx942 --dtype fp16 --timeout 5m",
         ),
     )(kernels)
 
@@ -116,7 +120,7 @@ def kernels(
     if as_json:
         print_json(document)
     else:
-        _print(findings, f"{matrix} for {found.arch.name}")
+        _print(findings, str(matrix), found.arch.name)
     if not document["ok"]:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
@@ -142,6 +146,7 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
                 "reason": one.reason,
                 "built": one.built,
                 "executed": one.executed,
+                "class_executed": _was_executed(one, arch),
                 "problem": one.case.problem.canonical(),
             }
             for one in findings
@@ -149,12 +154,35 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
     }
 
 
-def _print(findings: list[Finding], title: str) -> None:
-    rows = [[one.case.label, *map(str, one.case.of.values()), str(one.status)] for one in findings]
-    print_table(title, ("case", *(findings[0].case.of if findings else ()), "status"), rows)
-    whys = Counter((str(one.status), one.reason) for one in findings if one.reason)
+def _was_executed(one: Finding, arch: str) -> bool:
+    """Whether this kernel, or ever one of its class, was executed and right."""
+    from ckh.bench.executed import was_executed
+
+    return one.executed > 0 or was_executed(one.case.kernel, arch)
+
+
+def _execution(one: Finding, arch: str) -> str:
+    if one.executed:
+        return f"on {one.executed} problem{'s' * (one.executed > 1)}"
+    if not one.built:
+        return ""
+    return "its class was" if _was_executed(one, arch) else "its class never was"
+
+
+def _print(findings: list[Finding], matrix: str, arch: str) -> None:
+    from ckh.schema import Status
+
+    rows = [
+        [one.case.label, *map(str, one.case.of.values()), str(one.status), _execution(one, arch)] for one in findings
+    ]
+    columns = ("case", *(findings[0].case.of if findings else ()), "status", "executed")
+    print_table(f"{matrix} for {arch}", columns, rows)
+    whys = Counter((str(one.status), one.reason) for one in findings if one.reason and one.status != Status.VERIFIED)
     if whys:
         typer.echo("")
         print_table("", ("why", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
+    on = sum(one.executed for one in findings)
+    if on:
+        typer.echo(f"\n{sum(one.executed > 0 for one in findings)} kernels were executed, on {on} problems in all")
     built = sorted({one.built for one in findings if one.built})
     typer.echo(f"\n{len(built)} kernels were built" + ("".join(f"\n  {name}" for name in built)))

@@ -27,7 +27,7 @@ class Kept:
     file: str
     op: str
     name: str
-    arch: str = "gfx942"
+    arch: str
 
     @property
     def kernel(self) -> Any:
@@ -46,17 +46,51 @@ class Kept:
     def problems(self) -> Sequence[Any]:
         """The problems that reach every end of its loops."""
         measured, device = measured_of(operation(self.op)), open_device(HIP_KIND, DeviceOptions(self.arch))
-        assert measured.loop_ends is not None
-        return [one for one in measured.loop_ends(self.kernel) if not measured.reasons(self.kernel, device.arch, one)]
+        assert measured.trials is not None
+        return [
+            one
+            for one in measured.trials().loop_ends(self.kernel)
+            if not measured.reasons(self.kernel, device.arch, one)
+        ]
 
 
 _CONV, _GEMM = "grouped_conv", "gemm_universal"
-KEPT = (
-    Kept(
-        "forward_basic_v1", _CONV, "grouped_conv_fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"
+# File, operation, what follows the operation in the kernel's name, architecture.
+_ROWS = (
+    ("forward_basic_v1", _CONV, "fwd_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_16x64x64_1x4x1_16x16x16", "gfx942"),
+    ("forward_compv3", _CONV, "fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16", "gfx942"),
+    (
+        "bwd_data_basic_v1",
+        _CONV,
+        "bwd_data_fp16_nhwgc_2d_basic_v1_cshuffle_intrawave_64x64x32_2x2x1_32x32x8_vec4_2_4",
+        "gfx942",
     ),
-    Kept("forward_compv3", _CONV, "grouped_conv_fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16"),
+    (
+        "gemm_fp8_mem",
+        _GEMM,
+        "fp8_crr_mem_cshuffle_interwave_True_True_True_False_64x64x64_2x2x1_32x32x32",
+        "gfx942",
+    ),
+    (
+        "gemm_persistent",
+        _GEMM,
+        "fp16_ccr_compv3_cshuffle_intrawave_True_True_True_True_64x64x64_2x2x1_32x32x16_vec4_8_8",
+        "gfx942",
+    ),
+    (
+        "gemm_gfx950_async",
+        _GEMM,
+        "fp16_rcr_comp_async_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16",
+        "gfx950",
+    ),
+    (
+        "gemm_gfx950_fp8",
+        _GEMM,
+        "fp8_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x128",
+        "gfx950",
+    ),
 )
+KEPT = tuple(Kept(file, op, f"{op}_{name}", arch) for file, op, name, arch in _ROWS)
 
 
 def main() -> None:

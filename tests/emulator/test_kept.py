@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,9 +44,9 @@ def test_kernels_are_right(kept: Kept, tmp_path: Path) -> None:
     problems = [problem.canonical() for problem in kept.problems()]
     replies = executed(kept.library(), kept, tmp_path, problems)
     assert len(problems) >= 6
-    assert {(problem, reply.status, reply.message) for problem, reply in zip(problems, replies, strict=True)} == {
-        (problem, Status.VERIFIED, "") for problem in problems
-    }
+    found = {problem: reply.status for problem, reply in zip(problems, replies, strict=True)}
+    assert found == dict.fromkeys(problems, Status.VERIFIED)
+    assert all(re.fullmatch(r"largest error \d\.\de-0[45] of the largest output", reply.message) for reply in replies)
     assert not any(reply.samples_ns for reply in replies)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import Case, MatrixSettings
+    from ckh.bench.computation import Case, MatrixSettings, Trials
     from ckh.bench.settings import Settings
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
@@ -83,10 +83,10 @@ def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[s
     return check(kernel, arch, problem)
 
 
-def _loop_ends(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
-    from ckh.ops.gemm_universal.loop_ends import loop_end_problems
+def _trials() -> Trials[GemmProblem, GemmKernel]:
+    from ckh.ops.gemm_universal.trials import TRIALS
 
-    return loop_end_problems(kernel)
+    return TRIALS
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[GemmProblem, GemmKernel], ...]:
@@ -110,5 +110,5 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
     candidate_source=_candidate_source,
     reasons=_reasons,
     matrix=_matrix,
-    loop_ends=_loop_ends,
+    trials=_trials,
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
-    from ckh.bench.computation import Case, MatrixSettings
+    from ckh.bench.computation import Case, MatrixSettings, Trials
     from ckh.bench.settings import Settings
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
@@ -106,10 +106,10 @@ def _directions(text: str) -> tuple[Direction, ...]:
     return tuple(Direction) if text == ALL_DIRECTIONS else (Direction(text),)
 
 
-def _loop_ends(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
-    from ckh.ops.grouped_conv.loop_ends import loop_end_problems
+def _trials() -> Trials[ConvProblem, ConvKernel]:
+    from ckh.ops.grouped_conv.trials import TRIALS
 
-    return loop_end_problems(kernel)
+    return TRIALS
 
 
 MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
@@ -127,5 +127,5 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
     candidate_source=_candidate_source,
     reasons=_reasons,
     matrix=_matrix,
-    loop_ends=_loop_ends,
+    trials=_trials,
 )

@@ -1,0 +1,82 @@
+"""How GEMM kernels are executed to be believed: classes, and problems that reach all ends of their loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ckh.bench.computation import Trials
+from ckh.ops.gemm_universal.pool import buildable
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
+from ckh.ops.gemm_universal.spaces import space_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+MOST_STEPS = 6  # along K; no pipeline has more stages than this many less one
+_RAGGED = 16  # elements beside whole tiles: what every vector width of pools divides
+_PARTS = (2, 3)  # of K
+_WAVES = 4
+_UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
+_USUAL = ("mem", "compv3")
+_MOST_TILE = (128, 128, 64)  # of those that stand for the others: large ones take long to execute
+_PAIRS = (
+    *(("fp16", layout) for layout in GEMM_LAYOUTS),
+    *((dtype, "rcr") for dtype in ("bf16", "fp32", "fp8", "bf8", "int8")),
+)
+
+
+def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
+    """The problems; a kernel may refuse some of them, as those that are no multiples of what it does not pad."""
+    return tuple(dict.fromkeys(_problems(kernel)))
+
+
+def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
+    m, n, k = kernel.tile
+    for steps in range(1, MOST_STEPS + 1):
+        yield _product(kernel, m, n, steps * k)
+    yield _product(kernel, 2 * m, 2 * n, 2 * k)
+    yield _product(kernel, m + _RAGGED, n, k)
+    yield _product(kernel, m, n + _RAGGED, 2 * k)
+    yield _product(kernel, m, n, 2 * k + _RAGGED)
+    yield _product(kernel, m + _RAGGED, n + _RAGGED, 3 * k + _RAGGED)
+    for parts in _PARTS:
+        yield _product(kernel, m, n, 4 * parts * k, parts)
+
+
+def _product(kernel: GemmKernel, m: int, n: int, k: int, split_k: int = 1) -> GemmProblem:
+    return GemmProblem(m, n, k, kernel.dtype, kernel.layout, split_k)
+
+
+def kernel_class(kernel: GemmKernel) -> str:
+    """Dtype, layout, pipeline, scheduler, and whether it is persistent."""
+    scheduler = "" if kernel.pipeline in _UNSCHEDULED else f" {kernel.scheduler}"
+    kind = f"{kernel.dtype} {kernel.layout} {kernel.pipeline}{scheduler}"
+    return f"{kind}, persistent" if kernel.persistent else kind
+
+
+def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
+    """In fp16 and rcr every pipeline and scheduler, also persistent; in other layouts and dtypes `mem` and `compv3`."""
+    space = space_of(arch)
+    small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
+    found: dict[str, list[GemmKernel]] = {}
+    for dtype, layout in _PAIRS:
+        is_full = (dtype, layout) == _PAIRS[0]
+        pipelines = space.pipelines if is_full else _USUAL
+        narrowed = replace(space, tiles=small, persistent=(False, True) if is_full else (False,), pipelines=pipelines)
+        kernels = buildable(narrowed, arch, dtype, layout) if dtype in arch.dtypes else ()
+        for kernel in sorted(kernels, key=_cost):
+            found.setdefault(kernel_class(kernel), []).append(kernel)
+    return found
+
+
+def _cost(kernel: GemmKernel) -> tuple[bool, int, str]:
+    """Kernels of several waves first, since one wave cannot race; then small tiles."""
+    waves = (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
+    return waves < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+
+
+TRIALS = Trials(loop_end_problems, kernel_class, representatives)

@@ -1,0 +1,149 @@
+"""How convolution kernels are executed to be believed: classes, and problems that reach all ends of their loops.
+
+Pipelines treat the first and the last steps along K apart, and differ in how many there are; tiles are cut off where M,
+N and K are no multiples of them; strides, dilations, paddings and groups change what is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from ckh.bench.computation import Trials
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.grouped_conv.matrix import MATRICES
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.rules.sets import rule_set
+from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+MOST_STEPS = 6  # along K; no pipeline has more stages than this many less one
+_RAGGED = 8  # channels beside whole tiles: what every vector width of pools divides
+_CHANNELS = 24
+_ROWS, _COLUMNS = 5, 7
+_WAVES = 4
+_UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
+_USUAL = ("mem", "compv3")
+# Which the rule sets do not have.
+_COMPV5: dict[str, Any] = {
+    "pipeline": "compv5",
+    "num_wave_groups": 2,
+    "double_smem_buffer": False,
+    "scheduler": Scheduler.INTRAWAVE,
+    **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
+    "wave_m": 1,
+    "wave_n": 1,
+    "wave_k": 2,
+    "warp_tile_m": 32,
+    "warp_tile_n": 32,
+    "warp_tile_k": 16,
+    **dict.fromkeys(("vector_a", "vector_b", "vector_c"), 8),
+}
+_3D = 3
+_KINDS = (("fp16", 2), ("bf16", 2), ("fp32", 2), ("fp16", 3))
+
+
+def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
+    """The problems; a kernel may refuse some of them."""
+    return tuple(dict.fromkeys(_problems(kernel)))
+
+
+def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
+    step = kernel.tile_k * max(1, kernel.split_k or 1)
+    for steps in range(1, MOST_STEPS + 1):
+        yield _pointwise(kernel, steps * step)
+    yield _pointwise(kernel, 2 * step + _RAGGED)
+    yield _pointwise(kernel, step, rows=kernel.tile_m // _COLUMNS + 2)
+    yield _filtered(kernel, padding=1)
+    yield _filtered(kernel, padding=1, stride=2)
+    yield _filtered(kernel, padding=2, dilation=2)
+    yield _filtered(kernel, padding=1, stride=2, dilation=2, groups=3, batch=2)
+
+
+def _pointwise(kernel: ConvKernel, depth: int, rows: int = _ROWS) -> ConvProblem:
+    """A 1x1 filter, whose GEMM has this depth; its N is one tile and some."""
+    across, groups = kernel.tile_n + _RAGGED, max(1, kernel.num_groups_to_merge or 1)
+    c, k = {Direction.FORWARD: (depth, across), Direction.BWD_DATA: (across, depth)}.get(
+        kernel.variant, (across, _CHANNELS)
+    )
+    images = 2 if kernel.variant is Direction.BWD_WEIGHT else 1  # whose positions make up the depth there
+    if kernel.variant is Direction.BWD_WEIGHT:
+        sizes = {"n": images, "hi": 1, "wi": depth // images}
+        k = kernel.tile_m // 2 * 3 if rows > _ROWS else _CHANNELS
+    else:
+        sizes = {"n": 1, "hi": rows, "wi": _COLUMNS}
+    return _conv(kernel, c=c * groups, k=k * groups, g=groups, y=1, x=1, **sizes)
+
+
+def _filtered(kernel: ConvKernel, *, groups: int = 2, batch: int = 1, **moves: int) -> ConvProblem:
+    """A 3x3 filter with these strides, dilations and paddings."""
+    groups *= max(1, kernel.num_groups_to_merge or 1)
+    sizes = {"n": batch, "c": _CHANNELS * groups, "k": (_CHANNELS + _RAGGED) * groups, "g": groups, "hi": 9, "wi": 11}
+    stride, dilation, padding = moves.get("stride", 1), moves.get("dilation", 1), moves.get("padding", 0)
+    two = {"stride_h": stride, "stride_w": stride, "dilation_h": dilation, "dilation_w": dilation}
+    if kernel.ndim_spatial == _3D:
+        two |= {"di": 6, "z": 2, "stride_d": stride, "dilation_d": dilation, "pad_d": padding}
+    return _conv(kernel, y=3, x=3, pad_h=padding, pad_w=padding, **sizes, **two)
+
+
+def _conv(kernel: ConvKernel, **sizes: Any) -> ConvProblem:
+    return ConvProblem(kernel.variant, dtype=kernel.dtype, ndim=kernel.ndim_spatial, **sizes)
+
+
+def kernel_class(kernel: ConvKernel) -> str:
+    """Direction, dtype, pipeline, scheduler, and the options that change what a kernel computes."""
+    scheduler = "" if kernel.pipeline in _UNSCHEDULED else f" {kernel.scheduler}"
+    options = [
+        ("double buffer", kernel.double_smem_buffer and kernel.pipeline not in DOUBLE_SMEM_PIPELINES),
+        ("merged groups", (kernel.num_groups_to_merge or 1) > 1),
+        ("split image", kernel.split_image),
+        ("split K", (kernel.split_k or 1) > 1),
+        ("two stages", kernel.two_stage),
+        ("stream-K", kernel.streamk),
+        ("explicit GEMM", kernel.explicit_gemm),
+    ]
+    words = [f"{kernel.variant} {kernel.dtype} {kernel.pipeline}{scheduler}", *(name for name, has in options if has)]
+    return ", ".join(words)
+
+
+def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
+    """In fp16 every pipeline and scheduler, and each option; in bf16, fp32 and 3D `mem` and `compv3`."""
+    found: dict[str, list[ConvKernel]] = {}
+    for direction, (dtype, ndim) in product(Direction, _KINDS):
+        if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
+            continue
+        is_full = (dtype, ndim) == _KINDS[0]
+        for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=_cost):
+            if is_full or (kernel.pipeline in _USUAL and "," not in kernel_class(kernel)):
+                found.setdefault(kernel_class(kernel) + (", 3D" if ndim == _3D else ""), []).append(kernel)
+    return found
+
+
+def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> set[ConvKernel]:
+    kernels = set(rule_set("tests", direction, ndim, dtype, arch))
+    for base in conv_pool(direction, arch, ndim, dtype)[:1]:
+        kernels |= {kernel for name in MATRICES for _, kernel in MATRICES[name](base)}
+        kernels.add(replace(base, **_COMPV5))
+    if direction is Direction.BWD_WEIGHT:
+        kernels |= {replace(kernel, split_k=2) for kernel in kernels if kernel.pipeline in _USUAL}
+    return {kernel for kernel in kernels if not check(kernel, arch)}
+
+
+def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, str]:
+    """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles."""
+    waves = (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
+    is_special = kernel.specialization not in {None, DEFAULT_SPECIALIZATION}
+    return is_special, waves < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+
+
+TRIALS = Trials(loop_end_problems, kernel_class, representatives)

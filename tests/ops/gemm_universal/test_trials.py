@@ -1,0 +1,40 @@
+"""Problems that reach every end of a GEMM kernel's loops, and the classes of kernels."""
+
+from __future__ import annotations
+
+from ckh.archs import load_arch
+from ckh.bench.computation import measured_of
+from ckh.ops import operation
+from ckh.ops.gemm_universal.trials import kernel_class, loop_end_problems, representatives
+
+ARCH = load_arch("gfx942")
+
+
+def test_every_number_of_steps() -> None:
+    """K has 1 to 6 whole tiles and ragged ends, M and N too, and is split in 2 and 3 parts."""
+    kernel = representatives(ARCH)["fp8 rcr compv3 intrawave"][0]
+    problems = loop_end_problems(kernel)
+    whole = {one.k for one in problems if one.split_k == 1}
+    assert {steps * kernel.tile_k for steps in range(1, 7)} <= whole
+    assert any(depth % kernel.tile_k for depth in whole)
+    assert any(one.m % kernel.tile_m for one in problems)
+    assert any(one.n % kernel.tile_n for one in problems)
+    assert {one.split_k for one in problems} == {1, 2, 3}
+
+
+def test_an_unpadded_kernel_refuses_ragged_problems_alone() -> None:
+    """What it cannot run is left out by its rules, and whole tiles are left."""
+    measured = measured_of(operation("gemm_universal"))
+    kernel = next(one for one in representatives(ARCH)["fp16 rcr compv3 intrawave"] if one.pad_m)
+    problems = loop_end_problems(kernel)
+    allowed = [one for one in problems if not measured.reasons(kernel, ARCH, one)]
+    assert len(allowed) > 6
+    assert {one.k // kernel.tile_k for one in allowed if one.split_k == 1 and not one.k % kernel.tile_k} >= {1, 2, 6}
+
+
+def test_classes() -> None:
+    """All layouts, dtypes, pipelines and persistent kernels are classes of their own."""
+    found = representatives(ARCH)
+    for name in ("fp16 crr mem interwave", "int8 rcr compv3 intrawave", "fp16 rcr compv4 intrawave, persistent"):
+        assert {kernel_class(kernel) for kernel in found[name]} == {name}
+    assert {name.split()[1] for name in found} == {"rcr", "rrr", "crr", "ccr"}

@@ -1,0 +1,62 @@
+"""Problems that reach every end of a convolution kernel's loops, and the classes of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.ops.grouped_conv.names import parse_kernel_name
+from ckh.ops.grouped_conv.trials import kernel_class, loop_end_problems, representatives
+from ckh.problems import Direction
+
+PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_128x64x32_2x2x1_32x32x16_vec8_8_8")
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("split_k", [1, 2])
+def test_every_number_of_steps(direction: Direction, split_k: int) -> None:
+    """The GEMM's K has 1 to 6 whole tiles for each part, and a ragged end somewhere; M and N are ragged too."""
+    kernel = replace(PLAIN, variant=direction, split_k=split_k)
+    sizes = [problem.gemm_sizes for problem in loop_end_problems(kernel)]
+    depths = {k for _, _, k in sizes}
+    assert {steps * 32 * split_k for steps in range(1, 7)} <= depths
+    assert any(depth % (32 * split_k) for depth in depths)
+    assert any(m > 128 and m % 128 for m, _, _ in sizes)
+    assert any(n > 64 and n % 64 for _, n, _ in sizes)
+
+
+def test_strides_dilations_groups_and_depths() -> None:
+    """Some problem has each of them, in 3D along the depth as well."""
+    problems = loop_end_problems(replace(PLAIN, ndim_spatial=3, layout="ndhwgc"))
+    assert any(one.stride_h == one.stride_d == 2 for one in problems)
+    assert any(one.dilation_w == one.dilation_d == 2 for one in problems)
+    assert any(one.g == 3 and one.n == 2 for one in problems)
+    assert any(one.z > 1 and one.di > 1 for one in problems)
+
+
+def test_merged_groups_have_enough_groups() -> None:
+    """Every problem's groups are a multiple of those that a kernel merges."""
+    problems = loop_end_problems(replace(PLAIN, variant=Direction.BWD_WEIGHT, num_groups_to_merge=4))
+    assert {one.g % 4 for one in problems} == {0}
+
+
+def test_classes() -> None:
+    """A class says what changes the numbers: direction, dtype, pipeline, scheduler, options; not the tile."""
+    weight = replace(PLAIN, variant=Direction.BWD_WEIGHT, split_k=2, two_stage=True)
+    assert kernel_class(PLAIN) == "forward fp16 compv3 intrawave"
+    assert kernel_class(weight) == "bwd_weight fp16 compv3 intrawave, split K, two stages"
+    assert kernel_class(replace(PLAIN, tile_m=64)) == kernel_class(PLAIN)
+    assert kernel_class(replace(PLAIN, pipeline="basic_v1")) == "forward fp16 basic_v1"
+
+
+def test_representatives_belong_to_their_class() -> None:
+    """Each class has a kernel of every direction, split and not, in one and two stages, and problems for it."""
+    found = representatives(load_arch("gfx942"))
+    for name, kernels in found.items():
+        assert {kernel_class(kernel) for kernel in kernels} == {name.removesuffix(", 3D")}
+    for name in ("forward fp16 mem interwave", "bwd_data fp16 compv3 intrawave", "bwd_weight fp16 compv4 intrawave"):
+        assert name in found
+    assert "bwd_weight fp16 mem intrawave, merged groups, split K, two stages" in found
+    assert {kernel.ndim_spatial for kernel in found["forward fp16 compv3 intrawave, 3D"]} == {3}
