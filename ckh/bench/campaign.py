@@ -331,6 +331,11 @@ def _settle(given: Given, journal: Journal | None, device_kind: str, default_dty
     emission = measured.host if device_kind == HOST_KIND else measured.hip
     if emission is None:
         raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}")
+    if device_kind == EMULATED_KIND and given.problems is None:
+        raise UsageError(
+            "an emulated GPU takes some milliseconds for a workgroup: the default problems are too large for it",
+            "name a file of small ones with --problems, or see ckh validate kernels",
+        )
     variant = Direction.FORWARD.value if op.has_directions else ""
     settings = Settings(variant, emission.problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op.name)
     wanted: dict[str, Any] = {name: getattr(given, name) for name in Given.__slots__}

@@ -1,6 +1,7 @@
 """A kernel of each class is compiled and executed on the emulated GPU, on problems that reach every end of its loops.
 
-Needs a HIP compiler and CK Tile's headers. Compiled kernels are kept by content in ckh's cache between runs.
+Needs a HIP compiler and CK Tile's headers. Compiled kernels are kept by content between runs, in the cache folder that
+CKH_TEST_KERNELS names, or else in ckh's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ckh.ops import operation
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _TIMEOUT_S = 600.0
 VERIFIED = [one for one in executed_classes() if one.status == Status.VERIFIED]
@@ -35,6 +36,15 @@ def device_of(arch: str) -> Device:
     if interface not in {one.interface for one in VERIFIED}:
         pytest.skip(f"no class of the interface {interface} is in the record")
     return device
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache() -> Iterator[None]:
+    """The cache of compiled kernels and of the emulator."""
+    with pytest.MonkeyPatch.context() as patch:
+        if folder := os.environ.get("CKH_TEST_KERNELS"):
+            patch.setenv("CKH_CACHE_DIR", folder)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -87,6 +87,13 @@ def test_a_wrong_kernel_is_a_row(
     assert "emulator: LDS race" in message
 
 
+def test_small_problems_are_asked_for(bench: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --problems a run is refused in one line: the default ones would take days."""
+    at = bench.index("--problems")
+    assert run([*bench[:at], *bench[at + 2 :]]) == ExitCode.USAGE
+    assert "name a file of small ones with --problems" in capsys.readouterr().err
+
+
 def test_options_of_real_gpus_are_refused() -> None:
     """Neither GPUs nor cold caches can be chosen, nor an architecture that is not emulated."""
     for options in (DeviceOptions(gpus=(0,)), DeviceOptions(cold=True), DeviceOptions(arch="gfx1100")):
