@@ -18,7 +18,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.sets import rule_set
 from ckh.ops.grouped_conv.validity import check
-from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION
+from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, FILTER3X3
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     yield _filtered(kernel, padding=1, stride=2)
     yield _filtered(kernel, padding=2, dilation=2)
     yield _filtered(kernel, padding=1, stride=2, dilation=2, groups=3, batch=2)
+    if kernel.specialization == FILTER3X3:
+        yield from (_depthwise(kernel, stride) for stride in (1, 2))
 
 
 def _pointwise(kernel: ConvKernel, depth: int, rows: int = _ROWS) -> ConvProblem:
@@ -94,6 +96,23 @@ def _filtered(kernel: ConvKernel, *, groups: int = 2, batch: int = 1, **moves: i
     if kernel.ndim_spatial == _3D:
         two |= {"di": 6, "z": 2, "stride_d": stride, "dilation_d": dilation, "pad_d": padding}
     return _conv(kernel, y=3, x=3, pad_h=padding, pad_w=padding, **sizes, **two)
+
+
+def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
+    """One channel a group and a filter of 3 along each axis."""
+    sizes = {
+        "n": 2,
+        "c": _CHANNELS,
+        "k": _CHANNELS * _RAGGED,
+        "g": _CHANNELS,
+        "hi": 9,
+        "wi": 11,
+        "pad_h": 1,
+        "pad_w": 1,
+    }
+    if kernel.ndim_spatial == _3D:
+        sizes |= {"di": 6, "z": 3, "stride_d": stride, "pad_d": 1}
+    return _conv(kernel, y=3, x=3, pad_h=1, pad_w=1, stride_h=stride, stride_w=stride, **sizes)
 
 
 def _conv(kernel: ConvKernel, **sizes: Any) -> ConvProblem:
