@@ -35,6 +35,42 @@ class WaveGroups:
         return f"waves {'x'.join(map(str, self.waves))} in {self.count} wave groups"
 
 
+class Stage(Enum):
+    """Where the host's kernels have an operand while they multiply it."""
+
+    IN_PLACE = auto()
+    PREFETCHED = auto()
+    BY_TILE = auto()
+    UP_FRONT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """What a pipeline is on the host.
+
+    Attributes:
+        a: where A is: in place, also with the next tile prefetched, or packed tile by tile.
+        b: where B is: in place, or packed tile by tile or whole, up front. (bwd_weight has no filter to pack up front:
+            there A, the output gradient, is, and B is in place.)
+        loops: axes of the loops over tiles, the outermost first. Unless k is innermost, tiles of C are touched again.
+    """
+
+    a: Stage
+    b: Stage
+    loops: str = "nmk"
+
+    def constants(self) -> dict[str, bool]:
+        """What `templates/host/nest.hpp` makes of it, by the names of its constants."""
+        return {
+            "prefetches_a": self.a is Stage.PREFETCHED,
+            "packs_a": self.a is Stage.BY_TILE,
+            "packs_b": self.b is Stage.BY_TILE,
+            "packs_b_up_front": self.b is Stage.UP_FRONT,
+            "streams_rows": self.loops == "nkm",
+            "shares_a": self.loops == "mkn",
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A pipeline.
@@ -48,7 +84,10 @@ class Pipeline:
         curated: its word in the curated tables of rule sets; empty if they do not have it.
         header: of CK Tile's GEMM pipelines the one that has it; empty if ckh does not emit it.
         of_convolutions: whether AMD's convolutions list it.
-        in_table: whether it is in AMD's table of variants, all of which the host emits, too.
+        of_backward: whether AMD's table of variants has it for backward convolutions, if it has it.
+        pads_itself: whether its GEMMs on a GPU take any size, whatever their names say of padding.
+        since_late_2025: whether CK Tile's headers of mid-2025 lack it.
+        staging: what it is on the host, which has all of AMD's table of variants and no others.
     """
 
     name: str
@@ -59,24 +98,65 @@ class Pipeline:
     curated: str = ""
     header: str = ""
     of_convolutions: bool = True
-    in_table: bool = True
+    of_backward: bool = True
+    pads_itself: bool = False
+    since_late_2025: bool = False
+    staging: Staging | None = None
+
+    @property
+    def in_table(self) -> bool:
+        """Whether it is in AMD's table of variants."""
+        return self.staging is not None
 
 
 _V = "gemm_pipeline_{}.hpp".format
 
+_IN_PLACE, _PREFETCHED, _BY_TILE, _UP_FRONT = Stage
+
 _TABLE = (
-    Pipeline("basic_v1", interwave=True, code=5, curated="v1", header=_V("agmem_bgmem_creg_v1")),
-    Pipeline("mem", interwave=True, code=3, curated="mem", header=_V("ag_bg_cr_mem")),
-    Pipeline("compv3", code=0, curated="c3", header=_V("ag_bg_cr_comp_v3")),
-    Pipeline("compv4", Buffers.TWO, code=1, curated="c4", header=_V("ag_bg_cr_comp_v4")),
-    # One group of waves loads while the other computes: with one group neither happens, and nothing is written.
-    Pipeline("compv5", wave_groups=WaveGroups(2, (1, 1, 2)), code=2, header=_V("ag_bg_cr_comp_v5")),
-    Pipeline("compv6", code=6, curated="c6", header=_V("ag_bg_cr_comp_v6")),
-    Pipeline("comp_async", Buffers.TWO, header=_V("ag_bg_cr_comp_async"), in_table=False),
-    Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1"), in_table=False),
-    Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False, in_table=False),
-    Pipeline("preshufflev2", code=4, of_convolutions=False, in_table=False),
-    *(Pipeline(name, Buffers.ONE, of_convolutions=False, in_table=False) for name in ("compv1", "basic_v2", "compv2")),
+    Pipeline(
+        "basic_v1",
+        interwave=True,
+        code=5,
+        curated="v1",
+        header=_V("agmem_bgmem_creg_v1"),
+        staging=Staging(_IN_PLACE, _IN_PLACE),
+    ),
+    Pipeline(
+        "mem",
+        interwave=True,
+        code=3,
+        curated="mem",
+        header=_V("ag_bg_cr_mem"),
+        pads_itself=True,
+        staging=Staging(_PREFETCHED, _BY_TILE, "nkm"),
+    ),
+    Pipeline("compv3", code=0, curated="c3", header=_V("ag_bg_cr_comp_v3"), staging=Staging(_BY_TILE, _BY_TILE, "nkm")),
+    Pipeline(
+        "compv4", Buffers.TWO, code=1, curated="c4", header=_V("ag_bg_cr_comp_v4"), staging=Staging(_BY_TILE, _BY_TILE)
+    ),
+    Pipeline(
+        "compv5",
+        # One group of waves loads while the other computes: with one group neither happens, and nothing is written.
+        wave_groups=WaveGroups(2, (1, 1, 2)),
+        code=2,
+        header=_V("ag_bg_cr_comp_v5"),
+        of_backward=False,
+        staging=Staging(_BY_TILE, _UP_FRONT, "mkn"),
+    ),
+    Pipeline(
+        "compv6",
+        code=6,
+        curated="c6",
+        header=_V("ag_bg_cr_comp_v6"),
+        since_late_2025=True,
+        staging=Staging(_IN_PLACE, _UP_FRONT),
+    ),
+    Pipeline("comp_async", Buffers.TWO, header=_V("ag_bg_cr_comp_async"), since_late_2025=True),
+    Pipeline("basic_async_v1", Buffers.ONE, curated="async", header=_V("agmem_bgmem_creg_async_v1")),
+    Pipeline("wavelet", Buffers.ONE, curated="wav", of_convolutions=False),
+    Pipeline("preshufflev2", code=4, of_convolutions=False),
+    *(Pipeline(name, Buffers.ONE, of_convolutions=False) for name in ("compv1", "basic_v2", "compv2")),
 )
 
 PIPELINES: dict[str, Pipeline] = {row.name: row for row in _TABLE}
@@ -86,6 +166,9 @@ DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if 
 NO_DOUBLE_SMEM_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.buffers is Buffers.ONE)
 CONV_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.of_convolutions)
 TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_table)
+FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward alone
+ALWAYS_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.pads_itself)
+LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)
 
 # Name -> number in AMD's feature engines, by number: the order of AMD's lists, too.
 PIPELINE_CODES: dict[str, int] = dict(

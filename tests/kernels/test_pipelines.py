@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
+
+from ckh import ops
 from ckh.archs import arch_names, load_arch
 from ckh.bench.codegen import ck_tile, host
 from ckh.bench.codegen.interfaces import Interface
+from ckh.errors import UsageError
 from ckh.kernels.name_grammar import PIPELINE
 from ckh.kernels.pipelines import (
     CONV_PIPELINES,
@@ -16,11 +20,9 @@ from ckh.kernels.pipelines import (
     TABLE_PIPELINES,
     wave_group_reason,
 )
+from ckh.ops import operation
 from ckh.ops.gemm_universal import hip_rules as ck_tile_gemm_rules
 from tests.bench.codegen.templates import OPERATIONS, SHARED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDERS = (SHARED, *OPERATIONS.values())
 
@@ -34,6 +36,10 @@ def header(name: str) -> Path:
 def words(text: str, pattern: str) -> list[str]:
     """What the groups of a pattern are in a text."""
     return re.findall(pattern, text)
+
+
+HOST_HEADERS = [*host.template_dir().glob("*.hpp"), *Path(ops.__file__).parent.glob("*/templates/host/*.hpp")]
+CONVOLUTION_FEATURES = operation("grouped_conv").engine.names
 
 
 def enumerators(path: Path) -> list[str]:
@@ -68,8 +74,19 @@ def test_every_pipeline_can_be_named_and_those_of_architectures_are_in_the_table
 
 
 def test_the_host_has_every_pipeline_of_the_table() -> None:
-    """Its enum names them, in the table's order."""
-    assert enumerators(host.template_dir() / "kernel.hpp") == list(TABLE_PIPELINES)
+    """No two of them are the same there, and templates read every constant that sources state."""
+    stated = {name: host.staging_constants(name) for name in TABLE_PIPELINES}
+    assert len({tuple(one.values()) for one in stated.values()}) == len(TABLE_PIPELINES)
+    read = {one for path in HOST_HEADERS for one in words(path.read_text(), r"kernel::(\w+)")}
+    assert all(constants.keys() <= read for constants in stated.values())
+    with pytest.raises(UsageError, match="the host device has no pipeline comp_async"):
+        host.staging_constants("comp_async")
+
+
+def test_pipelines_that_features_name_are_in_the_table() -> None:
+    """A feature `is_compv3` of a pipeline that is renamed would be 0 for ever."""
+    columns = {name for name in PIPELINES if f"is_{name}" in CONVOLUTION_FEATURES}
+    assert columns == {"compv3", "compv4", "compv5", "compv6", "mem"}
 
 
 def test_ck_tiles_vocabularies_have_the_pipelines_with_a_header() -> None:

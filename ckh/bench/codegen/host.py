@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ckh.errors import UsageError
+from ckh.kernels.pipelines import PIPELINES, TABLE_PIPELINES
 
 _FLAGS = (
     "-std=c++17",
@@ -42,6 +43,18 @@ class HostSimd:
 def template_dir() -> Path:
     """The directory of the headers that kernels of several operations include."""
     return Path(__file__).parent / "templates" / "host"
+
+
+def staging_constants(pipeline: str) -> dict[str, bool]:
+    """What a pipeline is on the host, as constants of its kernels' sources.
+
+    Raises:
+        UsageError: the host does not have it.
+    """
+    row = PIPELINES.get(pipeline)
+    if row is None or row.staging is None:
+        raise UsageError(f"the host device has no pipeline {pipeline}", "one of " + ", ".join(TABLE_PIPELINES))
+    return row.staging.constants()
 
 
 def compile_flags() -> tuple[str, ...]:

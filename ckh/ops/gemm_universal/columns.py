@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
 from ckh.kernels.table import column_of
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS
-from ckh.ops.gemm_universal.problem_rules import ALWAYS_PADDED_PIPELINES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

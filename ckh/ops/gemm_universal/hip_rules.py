@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.codegen.interfaces import Interface
-from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
+from ckh.kernels.pipelines import LATE_PIPELINES, TABLE_PIPELINES, wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
@@ -29,12 +29,6 @@ ELEMENTS = {
     "bf8": "ck_tile::bf8_t",
     "int8": "ck_tile::int8_t",
 }
-# The pipelines that our templates have.
-EMITTED = {
-    Interface.MID_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5"}),
-    Interface.LATE_2025: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"}),
-    Interface.CURRENT: frozenset({"basic_v1", "mem", "compv3", "compv4", "compv6"}),
-}
 # Why those are not emitted that an interface has beside these.
 _ORDERED_B = {
     "preshufflev2": "preshufflev2 of {which} takes a B that is stored in an order of its own, which ours is not"
@@ -46,6 +40,12 @@ _NOT_EMITTED: dict[Interface, dict[str, str]] = {
         **_ORDERED_B,
         "compv5": "the epilogues of {which} have no second group of waves, which compv5 needs",
     },
+}
+# The pipelines that our templates have.
+EMITTED = {
+    Interface.MID_2025: frozenset(TABLE_PIPELINES) - LATE_PIPELINES,
+    Interface.LATE_2025: frozenset(TABLE_PIPELINES) | LATE_PIPELINES,
+    Interface.CURRENT: frozenset(TABLE_PIPELINES) - _NOT_EMITTED[Interface.CURRENT].keys(),
 }
 _FP32_SIDES = (16, 32)  # of the instructions that ours for 2025 have, whose K is a multiple of 64 / side
 _WAVEFRONT = 64

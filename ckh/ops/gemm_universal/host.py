@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ckh.bench.codegen.host import staging_constants
 from ckh.bench.codegen.source import translation_unit
 from ckh.errors import UsageError
-from ckh.kernels.pipelines import TABLE_PIPELINES
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.names import kernel_name, short_name
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
@@ -36,14 +37,14 @@ def emit(kernel: GemmKernel, simd: HostSimd) -> str:
     constants = {
         "int vector_bytes": simd.vector_bytes,
         "int registers": simd.registers,
-        "Pipeline pipeline": f"Pipeline::{kernel.pipeline}",
         "Scheduler scheduler": f"Scheduler::{kernel.scheduler}",
         **{f"int {name}": getattr(kernel, name) for name in _INTEGERS},
         **{f"int vector_{operand}": _NATIVE_FLOATS for operand in "abc"},
         **{f"bool {name}": _cpp(getattr(kernel, name)) for name in _PADS},
+        **{f"bool {name}": _cpp(value) for name, value in staging_constants(kernel.pipeline).items()},
         "bool a_row_major": _cpp(kernel.layout[0] == "r"),
         "bool b_row_major": _cpp(kernel.layout[1] == "r"),
-        "bool double_smem_buffer": _cpp(kernel.pipeline == "compv4"),
+        "bool double_smem_buffer": _cpp(kernel.pipeline in DOUBLE_SMEM_PIPELINES),
         "const char* name": f'"{kernel_name(kernel)}"',
     }
     lines = (f"inline constexpr {what} = {value};" for what, value in constants.items())
@@ -61,8 +62,6 @@ def _check(kernel: GemmKernel) -> None:
         raise UsageError(f"the host device computes fp32, not {kernel.dtype}")
     if kernel.layout not in GEMM_LAYOUTS:
         raise UsageError(f"the host device has no layout {kernel.layout}", "one of " + ", ".join(GEMM_LAYOUTS))
-    if kernel.pipeline not in TABLE_PIPELINES:
-        raise UsageError(f"the host device has no pipeline {kernel.pipeline}", "one of " + ", ".join(TABLE_PIPELINES))
     if kernel.epilogue != _EPILOGUE:
         raise UsageError(f"the host device has no epilogue {kernel.epilogue}", f"only {_EPILOGUE}")
     if kernel.persistent:

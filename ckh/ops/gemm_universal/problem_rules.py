@@ -11,6 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
 from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
 from ckh.ops.gemm_universal.vectors import Loads, effective_widths
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 BOOK = RuleBook()
 rule = BOOK.rule
 
-ALWAYS_PADDED_PIPELINES = frozenset({"mem"})
 _HALF = frozenset({"fp16", "bf16"})
 
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ckh.kernels.pipelines import CONV_PIPELINES, DOUBLE_SMEM_PIPELINES, INTERWAVE_PIPELINES, TABLE_PIPELINES
+from ckh.kernels.pipelines import (
+    CONV_PIPELINES,
+    DOUBLE_SMEM_PIPELINES,
+    FORWARD_PIPELINES,
+    INTERWAVE_PIPELINES,
+    TABLE_PIPELINES,
+)
 from ckh.kernels.scheduler import Scheduler
 from ckh.problems import Direction
 
@@ -43,8 +49,8 @@ VARIANT_PIPELINES: dict[Direction, tuple[str, ...]] = dict.fromkeys(Direction, C
 # only what the table of variants refuses; nothing is rewritten to compv3.
 REJECTED_PIPELINES: dict[Direction, frozenset[str]] = {
     Direction.FORWARD: frozenset(),
-    Direction.BWD_DATA: frozenset({"compv5"}),
-    Direction.BWD_WEIGHT: frozenset({"compv5"}),
+    Direction.BWD_DATA: FORWARD_PIPELINES,
+    Direction.BWD_WEIGHT: FORWARD_PIPELINES,
 }
 
 DEFAULT_SPECIALIZATION = "default"

@@ -5,7 +5,6 @@
 namespace ckh {
 
 enum class Variant { forward, bwd_data, bwd_weight };
-enum class Pipeline { basic_v1, mem, compv3, compv4, compv5, compv6 };
 enum class Scheduler { intrawave, interwave };
 
 }  // namespace ckh

@@ -1,16 +1,6 @@
-// The loops over tiles, and which operand a pipeline stages where. This table is the one place that says what a
-// pipeline is on this device:
-//
-//   pipeline   A                      B                        loops        C tile is touched
-//   basic_v1   in place               in place                 n, m, k      every tile_k
-//   mem        in place, prefetched   packed tile by tile      n, k, m      every tile_k, after all other rows
-//   compv3     packed tile by tile    packed tile by tile      n, k, m      every tile_k, after all other rows
-//   compv4     packed tile by tile    packed tile by tile      n, m, k      every tile_k
-//   compv5     packed tile by tile    packed whole, up front   m, k, n      every tile_k, after all other columns
-//   compv6     in place               packed whole, up front   n, m, k      every tile_k
-//
-// bwd_weight has no filter to pack up front: there compv6 packs A, the output gradient, and reads B in place. Forward
-// filters lie along the reduction, so basic_v1 multiplies them in place as dot products (dot_block.hpp).
+// The loops over tiles, and which operand a pipeline stages where: ckh/kernels/pipelines.py has for each what kernels state
+// as constants. bwd_weight has no filter to pack up front: there A, the output gradient, is packed up front instead of B.
+// Forward filters lie along the reduction, so where B is in place they are multiplied as dot products (dot_block.hpp).
 // double_smem_buffer gives every staged operand (or table of addresses) two buffers and fills the next before the
 // current is used.
 #pragma once
@@ -19,12 +9,11 @@
 
 namespace ckh {
 
-constexpr Pipeline kPipeline = kernel::pipeline;
-constexpr bool kPacksA = kPipeline == Pipeline::compv3 || kPipeline == Pipeline::compv4 || kPipeline == Pipeline::compv5;
-constexpr bool kPacksBUpFront = kPipeline == Pipeline::compv5 || kPipeline == Pipeline::compv6;
-constexpr bool kBInPlace = kPipeline == Pipeline::basic_v1;
-constexpr bool kPrefetches = kPipeline == Pipeline::mem;
-constexpr bool kStreamsRows = kPipeline == Pipeline::mem || kPipeline == Pipeline::compv3;
+constexpr bool kPacksA = kernel::packs_a;
+constexpr bool kPacksBUpFront = kernel::packs_b_up_front;
+constexpr bool kBInPlace = !kernel::packs_b && !kernel::packs_b_up_front;
+constexpr bool kPrefetches = kernel::prefetches_a;
+constexpr bool kStreamsRows = kernel::streams_rows;
 constexpr int kBuffers = kernel::double_smem_buffer ? 2 : 1;
 
 // stage(i, buffer) before use(i, buffer), one step ahead if there are two buffers.
@@ -46,7 +35,7 @@ CKH_INLINE void staged_loop(int64_t count, Stage stage, Use use) {
 }
 
 // `Gemm` offers m_tiles, n_tiles, k_tiles, stage_a, stage_b and compute. `share_a` says that a staged tile of A (or table
-// of its addresses) serves all column tiles, so that these run innermost: compv5, and in-place pipelines of merged groups.
+// of its addresses) serves all column tiles, so that these run innermost: so do in-place pipelines of merged groups.
 template <class Gemm>
 void run_nest(Gemm& gemm, bool share_a) {
     if constexpr (kStreamsRows) {

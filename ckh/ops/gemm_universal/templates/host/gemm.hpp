@@ -54,7 +54,7 @@ class Gemm {
                 for (int64_t k = 0; k < k_tiles; ++k) pack_b(up_front(n, k), n, k);
             }
         }
-        run_nest(*this, kPipeline == Pipeline::compv5);
+        run_nest(*this, kernel::shares_a);
     }
 
     int64_t m_tiles = 0, n_tiles = 0, k_tiles = 0;

@@ -114,8 +114,7 @@ class MergedWeightGemm {
 
   private:
     static constexpr int64_t kTileVectors = kTileN / kLanes;
-    static constexpr bool kPacksB = kPipeline == Pipeline::mem || kPipeline == Pipeline::compv3 ||
-                                    kPipeline == Pipeline::compv4;
+    static constexpr bool kPacksB = kernel::packs_b;
 
     template <int Rows>
     void block_of(int64_t width, const float* const* const* sources, const IntVec* lanes, const float* const* gradients,

@@ -52,7 +52,7 @@ class PixelGemm {
                 for (group_ = 0; group_ < group_count_; ++group_) {
                     source_base_ = source + group_ * source_;
                     target_base_ = target + group_ * target_;
-                    run_nest(*this, merges_ ? !kPacksA : kPipeline == Pipeline::compv5);
+                    run_nest(*this, merges_ ? !kPacksA : kernel::shares_a);
                 }
             });
         });

@@ -8,7 +8,7 @@
 
 namespace ckh {
 
-constexpr bool kPacksGradientUpFront = kPipeline == Pipeline::compv6;
+constexpr bool kPacksGradientUpFront = kPacksBUpFront && !kPacksA;
 
 class WeightGemm {
   public:
