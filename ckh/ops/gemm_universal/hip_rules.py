@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from ckh.archs import load_arch
 from ckh.bench.codegen.interfaces import Interface
 from ckh.kernels.pipelines import LATE_PIPELINES, TABLE_PIPELINES, wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
@@ -59,6 +59,24 @@ _TRANSPOSED_ACCESS_BYTES = 8  # of LDS that such an access takes
 _PACK_BYTES = 16  # of a row that compv6 takes from LDS at once; it multiplies its tile once for each
 
 
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Headers and the architecture that they are compiled for."""
+
+    headers: GemmHeaders
+    arch: ArchSpec
+
+    @property
+    def wavefront(self) -> int:
+        """Threads of a wave."""
+        return self.arch.wavefront_size
+
+    @property
+    def transposes_in_lds(self) -> bool:
+        """Whether operands are transposed when they are taken from LDS, not before they are written there."""
+        return self.headers.transposing is not None and self.arch.name == _LDS_TRANSPOSES
+
+
 def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:
     """Everything that the headers, or ours for them, lack for a kernel on an architecture; empty if they build it."""
     which = f"the CK Tile headers ({headers.common.interface})"
@@ -66,9 +84,11 @@ def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[st
         return [f"{which} have no universal GEMM kernel"]
     if not kernel.is_complete:
         return ["the kernel leaves parameters out: only complete kernels can be built"]
-    rules = (_missing_pipeline, _missing_parts, _missing_options, _missing_waves, _missing_vectors)
+    rules = (_missing_pipeline, _missing_parts, _missing_options, _missing_waves)
     reasons = [reason for rule in rules for reason in rule(kernel, headers)]
-    reasons += _missing_transposition(kernel, headers, arch)
+    target = _Target(headers, arch)
+    more = (_missing_layouts, _missing_vectors, _missing_transposition)
+    reasons += [reason for rule in more for reason in rule(kernel, target)]
     return [reason.format(which=which) for reason in reasons]
 
 
@@ -111,11 +131,23 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} has no persistent kernels"
     elif kernel.persistent and headers.races_between_tiles:
         yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
-    if _steps_along_k(kernel, headers) and kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr":
-        how = f"interwave {pipeline}" if headers.is_current and is_interwave else pipeline
-        yield f"{how} of {{which}} reads wrong tiles of operands in which K is not contiguous"
-    if pipeline == "compv6" and kernel.dtype in ELEMENTS and _row_bytes_of_thread(kernel) > _PACK_BYTES:
+    is_repeated = pipeline == "compv6" and headers.is_current  # those of 2025 take a row at once
+    if is_repeated and kernel.dtype in ELEMENTS and _row_bytes_of_thread(kernel) > _PACK_BYTES:
         yield f"compv6 of {{which}} multiplies a tile more than once if a thread has over {_PACK_BYTES} bytes of a row"
+
+
+def _missing_layouts(kernel: GemmKernel, target: _Target) -> Iterator[str]:
+    headers, pipeline = target.headers, kernel.pipeline
+    if kernel.layout == "rcr" or kernel.layout not in GEMM_LAYOUTS or not _steps_along_k(kernel, headers):
+        return
+    # Ours of late 2025 steps along K in every layout, but knows nothing of operands that LDS transposes.
+    if pipeline == _UNSCHEDULED and headers.common.interface is Interface.LATE_2025:
+        if target.transposes_in_lds:
+            yield f"{pipeline} of {{which}} does not take operands that {target.arch.name} transposes in LDS"
+        return
+    is_interwave = headers.is_current and kernel.scheduler is Scheduler.INTERWAVE
+    how = f"interwave {pipeline}" if is_interwave else pipeline
+    yield f"{how} of {{which}} reads wrong tiles of operands in which K is not contiguous"
 
 
 def _missing_waves(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
@@ -129,33 +161,33 @@ def _missing_waves(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} has no waves along K"
 
 
-def _missing_vectors(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
+def _missing_vectors(kernel: GemmKernel, target: _Target) -> Iterator[str]:
     """Tiles that cannot be loaded, and vector widths that cannot be stated, or not without wrong results."""
     if kernel.layout in GEMM_LAYOUTS and kernel.dtype in ELEMENTS:
         a_axis, b_axis, _ = contiguous_axes(kernel.layout)
-        native_a, native_b, _ = _native(kernel)
-        yield from _missing_loads(kernel, headers, "A", ("m", a_axis), (kernel.vectors[0], native_a))
-        yield from _missing_loads(kernel, headers, "B", ("n", b_axis), (kernel.vectors[1], native_b))
+        native_a, native_b, _ = native_widths(kernel, target.arch)
+        yield from _missing_loads(kernel, target, "A", ("m", a_axis), (kernel.vectors[0], native_a))
+        yield from _missing_loads(kernel, target, "B", ("n", b_axis), (kernel.vectors[1], native_b))
     if kernel.epilogue == "default" and kernel.vectors[2] not in {NATIVE_WIDTH, 1}:
         yield "the default epilogue of {which} stores single elements"
 
 
 def _missing_loads(
-    kernel: GemmKernel, headers: GemmHeaders, operand: str, axes: tuple[str, str], widths: tuple[int, int]
+    kernel: GemmKernel, target: _Target, operand: str, axes: tuple[str, str], widths: tuple[int, int]
 ) -> Iterator[str]:
     """Of an operand with its axis beside K, the one that is contiguous, and the vector widths stated and native."""
     outer, contiguous = axes
     is_transposed = contiguous != "k"
     extent = getattr(kernel, f"tile_{contiguous}")
     lines = kernel.tile_k if is_transposed else getattr(kernel, f"tile_{outer}")
-    is_native_only = headers.common.interface is Interface.MID_2025
+    is_native_only = target.headers.common.interface is Interface.MID_2025
     if is_transposed and is_native_only and widths[0] not in {NATIVE_WIDTH, widths[1]}:
         yield f"{{which}} transpose {operand} with its native vector width {widths[1]} only, not {widths[0]}"
         return
-    share = _share_of_thread(kernel, extent, lines, widths[0] or widths[1])
+    share = _share_of_thread(kernel, (lines, extent), widths[0] or widths[1], target.wavefront)
     if share is None:
         yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
-    elif is_transposed and not _transposes(kernel, headers, share):
+    elif is_transposed and not (target.transposes_in_lds or _transposes(kernel, target.headers, share)):
         yield f"{{which}} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {kernel.dtype}"
 
 
@@ -166,37 +198,33 @@ def _transposes(kernel: GemmKernel, headers: GemmHeaders, share: tuple[int, int]
     return 1 in share or headers.transposes_all or is_square
 
 
-def _missing_transposition(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> Iterator[str]:
+def _missing_transposition(kernel: GemmKernel, target: _Target) -> Iterator[str]:
     """What gfx950's LDS cannot transpose for a matrix instruction."""
+    known, arch = target.headers.transposing, target.arch
     is_transposed = kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr"
-    if headers.transposing is None or arch.name != _LDS_TRANSPOSES or not is_transposed or kernel.dtype not in ELEMENTS:
+    if known is None or not target.transposes_in_lds or not is_transposed or kernel.dtype not in ELEMENTS:
         return
     _, n, k = kernel.warp_tile
-    held = n * k * DTYPE_BYTES[kernel.dtype] / _WAVEFRONT
-    accesses = held / _TRANSPOSED_ACCESS_BYTES
-    if (ELEMENTS[kernel.dtype], kernel.warp_tile, accesses) not in headers.transposing:
+    accesses = n * k * DTYPE_BYTES[kernel.dtype] / target.wavefront / _TRANSPOSED_ACCESS_BYTES
+    if (ELEMENTS[kernel.dtype], kernel.warp_tile, accesses) not in known:
         yield (
             f"{{which}} have no {_by(kernel.warp_tile)} matrix instruction for {kernel.dtype} "
             f"whose operands {arch.name} transposes in LDS"
         )
 
 
-def _share_of_thread(kernel: GemmKernel, extent: int, lines: int, width: int) -> tuple[int, int] | None:
-    """Vectors that a thread loads of a tile, and their width; None if they cannot be spread evenly over the waves.
+def _share_of_thread(kernel: GemmKernel, tile: tuple[int, int], width: int, wavefront: int) -> tuple[int, int] | None:
+    """Vectors that a thread loads of a tile's lines, and their width; None if they cannot be spread evenly over waves.
 
-    Source: CK Tile's encoding pattern of 2D tiles, thread-raked, as it was in mid-2025; later trees spread more.
+    Source: CK Tile's encoding pattern of 2D tiles, thread-raked, as it was in 2025; later trees spread more.
     """
+    lines, extent = tile
     waves = prod(kernel.wave)
-    width = min(width, extent * lines // (waves * _WAVEFRONT))
-    if width == 0 or extent % width or _WAVEFRONT % (extent // width):
+    width = min(width, extent * lines // (waves * wavefront))
+    if width == 0 or extent % width or wavefront % (extent // width):
         return None
-    lines_at_once = _WAVEFRONT // (extent // width) * (waves // _wave_groups(kernel))
+    lines_at_once = wavefront // (extent // width) * (waves // _wave_groups(kernel))
     return None if lines % lines_at_once else (lines // lines_at_once, width)
-
-
-def _native(kernel: GemmKernel) -> Triple:
-    """The widths that the tile gives; of an architecture only the size of its waves counts, which all of them share."""
-    return native_widths(kernel, load_arch("gfx942"))
 
 
 def _wave_groups(kernel: GemmKernel) -> int:

@@ -288,14 +288,15 @@ def test_what_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None
             {"pipeline": "preshufflev2"},
             "preshufflev2 of {} takes a B that is stored in an order of its own, which ours is not",
         ),
+        ({"pipeline": "basic_v1", "layout": "ccr"}, ""),
         (
-            {"pipeline": "basic_v1", "layout": "ccr"},
-            "basic_v1 of {} reads wrong tiles of operands in which K is not contiguous",
+            {"pipeline": "compv5", "layout": "ccr", "wave_m": 1, "wave_n": 1, "wave_k": 2},
+            "compv5 of {} reads wrong tiles of operands in which K is not contiguous",
         ),
     ],
 )
 def test_what_late_headers_lack_is_said(changes: dict[str, Any], reason: str) -> None:
-    """Those of late 2025 transpose with any width, run persistent kernels right, and have fp32 in ours."""
+    """Those of late 2025 transpose with any width and run persistent kernels right; fp32 and basic_v1 are in ours."""
     expected = [reason.format("the CK Tile headers (late2025)")] if reason else []
     assert missing(replace(PLAIN, **changes), LATE_2025, GFX942) == expected
 
@@ -321,6 +322,15 @@ def test_gfx950_transposes_in_lds_for_some_instructions(changes: dict[str, Any],
     )
     assert missing(kernel, LATE_2025, GFX950) == ([] if is_built else [reason])
     assert missing(kernel, LATE_2025, GFX942) == []
+
+
+def test_basic_v1_does_not_know_of_operands_that_lds_transposes() -> None:
+    """So on gfx950 it is refused in all layouts but the one that transposes nothing."""
+    kernel = replace(PLAIN, pipeline="basic_v1")
+    assert missing(kernel, LATE_2025, GFX950) == []
+    assert missing(replace(kernel, layout="rrr"), LATE_2025, GFX950) == [
+        "basic_v1 of the CK Tile headers (late2025) does not take operands that gfx950 transposes in LDS"
+    ]
 
 
 def test_all_reasons_are_said_at_once() -> None:

@@ -85,6 +85,13 @@ struct BasicV1 : ck_tile::GemmPipelineAGmemBGmemCRegV1<Problem, Policy> {
         ck_tile::block_sync_lds();
         return c;
     }
+
+    // What GEMM kernels call: tuples of one window each, whose elements are taken as they are.
+    template <class AWindows, class AFunction, class BWindows, class BFunction>
+    CK_TILE_DEVICE auto operator()(const AWindows& a_blocks, const AFunction&, const BWindows& b_blocks,
+                                   const BFunction&, ck_tile::index_t num_loop, void* smem) const {
+        return (*this)(a_blocks[ck_tile::number<0>{}], b_blocks[ck_tile::number<0>{}], num_loop, smem);
+    }
 };
 
 }  // namespace ckh

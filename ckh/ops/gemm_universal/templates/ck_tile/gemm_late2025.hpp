@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gemm_widths.hpp"
+#include "late2025_basic_v1.hpp"
 #include "late2025_fp32.hpp"
 #include "late2025_pipelines.hpp"
 
@@ -13,6 +14,17 @@ template <bool HasHotLoop, ck_tile::TailNumber Tail>
 using LoopProblem =
     ck_tile::UniversalGemmPipelineProblem<Element, Element, Accumulator, Shape, Traits, kernel::scheduler, HasHotLoop,
                                           Tail, PassThrough, PassThrough, Element, has_widths, width_a, width_b>;
+
+template <Pipeline P>
+struct PipelineClasses : PipelineTable<P, BasicProblem, LoopProblem> {};
+// CK Tile's own where K is contiguous in both operands.
+template <>
+struct PipelineClasses<Pipeline::basic_v1> {
+    template <bool HasHotLoop, ck_tile::TailNumber Tail>
+    using Full = std::conditional_t<
+        a_is_row_major && !b_is_row_major, ck_tile::GemmPipelineAGmemBGmemCRegV1<BasicProblem>,
+        BasicV1<BasicProblem, LoadPolicy<ck_tile::UniversalGemmPipelineAgBgCrPolicy>>>;
+};
 
 // One group of waves: of compv5's two, the first alone stores results.
 template <ck_tile::memory_operation_enum StoreOrAdd>

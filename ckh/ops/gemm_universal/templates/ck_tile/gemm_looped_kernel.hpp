@@ -7,9 +7,6 @@ namespace ckh {
 
 using Operation = ck_tile::memory_operation_enum;
 
-template <Pipeline P>
-using PipelineClasses = PipelineTable<P, BasicProblem, LoopProblem>;
-
 template <Epilogue, Operation>
 struct EpilogueOf;
 

@@ -14,6 +14,9 @@ using LoopProblem = ck_tile::UniversalGemmPipelineProblem<Element, Element, Accu
                                                           kernel::scheduler, HasHotLoop, Tail, Element, has_widths,
                                                           width_a, width_b>;
 
+template <Pipeline P>
+using PipelineClasses = PipelineTable<P, BasicProblem, LoopProblem>;
+
 template <ck_tile::memory_operation_enum StoreOrAdd>
 using ShuffledProblem = ck_tile::CShuffleEpilogueProblem<
     Element, Element, NoTensors, Accumulator, Output, NoTensors, RowMajor, PassThrough, BasicProblem::kBlockSize,
