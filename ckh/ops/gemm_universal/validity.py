@@ -5,7 +5,6 @@ Nothing is corrected: a combination that breaks a rule is refused with all of it
 
 from __future__ import annotations
 
-from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -14,16 +13,9 @@ from ckh.ops.gemm_universal.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.gemm_universal.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
-    from ckh.archs import ArchSpec
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 GEMM_RULES: Rules[GemmKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, attrgetter("missing"))
 check = GEMM_RULES.check
-judge = GEMM_RULES.of_arch
+arch_reasons = GEMM_RULES.of_arch
 problem_reasons = GEMM_RULES.of_problem
-
-
-@lru_cache(maxsize=8192)
-def arch_reasons(kernel: GemmKernel, arch: ArchSpec) -> tuple[str, ...]:
-    """Every rule of the architecture that the kernel breaks."""
-    return GEMM_RULES.of_arch(kernel, arch)

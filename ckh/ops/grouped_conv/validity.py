@@ -1,13 +1,11 @@
 """Which kernels can be built on an architecture and used for a problem, and why the others cannot.
 
-Nothing is corrected: a combination that breaks a rule is refused with all of its reasons. The rules of an architecture
-do not depend on the problem, so their verdict on a kernel is remembered.
+Nothing is corrected: a combination that breaks a rule is refused with all of its reasons.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rules
@@ -15,7 +13,6 @@ from ckh.ops.grouped_conv.arch_rules import COMPLETE_RULES, NAME_RULES
 from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
 
 if TYPE_CHECKING:
-    from ckh.archs import ArchSpec
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _MAY_BE_NONE = "streamk"
@@ -27,10 +24,5 @@ def _missing(kernel: ConvKernel) -> tuple[str, ...]:
 
 CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, _missing)
 check = CONV_RULES.check
+arch_reasons = CONV_RULES.of_arch
 problem_reasons = CONV_RULES.of_problem
-
-
-@lru_cache(maxsize=8192)
-def arch_reasons(kernel: ConvKernel, arch: ArchSpec) -> tuple[str, ...]:
-    """Every rule of the architecture that the kernel breaks."""
-    return CONV_RULES.of_arch(kernel, arch)
