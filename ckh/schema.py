@@ -41,7 +41,7 @@ HOW_MEASURED = (
 # Rows that say nothing about their kernel: a run that is resumed tries again.
 TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
 
-SHORTEST_MS = 1e-9  # 0.001 ns; a time below is none
+SHORTEST_MS = 1e-9  # 0.001 ns; a time below is none, and readers take the row for a bad one
 # Rows that carry a time of a kernel whose result was right.
 MEASURED = (Status.OK, Status.UNSTABLE)
 # Rows of a kernel that must not be believed, whatever another row says of it.

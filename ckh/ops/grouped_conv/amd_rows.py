@@ -13,7 +13,7 @@ from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
-from ckh.schema import Status
+from ckh.schema import SHORTEST_MS, Status
 from ckh.untrusted import integer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ BAD_NUMBER = "with a cell that is not a number"
 BAD_SIZE = "with a size that is zero or negative"
 BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
-BAD_TIME = "with a time that is zero or negative"
+BAD_TIME = "with a time that is zero, negative or shorter than anything takes"
 
 _NOT_A_NUMBER = -(2**62)
 
@@ -70,7 +70,7 @@ def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> tu
     latency_ms = _finite(cells, "latency_ms", faults)
     if cells.has("tflops"):
         _finite(cells, "tflops", faults)
-    faults.mark(latency_ms <= 0, BAD_TIME, lambda row: f"latency_ms is {latency_ms[row]:g}")
+    faults.mark(latency_ms < SHORTEST_MS, BAD_TIME, lambda row: f"latency_ms is {latency_ms[row]:g}")
     non_zero = _integers(cells, "non_zero", faults) if cells.has("non_zero") else None
 
     problems, problem_of_row = _problems(kernels, sizes, faults)

@@ -17,6 +17,7 @@ from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
 from ckh.ops.miopen_conv.solvers import Algorithm
 from ckh.problems import Direction
+from ckh.schema import SHORTEST_MS
 
 DIRECTIONS = {"F": Direction.FORWARD, "B": Direction.BWD_DATA, "W": Direction.BWD_WEIGHT}
 _LAYOUTS = {name.upper(): ndim for ndim, names in LAYOUTS.items() for name in names}
@@ -151,7 +152,8 @@ def _solver_time(entry: str) -> SolverTime:
         time_ms, workspace_bytes = float(time), int(workspace)
     except ValueError as error:
         raise LineError("number", _short(entry)) from error
-    if not math.isfinite(time_ms) or time_ms < 0 or not 0 <= workspace_bytes < _MAX_BYTES or not solver:
+    is_time = time_ms == 0 or SHORTEST_MS <= time_ms < math.inf
+    if not is_time or not 0 <= workspace_bytes < _MAX_BYTES or not solver:
         raise LineError("number", _short(entry))
     return SolverTime(solver, time_ms, workspace_bytes, _ALGORITHMS[named[1]])
 

@@ -18,6 +18,7 @@ from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
+from ckh.schema import SHORTEST_MS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +203,7 @@ def _reasons(table: pd.DataFrame) -> NDArray[np.str_]:
         "solver": table["kernel_name"].to_numpy() == "",
         "impossible problem": (least < 1) | (sizes["C"] % group > 0) | (sizes["K"] % group > 0),
         "output size": (np.min(outputs, axis=0) < 1) | (~np.logical_and.reduce(fits) if fits else False),
-        "number": ~np.isfinite(time) | (time < 0),
+        "number": ~np.isfinite(time) | ((time != 0) & (time < SHORTEST_MS)),
         "solver twice": table.duplicated([*IDENTITY, "kernel_name"]).to_numpy(),
     }
     return np.select([*rules.values()], [np.str_(name) for name in rules], default=np.str_(""))

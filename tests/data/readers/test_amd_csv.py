@@ -163,6 +163,7 @@ def test_3d_rows(write_csv: Write) -> None:
         ({"N": 2**40}, bad.BAD_PROBLEM, "below 2"),
         ({"latency_ms": 0}, bad.BAD_TIME, "latency_ms is 0"),
         ({"latency_ms": -0.5}, bad.BAD_TIME, "latency_ms is -0.5"),
+        ({"latency_ms": 1e-10}, bad.BAD_TIME, "latency_ms is 1e-10"),
     ],
 )
 def test_a_bad_row_is_named_or_skipped(write_csv: Write, change: dict[str, Any], reason: str, detail: str) -> None:

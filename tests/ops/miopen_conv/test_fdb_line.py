@@ -98,6 +98,7 @@ def test_a_time_of_zero_is_read_as_it_stands() -> None:
         (KEY + "=ConvAsm3x3U:nan,0,miopenConvolutionFwdAlgoDirect", "number"),
         (KEY + "=ConvAsm3x3U:inf,0,miopenConvolutionFwdAlgoDirect", "number"),
         (KEY + "=ConvAsm3x3U:-1,0,miopenConvolutionFwdAlgoDirect", "number"),
+        (KEY + "=ConvAsm3x3U:1e-10,0,miopenConvolutionFwdAlgoDirect", "number"),
         (KEY + "=ConvAsm3x3U:1,-1,miopenConvolutionFwdAlgoDirect", "number"),
         (KEY + f"=ConvAsm3x3U:1,{2**63},miopenConvolutionFwdAlgoDirect", "number"),
         (KEY + ANY + ";" + ANY[1:], "solver twice"),

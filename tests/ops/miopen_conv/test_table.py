@@ -88,6 +88,7 @@ def test_a_choice_needs_two_solvers(frame: pd.DataFrame) -> None:
         ({"Y": 20}, "output size"),
         ({"Ho": 13}, "output size"),
         ({"time_ms": -1.0}, "number"),
+        ({"time_ms": 1e-10}, "number"),
         ({"time_ms": float("nan")}, "number"),
         ({"time_ms": float("inf")}, "number"),
         ({"solver": "GemmFwdRest"}, "solver twice"),

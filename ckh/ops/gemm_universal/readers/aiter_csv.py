@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import arch_names
 from ckh.data.readers.base import BadRow, read_bytes, refuse_bad, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
@@ -195,11 +196,11 @@ def _dtype(row: dict[str, str]) -> str:
 
 def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
     arch = row["gfx"].split(":", 1)[0] if "gfx" in row else options.arch or _ARCH_OF_CUS.get(num_cus, "")
-    if not (arch.startswith("gfx") and arch[3:].isalnum()):
-        detail = f"gfx is {row['gfx']!r}" if "gfx" in row else f"{num_cus} compute units do not tell it, --arch would"
-        raise Unusable(BAD_ARCH, detail)
     if options.arch is not None and arch != options.arch.split(":", 1)[0]:
         raise Unusable(OTHER_ARCH, f"gfx is {arch}")
+    if arch not in arch_names():
+        detail = f"gfx is {row['gfx']!r}" if "gfx" in row else f"{num_cus} compute units do not tell it, --arch would"
+        raise Unusable(BAD_ARCH, detail)
     return arch
 
 

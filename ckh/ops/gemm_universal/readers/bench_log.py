@@ -120,12 +120,13 @@ class _Log:
         problem = problem_of(stated, kernel.dtype, kernel.layout)
         latency, tflops = number(perf, _LATENCY), number(perf, _TFLOPS)
         time = precise_time(latency, tflops, problem.flops)
-        self._row_of_kernel[str(values["name"]).strip()] = len(self.rows)
+        row = len(self.rows)
         if tflops > 0 and time.latency_ms > 0:
             self.rows.add(where, problem, (name, kernel), time)
         else:
             message = f"the log says {latency} ms and {tflops} TFLOPS"
             self.rows.add_failed(problem, (name, kernel), Status.LAUNCH_ERROR, message)
+        self._row_of_kernel[str(values["name"]).strip()] = row
 
     def _kernel(self, name: Any) -> tuple[str, GemmKernel]:
         """A kernel under its complete name, each read once."""

@@ -19,7 +19,7 @@ from ckh.data.spool import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
-from ckh.schema import Status
+from ckh.schema import SHORTEST_MS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 BAD_PROBLEM = "with an impossible problem"
-BAD_TIME = "with a time that is missing, not a number, or not positive"
+BAD_TIME = "with a time that is missing, not a number, not positive, or shorter than anything takes"
 MISMATCH = "with a kernel that is not for the problem"
 
 _NAMED = 3
@@ -172,7 +172,13 @@ class GemmRows:
             raise Unusable(MISMATCH, what)
 
     def add(self, where: str, problem: GemmProblem, named: tuple[str, GemmKernel], time: Time) -> None:
-        """Add a measured time; the name says what the kernel is called, the kernel what its columns say."""
+        """Add a measured time; the name says what the kernel is called, the kernel what its columns say.
+
+        Raises:
+            Unusable: nothing takes so short a time.
+        """
+        if time.latency_ms < SHORTEST_MS:
+            raise Unusable(BAD_TIME, f"the time is {time.latency_ms:g} ms")
         self._append(problem, named, Status.OK, time.latency_ms)
         self.refined += time.is_refined
         if time.is_doubtful:

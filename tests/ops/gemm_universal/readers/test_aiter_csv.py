@@ -135,6 +135,7 @@ def test_tflops_that_contradict_the_time_are_noted(tmp_path: Path) -> None:
         ({"q_dtype_w": "torch.float4"}, aiter_csv.BAD_DTYPE, "q_dtype_w is 'torch.float4'"),
         ({"gfx": ""}, aiter_csv.BAD_ARCH, "gfx is ''"),
         ({"gfx": "MI300X"}, aiter_csv.BAD_ARCH, "gfx is 'MI300X'"),
+        ({"gfx": "gfx999"}, aiter_csv.BAD_ARCH, "gfx is 'gfx999'"),
         ({"kernelName": "a,b"}, WRONG_CELLS, "13 cells instead of 12"),
     ],
 )
@@ -236,7 +237,7 @@ def real(name: str) -> Winners:
     if not path.exists():
         pytest.skip(f"{path} is not there")
     assert find_reader(path) is readers()["aiter-csv"]
-    return read_winners(path, ANY)
+    return read_winners(path, ReadOptions(skip_bad=True))
 
 
 @pytest.mark.parametrize(
@@ -250,9 +251,8 @@ def real(name: str) -> Winners:
                 ("gfx942", 80, "fp8"): 1,
                 ("gfx942", 304, "int8"): 32,
                 ("gfx950", 256, "fp8"): 481,
-                ("gfx1250", 256, "fp8"): 48,
             },
-            5662.83,
+            2996.65,
         ),
         (
             "a8w8",
@@ -262,14 +262,15 @@ def real(name: str) -> Winners:
     ],
 )
 def test_real_tables(name: str, devices: dict[tuple[str, int, str], int], fastest: float, tmp_path: Path) -> None:
-    """Every row is read; counts by device and type, and the highest TFLOPS, are those of the files."""
+    """Counts by device and type, and the highest TFLOPS, are those of the files, without gfx1250."""
     found = real(name)
     counts: dict[tuple[str, int, str], int] = {}
     for winner in found.winners:
         key = (winner.arch, winner.num_cus, winner.problem.dtype)
         counts[key] = counts.get(key, 0) + 1
     assert counts == devices
-    assert (found.bad, found.repeated, found.warnings) == ({}, 0, ())
+    bad = {aiter_csv.BAD_ARCH: 48} if name == "a8w8_bpreshuffle" else {}
+    assert (found.bad, found.repeated, found.warnings) == (bad, 0, ())
     assert max(winner.tflops for winner in found.winners) == pytest.approx(fastest, abs=0.005)
     out = tmp_path / "winners.csv"
     write_winners(found.winners, out)

@@ -215,6 +215,7 @@ def test_nesting_has_a_bound(tmp_path: Path) -> None:
         (bare(ms=float("nan")), gemm_rows.BAD_TIME, "latency(ms) is nan"),
         (result("nan", 3), scan.MALFORMED, "line 2: "),
         (result("inf", 3), scan.MALFORMED, "line 2: "),
+        (bare(ms=1e-10, rate=1e18), gemm_rows.BAD_TIME, "the time is 1e-10 ms"),
         (bare(rate=True), gemm_rows.BAD_TIME, "tflops(TFlops) is True"),
     ],
 )

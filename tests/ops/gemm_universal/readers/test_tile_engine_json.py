@@ -197,6 +197,7 @@ def test_a_partial_file_is_a_bare_list(tmp_path: Path) -> None:
         (entry(OK | {"avg_time_ms": 10**400}), gemm_rows.BAD_TIME, "avg_time_ms is 1000"),
         (entry(OK | {"avg_time_ms": -0.5}), gemm_rows.BAD_TIME, "avg_time_ms is -0.5, though is_valid"),
         (entry(OK | {"avg_time_ms": 0, "tflops": 0}), gemm_rows.BAD_TIME, "avg_time_ms is 0, though is_valid"),
+        (entry(OK | {"avg_time_ms": 1e-10, "tflops": 0}), gemm_rows.BAD_TIME, "the time is 1e-10 ms"),
         (entry(OK | {"is_valid": "yes"}), reader.BAD_ENTRY, "is_valid is yes"),
         (entry("no object"), reader.BAD_ENTRY, "there is no kernel_config"),
         ({"kernel_config": CONFIG}, reader.BAD_ENTRY, "results[1]: there is no kernel_config"),
