@@ -1,23 +1,31 @@
 """How many kernels of a rule set CK Tile's headers build for an architecture, and why the others are not built.
 
-    python benchmarks/ck_tile_sets.py gfx942 tiny [tests …]
+    python benchmarks/ck_tile_sets.py gfx942 tiny [tests …] [--emit-only] [--every N]
 
 Every direction, 2D and 3D, fp16, bf16 and fp32. Each kernel takes about 20 s of a core; what was compiled before is in
-the cache. Needs hipcc and CK Tile's headers, and no GPU.
+the cache. --emit-only compiles nothing and counts the reasons; --every 10 compiles each tenth kernel of a set. Needs
+hipcc and CK Tile's headers, and no GPU.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
 from itertools import product
+from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compile import default_jobs
-from ckh.bench.device import DeviceOptions, open_device
+from ckh.bench.device import Device, DeviceOptions, open_device
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 DTYPES = ("fp16", "bf16", "fp32")
 TIMEOUT_S = 600.0
@@ -29,20 +37,46 @@ def report(name: str, reports: list[BuildReport]) -> None:
     known = [one.resources for one in made if one.resources is not None]
     print(f"\n{name}: {len(reports)} kernels, {len(made)} compile and load")
     print(f"  {sum(one.scratch_bytes > 0 for one in known)} of them use scratch memory")
-    reasons = Counter(f"{one.status}: {one.message}" for one in reports if one.status is not Status.OK)
-    for reason, count in reasons.most_common():
+    print_reasons(f"{one.status}: {one.message}" for one in reports if one.status is not Status.OK)
+
+
+def report_emitted(name: str, kernels: list[ConvKernel], device: Device) -> None:
+    """Print how many sources there are, and why the others are not."""
+    reasons = []
+    for kernel in kernels:
+        try:
+            device.emit(kernel)
+        except UnsupportedKernelError as error:
+            reasons.append(str(error))
+    print(f"\n{name}: {len(kernels)} kernels, {len(kernels) - len(reasons)} emitted")
+    print_reasons(reasons)
+
+
+def print_reasons(reasons: Iterable[str]) -> None:
+    """Print each reason with how often it is one, most frequent first."""
+    for reason, count in Counter(reasons).most_common():
         print(f"  {count:4d}  {reason}")
 
 
 def main() -> None:
     """Build the sets that were named."""
-    arch, *names = sys.argv[1:]
-    device = open_device("hip", DeviceOptions(arch))
-    for name in names:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("arch")
+    parser.add_argument("sets", nargs="+")
+    parser.add_argument("--emit-only", action="store_true")
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--jobs", type=int)
+    wanted = parser.parse_args()
+    device = open_device("hip", DeviceOptions(wanted.arch))
+    for name in wanted.sets:
         groups = product(Direction, (2, 3), DTYPES)
         kernels = [k for variant, ndim, dtype in groups for k in rule_set(name, variant, ndim, dtype, device.arch)]
-        jobs = default_jobs(device.job_bytes)
-        built = build_and_load(device, kernels, jobs=jobs, timeout_s=TIMEOUT_S, should_stop=lambda: False)
+        chosen = kernels[:: wanted.every]
+        if wanted.emit_only:
+            report_emitted(name, chosen, device)
+            continue
+        jobs = wanted.jobs or default_jobs(device.job_bytes)
+        built = build_and_load(device, chosen, jobs=jobs, timeout_s=TIMEOUT_S, should_stop=lambda: False)
         report(name, list(built.values()))
 
 
