@@ -42,14 +42,18 @@ def report(name: str, reports: list[BuildReport]) -> None:
 
 def report_emitted(name: str, kernels: list[ConvKernel], device: Device) -> None:
     """Print how many sources there are, and why the others are not."""
-    reasons = []
-    for kernel in kernels:
-        try:
-            device.emit(kernel)
-        except UnsupportedKernelError as error:
-            reasons.append(str(error))
+    reasons = [reason for kernel in kernels if (reason := why_not(kernel, device))]
     print(f"\n{name}: {len(kernels)} kernels, {len(kernels) - len(reasons)} emitted")
     print_reasons(reasons)
+
+
+def why_not(kernel: ConvKernel, device: Device) -> str:
+    """Why a kernel is not emitted; empty if it is."""
+    try:
+        device.emit(kernel)
+    except UnsupportedKernelError as error:
+        return str(error)
+    return ""
 
 
 def print_reasons(reasons: Iterable[str]) -> None:

@@ -52,7 +52,7 @@ FORWARD = ConvKernel(
     wave_n=1,
     wave_k=1,
     warp_tile_m=32,
-    warp_tile_n=16,
+    warp_tile_n=32,
     warp_tile_k=8,
     vector_a=2,
     vector_b=4,
@@ -151,15 +151,20 @@ MISTAKES = {
 }
 
 
+def is_of_current(header: Path) -> bool:
+    """Whether a header of ours is for the current interface, alone or with others."""
+    return not header.name.startswith(("late2025", "mid2025", "looped"))
+
+
 @needs_hipcc
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_check_sees_wrong_arguments(mistake: str, headers: ConvHeaders, tmp_path: Path) -> None:
     """Arguments in another order, or of another kind, do not pass."""
     name, right, wrong = MISTAKES[mistake]
     templates = copy_templates("grouped_conv", tmp_path / "templates")
-    text = (templates / "current.hpp").read_text()
-    assert right in text
-    (templates / "current.hpp").write_text(text.replace(right, wrong))
+    having = [header for header in templates.glob("*.hpp") if right in header.read_text() and is_of_current(header)]
+    assert len(having) == 1
+    having[0].write_text(having[0].read_text().replace(right, wrong))
     assert "error" in syntax_errors(KERNELS[name], headers, tmp_path, (templates,))
 
 

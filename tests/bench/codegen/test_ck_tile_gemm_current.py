@@ -1,7 +1,6 @@
 """GEMM kernels for CK Tile's current interface: told from other trees, and type-checked against stubs of it.
 
-The stubs in `current_gemm_stub` lie over those for convolutions and declare what CK Tile publishes, as far as the
-templates use it; they compute nothing.
+The stubs in `current_stub` declare what CK Tile publishes, as far as the templates use it; they compute nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 TEMPLATES = (SHARED, OPERATIONS["gemm_universal"])
-STUBS = [Path(__file__).parent / name / "include" for name in ("current_stub", "current_gemm_stub")]
+STUB = Path(__file__).parent / "current_stub" / "include"
 HIPCC = shlex.split(os.environ.get("HIPCC", ""))
 needs_hipcc = pytest.mark.skipif(not HIPCC, reason="HIPCC names no HIP compiler to check the C++ with")
 WHICH = "the CK Tile headers (current)"
@@ -66,11 +65,8 @@ KERNELS = {
 
 
 def tree_in(folder: Path) -> Path:
-    """A fresh copy of the stubs, as one include folder."""
-    tree = folder / "include"
-    for stub in STUBS:
-        shutil.copytree(stub, tree, dirs_exist_ok=True)
-    return tree
+    """A fresh copy of the stubs."""
+    return Path(shutil.copytree(STUB, folder / "include"))
 
 
 def detect(tree: Path) -> GemmHeaders:

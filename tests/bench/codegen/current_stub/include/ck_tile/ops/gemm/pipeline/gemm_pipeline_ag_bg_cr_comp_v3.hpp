@@ -5,10 +5,18 @@
 
 namespace ck_tile {
 
-struct GemmPipelineAgBgCrDefaultPolicy {};
-
-template <typename Problem, typename Policy = GemmPipelineAgBgCrDefaultPolicy>
+template <typename Problem, typename Policy = UniversalGemmPipelineAgBgCrPolicy>
 struct GemmPipelineAgBgCrCompV3 : StubPipeline<Problem, Policy> {
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeA() {
+        return Policy::template GetVectorSizeA<Problem, IsWave32Host>();
+    }
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeB() {
+        return Policy::template GetVectorSizeB<Problem, IsWave32Host>();
+    }
+    static constexpr bool Preshuffle = Problem::Traits::Preshuffle;
+    static constexpr bool UsePersistentKernel = Problem::Traits::UsePersistentKernel;
     static constexpr bool Async = false;
     static constexpr bool LargeTensors = Problem::Traits::LargeTensors;
     template <GemmPipelineScheduler>

@@ -5,10 +5,19 @@
 
 namespace ck_tile {
 
-struct GemmPipelineAgBgCrCompV5DefaultPolicy {};
+struct GemmPipelineAgBgCrCompV5DefaultPolicy : UniversalGemmPipelineAgBgCrPolicy {};
 
 template <typename Problem, typename Policy = GemmPipelineAgBgCrCompV5DefaultPolicy>
 struct GemmPipelineAgBgCrCompV5 : StubPipeline<Problem, Policy> {
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeA() {
+        return Policy::template GetVectorSizeA<Problem, IsWave32Host>();
+    }
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeB() {
+        return Policy::template GetVectorSizeB<Problem, IsWave32Host>();
+    }
+    static constexpr bool Preshuffle = Problem::Traits::Preshuffle;
     template <GemmPipelineScheduler>
     struct PipelineImpl;
     template <>

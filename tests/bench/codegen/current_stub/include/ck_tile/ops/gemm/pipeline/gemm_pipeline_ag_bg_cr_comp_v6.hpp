@@ -5,10 +5,19 @@
 
 namespace ck_tile {
 
-struct GemmPipelineAgBgCrCompV6DefaultPolicy {};
+struct GemmPipelineAgBgCrCompV6DefaultPolicy : UniversalGemmPipelineAgBgCrPolicy {};
 
 template <typename Problem, typename Policy = GemmPipelineAgBgCrCompV6DefaultPolicy>
 struct GemmPipelineAgBgCrCompV6 : StubPipeline<Problem, Policy> {
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeA() {
+        return Policy::template GetVectorSizeA<Problem, IsWave32Host>();
+    }
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeB() {
+        return Policy::template GetVectorSizeB<Problem, IsWave32Host>();
+    }
+    static constexpr bool Preshuffle = Problem::Traits::Preshuffle;
     static constexpr bool Async = false;
     static constexpr bool LargeTensors = Problem::Traits::LargeTensors;
     template <GemmPipelineScheduler>

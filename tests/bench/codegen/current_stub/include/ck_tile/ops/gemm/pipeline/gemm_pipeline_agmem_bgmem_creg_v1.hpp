@@ -7,6 +7,16 @@ namespace ck_tile {
 
 template <typename Problem, typename Policy = UniversalGemmPipelineAgBgCrPolicy>
 struct GemmPipelineAGmemBGmemCRegV1 : StubPipeline<Problem, Policy> {
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeA() {
+        return Policy::template GetVectorSizeA<Problem, IsWave32Host>();
+    }
+    template <bool IsWave32Host = false>
+    static constexpr index_t GetVectorSizeB() {
+        return Policy::template GetVectorSizeB<Problem, IsWave32Host>();
+    }
+    static constexpr bool Preshuffle = Problem::Traits::Preshuffle;
+    static constexpr bool UsePersistentKernel = false;
     static constexpr bool Async = false;
     static constexpr bool LargeTensors = Problem::Traits::LargeTensors;
     template <GemmPipelineScheduler>
@@ -14,7 +24,9 @@ struct GemmPipelineAGmemBGmemCRegV1 : StubPipeline<Problem, Policy> {
     template <>
     struct PipelineImpl<GemmPipelineScheduler::Intrawave> {};
     template <>
-    struct PipelineImpl<GemmPipelineScheduler::Interwave> {};
+    struct PipelineImpl<GemmPipelineScheduler::Interwave> {
+        // The step whatever the layout, as published: {0, kKPerBlock}.
+    };
     static_assert(sizeof(PipelineImpl<Problem::Scheduler>) > 0);
 };
 

@@ -1,7 +1,8 @@
-// Stub: what a pipeline works on. Neither its main loop nor its tail is a parameter.
+// Stub: what a pipeline works on, and the policy that its widths come from. Neither its main loop nor its tail is a
+// parameter.
 #pragma once
 
-#include "ck_tile/core.hpp"
+#include "ck_tile/core/element_types.hpp"
 
 namespace ck_tile {
 
@@ -39,12 +40,29 @@ struct UniversalGemmPipelineProblem {
     using ALayout = typename Traits::AsLayout;
     using BLayout = typename Traits::BsLayout;
     using CLayout = typename Traits::CLayout;
+    using AElementWise = AElementWise_;
+    using BElementWise = BElementWise_;
     static constexpr auto Scheduler = Scheduler_;
     static constexpr index_t kBlockSize = BlockGemmShape::NumWarps * get_warp_size();
+    static constexpr bool FixedVectorSize = FixedVectorSize_;
     static constexpr index_t VectorSizeA = VectorSizeA_;
     static constexpr index_t VectorSizeB = VectorSizeB_;
-    static_assert(FixedVectorSize_ && std::is_empty_v<AElementWise_> && std::is_empty_v<BElementWise_>);
+    static_assert(std::is_empty_v<AElementWise> && std::is_empty_v<BElementWise>);
     static_assert(std::is_same_v<AComputeDataType_, ADataType> && std::is_same_v<BComputeDataType_, BDataType>);
+};
+
+// Loads are of 16 bytes, which is what the tiles of the tests give.
+struct UniversalGemmPipelineAgBgCrPolicy {
+    template <typename Problem, bool IsWave32Host = false>
+    CK_TILE_HOST_DEVICE static constexpr index_t GetVectorSizeA() {
+        if constexpr (Problem::FixedVectorSize) return Problem::VectorSizeA;
+        return 16 / sizeof(typename Problem::ADataType);
+    }
+    template <typename Problem, bool IsWave32Host = false>
+    CK_TILE_HOST_DEVICE static constexpr index_t GetVectorSizeB() {
+        if constexpr (Problem::FixedVectorSize) return Problem::VectorSizeB;
+        return 16 / sizeof(typename Problem::BDataType);
+    }
 };
 
 // What the stubs of all pipelines share; published, each pipeline states these itself.
@@ -54,6 +72,12 @@ struct StubPipeline {
     using ADataType = typename Problem::ADataType;
     using BDataType = typename Problem::BDataType;
     using CDataType = typename Problem::CDataType;
+    using AsDataType = tuple<ADataType>;
+    using BsDataType = tuple<BDataType>;
+    using AsLayout = tuple<typename Problem::ALayout>;
+    using BsLayout = tuple<typename Problem::BLayout>;
+    using AElementWise = typename Problem::AElementWise;
+    using BElementWise = typename Problem::BElementWise;
     using ALayout = typename Problem::ALayout;
     using BLayout = typename Problem::BLayout;
     using CLayout = typename Problem::CLayout;
@@ -64,13 +88,17 @@ struct StubPipeline {
     static constexpr bool kPadK = Problem::Traits::kPadK;
     static constexpr auto Scheduler = Problem::Scheduler;
 
+    // Convolutions hand over windows, GEMMs element-wise functions too.
     template <typename AWindow, typename BWindow>
     CK_TILE_DEVICE auto operator()(const AWindow&, const BWindow&, index_t, void*) const {
         return BlockTile{};
     }
+    template <typename AWindow, typename BWindow>
+    CK_TILE_DEVICE auto operator()(const AWindow&, const AElementWise&, const BWindow&, const BElementWise&, index_t,
+                                   void*) const {
+        return BlockTile{};
+    }
     CK_TILE_HOST_DEVICE static constexpr index_t GetSmemSize() { return 1; }
 };
-
-struct UniversalGemmPipelineAgBgCrPolicy {};
 
 }  // namespace ck_tile

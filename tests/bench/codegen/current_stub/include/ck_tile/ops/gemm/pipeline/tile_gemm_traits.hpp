@@ -26,13 +26,15 @@ struct TileGemmUniversalTraits {
     static constexpr bool kPadN = kPadN_;
     static constexpr bool kPadK = kPadK_;
     static constexpr bool DoubleSmemBuffer = DoubleSmemBuffer_;
+    static constexpr bool UsePersistentKernel = UsePersistentKernel_;
+    static constexpr bool Preshuffle = Preshuffle_;
     static constexpr bool LargeTensors = LargeTensors_;
     static constexpr bool TransposeC = TransposeC_;
     static constexpr index_t NumWaveGroups = NumWaveGroups_;
     using AsLayout = AsLayout_;
     using BsLayout = BsLayout_;
     using CLayout = CLayout_;
-    static_assert(!UseStructuredSparsity_ && !UsePersistentKernel_ && !Preshuffle_);
+    static_assert(!TransposeC_ && !UseStructuredSparsity_ && !Preshuffle_ && VectorSize_ == 16);
 };
 
 }  // namespace ck_tile

@@ -29,6 +29,7 @@ template<> struct Dispatcher<half_t, half_t, float, 32, 32,  8, false> { using T
 template<> struct Dispatcher<half_t, half_t, float, 32, 32,  8,  true> { using Type = int; };
 template<> struct Dispatcher<half_t, half_t, float, 32, 32, 16, false> { using Type = int; };
 template<> struct Dispatcher<half_t, half_t, float, 16, 16, 32, false, true> { using Type = int; };
+template<> struct Dispatcher<bf16_t, bf16_t, float, 32, 32,  8, false> { using Type = int; };
 template<> struct Dispatcher<bf16_t, bf16_t, float, 32, 32, 16, false> { using Type = int; };
 template<> struct Dispatcher<fp8_t, fp8_t, float, 32, 32,  16, false> { using Type = int; };
 template<> struct Dispatcher<fp8_t, bf8_t, float, 16, 16,  32, false> { using Type = int; };
