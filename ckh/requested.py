@@ -43,6 +43,10 @@ def fields_in_words(problem: Any) -> str:
     return ", ".join(f"{name} {value}" for name, value in problem.to_dict().items())
 
 
+def _as_it_is(problem: P, _arch: str) -> P:
+    return problem
+
+
 def _one_pool(_given: Mapping[str, Any]) -> str:
     return ""
 
@@ -61,6 +65,7 @@ class Requested(Generic[P]):
         pool: of options and direction given, or of all fields of a problem, what candidates depend on besides
             architecture and element type: problems with one text are answered by one prepared pool.
         default_dtype: element type of problems that state none; empty: the architecture's.
+        completed: a problem on an architecture, where one may leave something open to that.
     """
 
     options: tuple[SizeOption, ...]
@@ -70,6 +75,7 @@ class Requested(Generic[P]):
     has_directions: bool = False
     pool: Callable[[Mapping[str, Any]], str] = _one_pool
     default_dtype: str = ""
+    completed: Callable[[P, str], P] = _as_it_is
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """An option that was given and does not go with the operation, if there is one."""

@@ -25,6 +25,17 @@ class RankObjective(StrEnum):
     TFLOPS = "tflops"
 
 
+class Labels(StrEnum):
+    """What is known of the kernels of a problem.
+
+    MEASURED: the times of those that the data hold. WINNERS: that those of the data were the best of all candidates,
+    of which nothing else is known; only LAMBDARANK learns from that.
+    """
+
+    MEASURED = "measured"
+    WINNERS = "winners"
+
+
 TARGETS = tuple(TARGET_COLUMNS)
 # Trained on log1p, as AMD's are.
 LOG_TARGETS = (TFLOPS, BANDWIDTH)
@@ -64,6 +75,7 @@ class TrainOptions:
 
     targets: tuple[str, ...] = TARGETS
     rank: RankObjective = RankObjective.RELATIVE
+    labels: Labels = Labels.MEASURED
     folds: int = 5
     early_stopping: int = 50
     seed: int = 42

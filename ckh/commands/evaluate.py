@@ -13,16 +13,26 @@ from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._judging import load_judged, percent
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
+from ckh.training import Labels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ckh.assess.metrics import Efficiency
     from ckh.assess.report import Evaluation
+    from ckh.data.dataset import Dataset
+    from ckh.learn.artifact import Model
 
 _HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
 
 Told in the whole with 95 % intervals, for the first k choices, by slice, and beside baselines: the nearest problem and
 the best single kernel of the training data, the best single kernel in hindsight, a random one. --fail-under makes it
 a gate: mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
+
+Of a model of winners (`ckh train --labels winners`) it is told how often the measured winner is first, or among the
+first choices, of all candidates; a near-tie counts as a miss. Beside it stands the kernel that wins most at this size
+in the training data, and what measured times of other sizes say of the efficiency, at least. Gates: top1, top3, top5,
+top10.
 """
 
 
@@ -46,25 +56,28 @@ def evaluate(
     fail_under: list[str] = typer.Option(
         [], "--fail-under", metavar="FIGURE=VALUE", help="Exit with 1 if a figure is lower; may be repeated."
     ),
+    labels: Labels | None = typer.Option(
+        None, "--labels", help="What the data know: times, or winners alone.  [what the model was trained on]"
+    ),
     worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print, and be the gate."""
-    from ckh.assess import report
-    from ckh.assess.metrics import figures
     from ckh.learn.artifact import load_model
+    from ckh.learn.manifest import labels_of
 
-    gates = [_parse_gate(text) for text in fail_under]
     loaded = load_model(model)
+    is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
+    gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     dataset = load_judged(loaded, data)
     learned_from = load_judged(loaded, train_data, is_held_out=False) if train_data else None
-    result = report.evaluate(dataset, loaded.scores(dataset), learned_from)
-    values = figures(result.efficiency)
+    judged = _judge_winners if is_winners else _judge_times
+    document, values, show = judged(loaded, dataset, learned_from, worst)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
-        print_json({"model": str(model), **_document(result, worst), "figures": values, "failures": failures})
+        print_json({"model": str(model), **document, "figures": values, "failures": failures})
     else:
-        _print(result, str(model), worst)
+        show(str(model))
     for failure in failures:
         warn(failure)
     if gates and not failures:
@@ -73,12 +86,38 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _parse_gate(text: str) -> tuple[str, float]:
-    from ckh.assess.metrics import FIGURES
+def _judge_times(
+    model: Model, dataset: Dataset, learned_from: Dataset | None, worst: int
+) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
+    """The document, the figures that gates use, and what prints the result under a title."""
+    from ckh.assess import report
+    from ckh.assess.metrics import figures
 
+    result = report.evaluate(dataset, model.scores(dataset), learned_from)
+    return _document(result, worst), figures(result.efficiency), lambda title: _print(result, title, worst)
+
+
+def _judge_winners(
+    model: Model, dataset: Dataset, learned_from: Dataset | None, worst: int
+) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
+    """The same where only winners are known."""
+    from ckh.assess import winners
+    from ckh.commands._winners_output import document, print_report
+    from ckh.learn.winners import ranked_winners
+
+    result = winners.report(dataset, ranked_winners(dataset, model), learned_from)
+    figures = {f"top{k}": share for k, share in result.model.first.items()}
+    return document(result, worst), figures, lambda title: print_report(result, title, worst)
+
+
+def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
+    from ckh.assess.metrics import FIGURES
+    from ckh.assess.winners import FIRST
+
+    known = tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES
     name, _, value = text.partition("=")
-    if name not in FIGURES:
-        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(FIGURES))
+    if name not in known:
+        raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(known))
     try:
         least = float(value)
     except ValueError:

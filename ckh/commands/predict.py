@@ -93,7 +93,7 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
     if typed.variant is not None and not chooser.op.has_directions:
         raise UsageError(f"{chooser.op.name} has no directions", "leave out --variant")
     variant = None if typed.variant is None else str(typed.variant)
-    return chooser.op.load_problems(source, variant, typed.dtype, chooser.dtype)
+    return chooser.load_problems(source, variant, typed.dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
-from ckh.training import RankObjective
+from ckh.training import Labels, RankObjective
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,9 @@ they are. Each fold drops the worse half; the best replaces the default only if 
 --rank relative regresses the logarithm of the efficiency, lambdarank optimises the order itself, blend has the trees of
 both, and tflops lets the model of TFLOPS order.
 
+--labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
+others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
+
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
 """
@@ -67,6 +70,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
             "ckh train --data data.parquet --out models/mine --noise-weights --mine 2",
+            "ckh train --labels winners --data aiter.parquet --out models/aiter_gemm",
         ),
     )(train)
 
@@ -80,6 +84,9 @@ def train(
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
     rank: RankObjective | None = typer.Option(
         None, "--rank", help="What the model that orders is trained for.  [relative]"
+    ),
+    labels: Labels | None = typer.Option(
+        None, "--labels", help="What the data know: times, or of each problem its winners alone.  [measured]"
     ),
     trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [2000]"),
     leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [255]"),
@@ -125,6 +132,7 @@ def train(
         defaults if start is None else continued(start, defaults),
         targets=None if targets is None else _targets(targets),
         rank=rank,
+        labels=labels,
         folds=folds,
         seed=seed,
         ensemble=ensemble,
@@ -154,6 +162,8 @@ def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> Tr
     known = {name: value for name, value in given.items() if value is not None}
     changed = {name: value for name, value in params.items() if value is not None}
     own = None if changed else defaults.regression
+    if known.get("labels") is Labels.WINNERS:
+        defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
     return replace(defaults, **known, params=replace(defaults.params, **changed), regression=own)
 
 

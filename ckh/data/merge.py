@@ -37,6 +37,7 @@ _RATES = ("tflops", "bandwidth_gb_s")
 _AVERAGED = (*_TIMES, "samples", *_RATES)
 _RANKED = ("run_id", "status", "samples", "remeasured")
 _BUCKETS = 64
+_DEVICE_SIZE = "num_cus"  # the column of identity by which problems of different devices differ
 _MOST_KERNELS = 1 << 31
 _IS_WRONG, _IS_MEASURED, _IS_REMEASURED = 4, 2, 1
 
@@ -280,11 +281,13 @@ class _PairKeys:
         self.buckets.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
 
     def refuse_mixed_devices(self) -> None:
-        """Refuse rows of one architecture that come from several devices.
+        """Refuse rows of one architecture that come from several devices, unless problems state theirs.
 
         Raises:
             DataError: there are such.
         """
+        if _DEVICE_SIZE in self.op.identity:
+            return
         found: dict[str, set[str]] = {}
         for arch, device in self._devices:
             found.setdefault(arch, set()).update({device} - {None})

@@ -75,5 +75,17 @@ class Chooser:
         """
         if self._requested is None:
             raise UsageError(f"no options say a problem of {self.op.name}", "name a set or file with --problems")
-        found: Problem = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
-        return found
+        found = requested_problem(self.op.name, self._requested, given, variant, self.dtype, command)
+        problem: Problem = self._requested.completed(found, self.arch)
+        return problem
+
+    def load_problems(self, source: str, variant: str | None, dtype: str | None) -> tuple[Problem, ...]:
+        """The problems of a set or file (`LoadProblems`), for the architecture.
+
+        Raises:
+            CkhError: there is no such set, or the file is unusable.
+        """
+        found = self.op.load_problems(source, variant, dtype, self.dtype)
+        if self._requested is None:
+            return found
+        return tuple(dict.fromkeys(self._requested.completed(problem, self.arch) for problem in found))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
+from ckh.training import Labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,14 @@ def trained_problems(folder: Path) -> frozenset[str] | None:
         return frozenset(_manifest(folder)["ckh"]["problems"])
     except (KeyError, TypeError):
         return None
+
+
+def labels_of(folder: Path) -> Labels:
+    """What was known of the kernels that a model learned from."""
+    try:
+        return Labels(_manifest(folder)["ckh"]["labels"])
+    except (KeyError, TypeError, ValueError):
+        return Labels.MEASURED
 
 
 def problem_count(folder: Path) -> int:

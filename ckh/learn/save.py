@@ -15,7 +15,7 @@ from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.ops import is_operation, operation
 from ckh.outputs import FolderKind, write_folder
-from ckh.training import RankObjective, TrainOptions
+from ckh.training import Labels, RankObjective, TrainOptions
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -128,6 +128,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["regression"] = options.regression.to_dict()
     if options.focus != TrainOptions().focus:
         said["focus"] = options.focus
+    if options.labels is not Labels.MEASURED:
+        said["labels"] = str(options.labels)
     if options.noise_weights:
         said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:

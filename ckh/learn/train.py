@@ -24,7 +24,8 @@ from ckh.learn.splits import MIN_GROUPS, FoldSplit, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
 from ckh.learn.trained import FoldMetrics, Trained, TrainedTarget
 from ckh.learn.warm_start import Start, StartComparison, check_start, compare, split_counts
-from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
+from ckh.learn.winners import with_rivals
+from ckh.training import RANK, TFLOPS, Labels, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,14 +81,15 @@ def train(
     has_regression = options.rank in {RankObjective.RELATIVE, RankObjective.BLEND}
     if options.focus != TrainOptions().focus and not has_regression:
         raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
+    _check_labels(options)
     prepared = prepare(dataset, options, start)
-    valid, engine = prepared.dataset, prepared.dataset.op.engine
+    rows, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = Trainer(prepared, options, advance)
     targets = {
-        target: trainer.train(make_fit(target, valid, options.rank, options.focus)) for target in target_names(options)
+        target: trainer.train(make_fit(target, rows, options.rank, options.focus)) for target in target_names(options)
     }
     return Trained(
-        dataset=valid,
+        dataset=prepared.known,
         all_rows=len(dataset.frame),
         options=options,
         feature_names=engine.names,
@@ -103,13 +105,15 @@ class Prepared:
     """What all fits share.
 
     Attributes:
-        dataset: the usable rows.
-        matrix: their features.
+        known: the usable rows of the data.
+        dataset: what is fitted: these, and with winners alone the rivals of each.
+        matrix: features of what is fitted.
         efficiency: of each row, were it chosen, shape (rows,).
         noise: weights by measurement noise, shape (rows,); None without.
         start: the model whose trees are added to.
     """
 
+    known: Dataset
     dataset: Dataset
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
@@ -136,12 +140,14 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     _check_mining(valid, options)
     if start is not None:
         check_start(start, spec_of(valid, target_names(options)), options)
-    columns = {name: valid.frame[name].to_numpy() for name in valid.op.input_columns}
-    spread = valid.frame["spread"].to_numpy(dtype=np.float64)
+    rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
+    columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
+    spread = rows.frame["spread"].to_numpy(dtype=np.float64)
     return Prepared(
-        dataset=valid,
-        matrix=FeatureMatrix(valid.op.engine, columns, valid.hardware()),
-        efficiency=times_of(valid).efficiency(),
+        known=valid,
+        dataset=rows,
+        matrix=FeatureMatrix(rows.op.engine, columns, rows.hardware()),
+        efficiency=times_of(rows).efficiency(),
         noise=noise_weights(spread) if options.noise_weights else None,
         start=start,
     )
@@ -367,6 +373,13 @@ def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
     in_group = np.zeros(int(group.max()) + 1, dtype=bool)
     np.logical_or.at(in_group, group, is_known)
     return np.asarray(in_group[group])
+
+
+def _check_labels(options: TrainOptions) -> None:
+    if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
+        raise UsageError("of winners alone only their order is learned", "give --rank lambdarank and no --targets")
+    if options.labels is Labels.WINNERS and options.noise_weights:
+        raise UsageError("the noise of winners alone is that of no choice", "leave out --noise-weights")
 
 
 def _check(valid: Dataset) -> None:

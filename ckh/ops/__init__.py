@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Problem
 
 GROUPED_CONV, GEMM_UNIVERSAL, MIOPEN_CONV = "grouped_conv", "gemm_universal", "miopen_conv"
+AITER_GEMM, AITER_MOE = "aiter_gemm", "aiter_moe"
 DEFAULT_OPERATION = GROUPED_CONV  # of commands without --op, and of journals that are older than the key `op`
 GROUP = "ckh.operations"  # of entry points
 T = TypeVar("T")
@@ -39,6 +40,8 @@ _BUILT_IN = {
     GROUPED_CONV: _BuiltIn("conv_", "ConvKernel"),
     MIOPEN_CONV: _BuiltIn("miopen_", "Solver"),
     GEMM_UNIVERSAL: _BuiltIn("gemm_", "GemmKernel"),
+    AITER_GEMM: _BuiltIn("aiter_gemm_", "AiterKernel"),
+    AITER_MOE: _BuiltIn("aiter_moe_", "MoeChoice"),
 }
 _of_class: dict[type, AnyOperation] = {}  # of problems and kernels that were looked up
 

@@ -149,6 +149,8 @@ class Operation(Generic[P, K]):
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
         formats: the formats of measurements that are this operation's alone.
         requested: how its problems are requested on a command line; None: in files and sets alone.
+        grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
+            for less of it, as rows of a matrix product; empty: none.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
@@ -187,6 +189,7 @@ class Operation(Generic[P, K]):
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     formats: Callable[[], Formats] = Formats
     requested: Callable[[], Requested[P]] | None = None
+    grows_with: str = ""
     measured: Callable[[], object] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None

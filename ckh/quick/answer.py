@@ -65,8 +65,9 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
     part = requested(facts["op"])
     if part is None:
         raise UsageError(f"no options say a problem of {facts['op']}")
-    found: Problem = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
-    return found
+    found = requested_problem(facts["op"], part, request.sizes, request.kind["variant"], facts["dtype"])
+    problem: Problem = part.completed(found, facts["arch"])
+    return problem
 
 
 def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Ranking:

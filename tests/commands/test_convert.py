@@ -226,6 +226,7 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
     formats = ["journal", "amd-csv", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log", "aiter-csv"]
+    formats += ["aiter-parquet", "aiter-moe-parquet"]
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())

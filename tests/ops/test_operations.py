@@ -18,6 +18,8 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_names, operation_of, operation_of_kernel, requested
+from ckh.ops.aiter_gemm.problem import AiterGemm
+from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.base import Encoding
 from ckh.ops.gemm_universal.features import NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -33,6 +35,8 @@ PROBLEMS: dict[str, Any] = {
     "grouped_conv": CONV,
     "gemm_universal": GemmProblem(16, 48, 33, "fp16", "crr", 2),
     "miopen_conv": from_convolution(CONV, "nhwc"),
+    "aiter_gemm": AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle", num_cus=304),
+    "aiter_moe": AiterMoe(64, 7168, 256, 256, 8, "stage2", num_cus=256),
 }
 # One problem a line, in the form of MIOpen's find databases: solver, time in ms, workspace, algorithm.
 FDB = """\

@@ -7,7 +7,7 @@ from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_jso
 from ckh.ops.gemm_universal.readers.winners import WINNERS
 
 FORMATS = Formats(
-    readers=tuple(Reader(one.NAME, one.sniff, one.read) for one in (tile_engine_json, bench_log, aiter_csv)),
+    readers=tuple(Reader(one.NAME, one.sniff, one.read) for one in (tile_engine_json, bench_log)),
     problems=(
         ProblemsFormat(
             "problems", "AITER's shapes", WINNERS, aiter_csv.NAME, "tuned table of AITER", aiter_csv.write_problems

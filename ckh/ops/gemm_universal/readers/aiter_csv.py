@@ -1,9 +1,7 @@
-"""Reader of AITER's tuned GEMM tables (`a8w8_*_tuned_gemm.csv`): for each shape, the kernel that won.
+"""The shapes of AITER's tuned GEMM tables (`a8w8_*_tuned_gemm.csv`), with what won beside them, as a problem file.
 
-These are no measurements to learn from. Only the winner of a shape is there, its name does not tell what the columns of
-a kernel are (and half of the winners are no kernels of Composable Kernel), and what was computed is not quite
-`gemm_universal`: inputs are scaled, by row or by block, and results are bf16. So `read`, which makes datasets, refuses
-them; `read_winners` gives the shapes, with what won beside them, and `write_winners` makes a problem file of these.
+What was computed is not quite `gemm_universal`: inputs are scaled, by row or by block, and results are bf16. Datasets
+of such tables are those of `aiter_gemm`.
 
 A is M x K and B is N x K, both row by row, which is layout rcr. The element type is that of `q_dtype_w`; block-scaled
 tables have none and are fp8. Of a shape that one device has twice, the faster row counts.
@@ -20,7 +18,7 @@ from ckh.archs import arch_names
 from ckh.data.readers.base import BadRow, read_bytes, refuse_bad, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
-from ckh.formats import Reading, ReadOptions, WinnerSummary
+from ckh.formats import ReadOptions, WinnerSummary
 from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
 from ckh.ops.gemm_universal.readers.winners import Winner, require_csv_name, write_winners
 from ckh.untrusted import as_text, csv_rows, integer
@@ -63,26 +61,6 @@ class Winners:
     bad: dict[str, int] = field(default_factory=dict)
     repeated: int = 0
     warnings: tuple[str, ...] = ()
-
-
-def sniff(head: bytes) -> bool:
-    """Whether the first line names AITER's columns."""
-    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
-    return names.issuperset(_REQUIRED)
-
-
-def read(path: Path, options: ReadOptions) -> Reading:
-    """Refuse to make a dataset of a table of winners, which is said to be one only if it is whole.
-
-    Raises:
-        DataError: always.
-    """
-    found = read_winners(path, options)
-    shapes = f"the winners of {len(found.winners)} shapes and nothing of what lost"
-    raise DataError(
-        f"{path} is a tuned table of AITER: {shapes}, so no dataset to train on or to evaluate with",
-        "its shapes are a problem file with --to problems --out shapes.csv",
-    )
 
 
 def read_winners(path: Path, options: ReadOptions) -> Winners:

@@ -1,4 +1,4 @@
-"""AITER's tuned tables: shapes and winners, refused as datasets, written as problem files."""
+"""AITER's tuned tables: shapes and winners, written as problem files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import WRONG_CELLS
-from ckh.errors import DataError, ExitCode, OutputError, UsageError
+from ckh.errors import DataError, OutputError, UsageError
 from ckh.formats import ReadOptions
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_files import read_problems
@@ -184,17 +183,10 @@ def test_not_one_good_row(tmp_path: Path) -> None:
         read_winners(path, ANY)
 
 
-def test_winners_are_no_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Converting refuses them and writes nothing; what is written of them is no dataset to read either."""
-    path, out = write(tmp_path, {}), tmp_path / "data.parquet"
-    assert run(["convert", str(path), "--arch", "gfx942", "--out", str(out)]) == ExitCode.BAD_DATA
-    stderr = capsys.readouterr().err
-    assert stderr.startswith(
-        f"error: {path} is a tuned table of AITER: the winners of 1 shapes and nothing of what lost"
-    )
-    assert not out.exists()
+def test_written_winners_are_no_table_of_aiter(tmp_path: Path) -> None:
+    """What is written of winners is no dataset to read."""
     written = tmp_path / "winners.csv"
-    write_winners(read_winners(path, ANY).winners, written)
+    write_winners(read_winners(write(tmp_path, {}), ANY).winners, written)
     for options in (ANY, ReadOptions(arch="gfx942", skip_bad=True)):
         with pytest.raises(DataError):
             read_input(written, options)

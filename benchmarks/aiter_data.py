@@ -1,0 +1,59 @@
+"""Thins winners: of neighbouring sizes with the same winner, the first, the last and powers of two are kept.
+
+    ckh convert aiter_gemm_tuned.parquet --out all.parquet
+    python benchmarks/aiter_data.py all.parquet data/aiter-gemm.parquet
+
+AITER's tables hold thousands of row counts of some layers, of which most say what their neighbours say. So that these
+layers do not outweigh the others, and the dataset is small, a layer keeps at most 24 of those that are left.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from ckh.assess.winners import winner_rows
+from ckh.data.dataset import Dataset, read_dataset, write_dataset
+from ckh.data.numbering import group_numbers
+
+MOST_SIZES = 24  # of a layer
+
+
+def thinned(dataset: Dataset) -> Dataset:
+    """The rows of the problems that are kept."""
+    op = dataset.op
+    rows = winner_rows(dataset)
+    layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])[rows]
+    size = dataset.frame[op.grows_with].to_numpy()[rows]
+    winner = dataset.frame["kernel_name"].to_numpy(dtype=object)[rows]
+    order = np.lexsort((size, layer))
+    layer, winner = layer[order], winner[order]
+    same = (layer[1:] == layer[:-1]) & (winner[1:] == winner[:-1])
+    is_inside = np.concatenate([[False], same]) & np.concatenate([same, [False]])
+    is_inside &= (size[order] & (size[order] - 1)) > 0
+    kept = np.ones(len(rows), dtype=bool)
+    kept[order[is_inside]] = False
+    for one in np.unique(layer):
+        sizes = order[(layer == one) & ~is_inside]
+        if len(sizes) > MOST_SIZES:
+            spread = np.unique(np.linspace(0, len(sizes) - 1, MOST_SIZES).round().astype(int))
+            kept[np.delete(sizes, spread)] = False
+    return dataset.select(kept[dataset.problem_ids])
+
+
+def main() -> None:
+    """Read, thin and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("out", type=Path)
+    arguments = parser.parse_args()
+    dataset = read_dataset(arguments.source)
+    part = thinned(dataset)
+    write_dataset(part, arguments.out)
+    print(f"{len(dataset)} rows of {len(dataset.problems())} problems, {len(part)} of {len(part.problems())} are kept")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""How good choices are where only the best kernel of a problem is known: is it among the first?
+
+A near-tie counts as a miss, since nothing is known of the kernels that lost. Where a chosen kernel is known to have won
+the same problem with more rows, or in another tuning of the problem itself, its time there bounds its time here: a
+kernel needs no more time for fewer rows. So efficiency is at least the winner's time over that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.data.numbering import group_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+FIRST = (1, 3, 5, 10)
+MISSING = 1 << 30  # the place of a kernel that was not ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """How often the measured winner is among the first.
+
+    Attributes:
+        name: of what is judged, or on which problems.
+        problems: how many.
+        first: number of first choices -> share of problems whose winner is among them.
+    """
+
+    name: str
+    problems: int
+    first: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What measured times say of the efficiency of first choices, at least.
+
+    Attributes:
+        problems: how many are bounded.
+        winners: of these, how many chose the winner itself, an efficiency of 1.
+        mean: of the bounds.
+        p10: their 10th percentile.
+        mean_of_others: of those that did not choose the winner; None if there are none.
+    """
+
+    problems: int
+    winners: int
+    mean: float
+    p10: float
+    mean_of_others: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerChoice:
+    """What was chosen for a problem, what won, at which place of the ranking that is (from 0), and the bound."""
+
+    problem: str
+    kernel: str
+    winner: str
+    place: int | None
+    efficiency_at_least: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WinnerReport:
+    """All that is told of a model's choices on winners; `baseline` is None without training data."""
+
+    model: Hits
+    baseline: Hits | None
+    bound: Bound
+    slices: list[Hits]
+    choices: list[WinnerChoice]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """Of each problem the place of its winner in a ranking, and the first choice's name. Shape (problems,)."""
+
+    place: NDArray[np.int64]
+    first: NDArray[np.object_]
+
+
+def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
+    """The row of each problem's winner, the fastest if several won in different tunings; shape (problems,)."""
+    times = times_of(dataset)
+    return choices(-times.latency_ms, times.problem, times.count)
+
+
+def report(dataset: Dataset, ranked: Ranked, learned_from: Dataset | None = None) -> WinnerReport:
+    """Judge rankings of the candidates of all problems of a dataset.
+
+    Args:
+        dataset: what is judged on, of problems with a usable time.
+        ranked: the rankings, a problem each in the dataset's order.
+        learned_from: what the model was trained on, for the baseline: the kernel that wins most at this many rows.
+    """
+    least = bounds(dataset, ranked.first)
+    baseline = None if learned_from is None else _hits("wins most at this size", most_frequent(dataset, learned_from))
+    return WinnerReport(
+        model=_hits("model", ranked.place),
+        baseline=baseline,
+        bound=_bound(least, ranked.place),
+        slices=list(_slices(dataset, ranked.place)),
+        choices=_choices(dataset, ranked, least),
+    )
+
+
+def bounds(dataset: Dataset, chosen: NDArray[np.object_]) -> NDArray[np.float64]:
+    """The least that the efficiency of chosen kernels is, NaN where no measured time says it; shape (problems,)."""
+    times, op = times_of(dataset), dataset.op
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
+    layer = group_numbers(dataset.frame, [name for name in (*op.identity, "arch") if name != op.grows_with])
+    size = dataset.frame[op.grows_with].to_numpy() if op.grows_with else np.zeros(len(names), np.int64)
+    measured: dict[tuple[int, str], list[tuple[int, float]]] = {}
+    for key, rows, latency in zip(zip(layer, names, strict=True), size, times.latency_ms, strict=True):
+        measured.setdefault(key, []).append((int(rows), float(latency)))
+    best = times.oracle_ms()
+    found = np.full(times.count, np.nan)
+    for problem, row in enumerate(dataset.first_rows.tolist()):
+        known = measured.get((layer[row], chosen[problem]), ())
+        enough = [latency for rows, latency in known if rows >= size[row]]
+        if enough:
+            found[problem] = min(1.0, best[problem] / min(enough))
+    return found
+
+
+def most_frequent(dataset: Dataset, learned_from: Dataset) -> NDArray[np.int64]:
+    """The place of each winner among the kernels that win most often at the nearest known size; shape (problems,).
+
+    Of problems of one kind, which differ in sizes alone, and of one device. Kernels that do not win there follow in the
+    order of their wins at all sizes.
+    """
+    known = _wins(learned_from)
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    kinds, sizes = _kinds(dataset), _sizes(dataset)
+    place = np.full(len(names), MISSING, np.int64)
+    for problem, (kind, size, winner) in enumerate(zip(kinds, sizes, names, strict=True)):
+        at = known.get(kind)
+        if at is None:
+            continue
+        nearest = min(at, key=lambda one: abs(np.log(one) - np.log(size)))
+        overall = sum(at.values(), Counter[str]())
+        order = list(dict.fromkeys([*_by_count(at[nearest]), *_by_count(overall)]))
+        place[problem] = order.index(winner) if winner in order else MISSING
+    return place
+
+
+def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]]]:
+    """Kind -> size -> how often each kernel wins."""
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    found: dict[tuple[object, ...], dict[float, Counter[str]]] = {}
+    for kind, size, name in zip(_kinds(dataset), _sizes(dataset), names, strict=True):
+        found.setdefault(kind, {}).setdefault(size, Counter())[name] += 1
+    return found
+
+
+def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
+    """What problems have in common besides the sizes that are held out together and the one that grows."""
+    op = dataset.op
+    held = {*op.split_by, op.grows_with}
+    names = [name for name in op.identity if name not in op.sizes or name not in held]
+    return list(dataset.frame.iloc[dataset.first_rows][names].itertuples(index=False, name=None))
+
+
+def _sizes(dataset: Dataset) -> list[float]:
+    if not dataset.op.grows_with:
+        return [1.0] * len(dataset.first_rows)
+    return [float(size) for size in dataset.frame[dataset.op.grows_with].to_numpy()[dataset.first_rows]]
+
+
+def _by_count(wins: Counter[str]) -> list[str]:
+    return [name for name, _ in sorted(wins.items(), key=lambda one: (-one[1], one[0]))]
+
+
+def _hits(name: str, place: NDArray[np.int64]) -> Hits:
+    return Hits(name, len(place), {k: float((place < k).mean()) for k in FIRST})
+
+
+def _bound(least: NDArray[np.float64], place: NDArray[np.int64]) -> Bound:
+    known = np.isfinite(least)
+    others = least[known & (place > 0)]
+    return Bound(
+        problems=int(known.sum()),
+        winners=int((known & (place == 0)).sum()),
+        mean=float(least[known].mean()) if known.any() else 0.0,
+        p10=float(np.percentile(least[known], 10)) if known.any() else 0.0,
+        mean_of_others=float(others.mean()) if len(others) else None,
+    )
+
+
+def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
+    problems = dataset.problems()
+    for kind, tests in dataset.op.slices.items():
+        for name, test in tests.items():
+            inside = np.array([test(problem) for problem in problems])
+            if inside.any():
+                yield _hits(f"{kind}: {name}", place[inside])
+
+
+def _choices(dataset: Dataset, ranked: Ranked, least: NDArray[np.float64]) -> list[WinnerChoice]:
+    names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
+    return [
+        WinnerChoice(
+            problem=problem.canonical(),
+            kernel=str(first),
+            winner=str(winner),
+            place=None if place >= MISSING else int(place),
+            efficiency_at_least=float(bound) if np.isfinite(bound) else None,
+        )
+        for problem, first, winner, place, bound in zip(
+            dataset.problems(), ranked.first, names, ranked.place, least, strict=True
+        )
+    ]

@@ -1,0 +1,60 @@
+"""What `ckh evaluate` prints of a model that is judged by winners."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import print_table
+from ckh.commands._judging import percent
+
+if TYPE_CHECKING:
+    from ckh.assess.winners import Hits, WinnerChoice, WinnerReport
+
+
+def document(result: WinnerReport, worst: int) -> dict[str, Any]:
+    """All of a report for JSON, the worst choices first, so many of them as were wanted or all."""
+    found = asdict(result)
+    found["choices"] = [asdict(one) for one in _worst_first(result)][: worst or None]
+    return found
+
+
+def print_report(result: WinnerReport, title: str, worst: int) -> None:
+    """Print a report as tables."""
+    rows = [_row(one) for one in (result.model, result.baseline) if one is not None]
+    print_table(f"{title}: is the measured winner among the first choices?", _columns(""), rows)
+    typer.echo("near-ties count as misses: of the kernels that lost nothing is known")
+    bound = result.bound
+    if bound.problems:
+        others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} where it did not choose it"
+        typer.echo(
+            f"efficiency, at least, by times at as many rows or more: {percent(bound.mean)} on {bound.problems} of "
+            f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
+        )
+    typer.echo("")
+    print_table("", _columns("slice"), [_row(one) for one in result.slices])
+    if worst:
+        typer.echo("")
+        lines = [
+            [one.problem, "-" if one.place is None else str(one.place + 1), one.kernel, one.winner]
+            for one in _worst_first(result)[:worst]
+        ]
+        print_table("", ("worst choices", "place of the winner", "chosen", "winner"), lines)
+
+
+def _columns(name: str) -> tuple[str, ...]:
+    from ckh.assess.winners import FIRST
+
+    return (name, "problems", *(f"first {k}" if k > 1 else "first" for k in FIRST))
+
+
+def _row(one: Hits) -> list[str]:
+    return [one.name, str(one.problems), *(percent(share) for share in one.first.values())]
+
+
+def _worst_first(result: WinnerReport) -> list[WinnerChoice]:
+    from ckh.assess.winners import MISSING
+
+    return sorted(result.choices, key=lambda one: -(MISSING if one.place is None else one.place))

@@ -1,0 +1,128 @@
+"""Features of AITER's matrix products and kernels: each declared once, as the engine wants it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.ops.aiter_gemm.kernel import NUMBERS
+from ckh.ops.aiter_gemm.problem import FAMILIES, IDENTITY, LIBRARIES, OP_TYPE
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Formula = Callable[[Columns], Any]
+
+_UNKNOWN = -1.0
+_CODES: dict[str, dict[str, float]] = {
+    "family": {name: float(code) for code, name in enumerate(FAMILIES)},
+    "library": {name: float(code) for code, name in enumerate(LIBRARIES)},
+    "dtype": {"fp8": 0.0, "int8": 1.0, "pk_fp4": 2.0},
+}
+_GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is told
+_MOST_DIVISOR = 4096.0
+
+
+def _raw(name: str) -> Formula:
+    return lambda c: c[name]
+
+
+def _log2(name: str) -> Formula:
+    return lambda c: np.log2(np.maximum(c[name], 1))
+
+
+def _code(name: str) -> Formula:
+    return lambda c: c.codes(name, _CODES[name], _UNKNOWN)
+
+
+def _share(part: str, whole: str) -> Formula:
+    return lambda c: c[part] / np.maximum(c[whole], 1)
+
+
+def _divisor(name: str) -> Formula:
+    """Base-2 logarithm of the greatest power of two that divides a size."""
+
+    def formula(c: Columns) -> Any:
+        whole = c[name].astype(np.int64)
+        return np.log2(np.minimum(whole & -whole, _MOST_DIVISOR))
+
+    return formula
+
+
+def _tiles(size: str, tile: str) -> Formula:
+    return lambda c: np.ceil(c[size] / np.maximum(c[tile], 1))
+
+
+def _fill(size: str, tile: str) -> Formula:
+    """Share of whole tiles that a size fills."""
+    return lambda c: c[size] / (np.ceil(c[size] / np.maximum(c[tile], 1)) * np.maximum(c[tile], 1))
+
+
+def _grid(width: int) -> Formula:
+    return lambda c: np.ceil(c["n"] / width) / c["cus"]
+
+
+# Quantities that several features share. `split_k` is a power of two.
+_DERIVED: dict[str, Formula] = {
+    "cus": lambda c: np.maximum(c["num_cus"], 1),
+    "parts": lambda c: np.exp2(c["split_k"]),
+    "k_of_part": lambda c: c["k"] / c["parts"],
+    "tiles_m": _tiles("m", "tile_m"),
+    "tiles_n": _tiles("n", "tile_n"),
+    "tiles": lambda c: c["tiles_m"] * c["tiles_n"],
+    "workgroups": lambda c: c["tiles"] * c["parts"],
+    "waves": lambda c: c["workgroups"] / c["cus"],
+    "rounds": lambda c: np.ceil(c["waves"]),
+    "sides": lambda c: c["tile_m"] + c["tile_n"],
+    "area": lambda c: c["tile_m"] * c["tile_n"],
+    "weight": lambda c: c["n"] * c["k"],
+    "element_bytes": lambda c: c.codes("dtype", DTYPE_BYTES, _UNKNOWN),
+}
+
+_PROBLEM_FEATURES = (
+    *(Feature(name, "category", _code(name)) for name in _CODES),
+    Feature("m", "rows", _raw("m")),
+    Feature("num_cus", "CUs", _raw("num_cus")),
+    *(Feature(f"log2_{name}", "log2", _log2(name)) for name in ("m", "n", "k", "weight")),
+    Feature("log2_n_by_k", "log2", lambda c: np.log2(c["n"] / c["k"])),
+    Feature("log2_n_by_cu", "log2", lambda c: np.log2(c["n"] / c["cus"])),
+    *(Feature(f"n_{width}_by_cu", "tiles/CU", _grid(width)) for width in _GRIDS),
+    *(Feature(f"divisor_{name}", "log2", _divisor(name)) for name in ("m", "n", "k")),
+)
+_KERNEL_FEATURES = (
+    *(Feature(name, "", _raw(name)) for name in NUMBERS),
+    Feature("log2_area", "log2", _log2("area")),
+    Feature("lds_bytes", "bytes", lambda c: c["sides"] * c["tile_k"] * c["element_bytes"]),
+    Feature("log2_tile_m_by_n", "log2", lambda c: np.log2(c["tile_m"] / c["tile_n"])),
+)
+_BOTH_FEATURES = (
+    Feature("log2_tiles", "log2", _log2("tiles")),
+    Feature("log2_workgroups", "log2", _log2("workgroups")),
+    Feature("waves", "workgroups/CU", _raw("waves")),
+    Feature("last_round_fill", "", _share("waves", "rounds")),
+    Feature("busy_cus", "", lambda c: np.minimum(c["waves"], 1)),
+    Feature("fill_m", "", _fill("m", "tile_m")),
+    Feature("fill_n", "", _fill("n", "tile_n")),
+    Feature("fill_k", "", _fill("k_of_part", "tile_k")),
+    Feature("steps_k", "", _tiles("k_of_part", "tile_k")),
+    Feature("m_by_tile", "", lambda c: c["m"] / c["tile_m"]),
+    Feature("n_by_tile", "", lambda c: c["n"] / c["tile_n"]),
+    Feature("log2_work_of_cu", "log2", lambda c: np.log2(c["rounds"] * c["area"] * c["k_of_part"])),
+    Feature("log2_loads_of_cu", "log2", lambda c: np.log2(c["rounds"] * c["sides"] * c["k_of_part"])),
+    Feature("log2_loads", "log2", lambda c: np.log2(c["tiles"] * c["sides"] * c["k"])),
+)
+
+AITER_GEMM = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES),
+    categorical=(),
+    derived=_DERIVED,
+    defaults={},
+    kernel_columns=frozenset(NUMBERS),
+)
+
+# Raw columns that the features read.
+INPUT_COLUMNS: tuple[str, ...] = (*IDENTITY, *NUMBERS)

@@ -1,0 +1,145 @@
+"""Readers of AITER's tuned GEMM tables: its CSV files, and Parquet files of many of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ckh.data.readers.base import BadRow, parquet_columns, read_bytes, refuse_bad, source_of
+from ckh.data.readers.cells import WRONG_CELLS, read_header
+from ckh.data.spool import store
+from ckh.errors import DataError
+from ckh.formats import Formats, Reader, Reading, ReadOptions
+from ckh.ops.aiter_gemm.tuned import TunedRow, tables
+from ckh.untrusted import as_text, csv_rows, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+CSV, PARQUET = "aiter-csv", "aiter-parquet"
+BAD_CELL = "with a cell that is no number"
+
+_REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
+_BATCHED = "B"
+_COLUMNS = ("family", "gfx", "cus", "M", "N", "K", "q_dtype_w", "kernel", "split_k", "time_us")
+_PREDICTED = "predicted"  # of files that ckh wrote: whether no kernel was measured
+
+
+def sniff_csv(head: bytes) -> bool:
+    """Whether the first line names the columns of AITER's tables."""
+    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
+    return names.issuperset(_REQUIRED)
+
+
+def sniff_parquet(head: bytes) -> bool:
+    """Whether a Parquet file's columns are those of collected tables."""
+    return parquet_columns(head).issuperset(_COLUMNS)
+
+
+def read_csv(path: Path, options: ReadOptions) -> Reading:
+    """Read a tuned table.
+
+    Raises:
+        DataError: it is no such table, has no row to learn from, or cells are bad and not to be skipped.
+    """
+    content = read_bytes(path)
+    names = read_header(path, content)
+    if missing := [name for name in _REQUIRED if name not in names]:
+        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
+    if _BATCHED in names:
+        raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
+    if _PREDICTED in names:
+        raise DataError(f"{path} holds predictions of ckh, which are no measurements", "nothing is learned from them")
+    bad: list[BadRow] = []
+    rows = list(_csv_rows(path, content, names, bad))
+    if bad and not options.skip_bad:
+        refuse_bad(path, dict(Counter(one.reason for one in bad)), bad)
+    left_out = Counter(one.reason for one in bad)
+    stored = store(list(tables(rows, options, path, left_out)), options.output)
+    return Reading(stored, (source_of(path, content, CSV),), bad=dict(left_out))
+
+
+def read_parquet(path: Path, options: ReadOptions) -> Reading:
+    """Read a Parquet file of collected tables. Of a shape that was tuned again with the same winner the last counts.
+
+    Raises:
+        DataError: it cannot be read, lacks a column, or has no row to learn from.
+    """
+    import pandas as pd
+
+    content = read_bytes(path)
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if missing := [name for name in _COLUMNS if name not in frame.columns]:
+        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_COLUMNS))
+    if "last" in frame.columns:
+        frame = frame.sort_values("last", kind="stable")
+    left_out: Counter[str] = Counter()
+    stored = store(list(tables(_frame_rows(frame[list(_COLUMNS)]), options, path, left_out)), options.output)
+    return Reading(stored, (source_of(path, content, PARQUET),), bad=dict(left_out))
+
+
+def _frame_rows(frame: object) -> Iterator[TunedRow]:
+    for row in frame.itertuples(index=False):  # type: ignore[attr-defined]
+        yield TunedRow(
+            arch=str(row.gfx or ""),
+            num_cus=int(row.cus),
+            m=int(row.M),
+            n=int(row.N),
+            k=int(row.K),
+            dtype=str(row.q_dtype_w or ""),
+            kernel=str(row.kernel),
+            split_k=int(row.split_k),
+            time_us=float(row.time_us),
+            hint=str(row.family),
+        )
+
+
+def _csv_rows(path: Path, content: bytes, names: list[str], bad: list[BadRow]) -> Iterator[TunedRow]:
+    rows = csv_rows(path, as_text(path, content))
+    next(rows)
+    for line, cells in rows:
+        if not any(cells):
+            continue
+        if len(cells) != len(names):
+            bad.append(BadRow(WRONG_CELLS, line, f"{len(cells)} cells instead of {len(names)}"))
+            continue
+        try:
+            yield _csv_row(dict(zip(names, cells, strict=True)), path.name)
+        except _Bad as why:
+            bad.append(BadRow(BAD_CELL, line, str(why)))
+
+
+class _Bad(Exception):  # noqa: N818 - a cell, which becomes a `BadRow`
+    """A cell that is no number."""
+
+
+def _csv_row(row: dict[str, str], name: str) -> TunedRow:
+    def number(column: str, convert: Callable[[str], float]) -> float:
+        try:
+            return convert(row[column])
+        except ValueError:
+            raise _Bad(f"{column} is {row[column]!r}") from None
+
+    return TunedRow(
+        arch=row.get("gfx", ""),
+        num_cus=int(number("cu_num", integer)),
+        m=int(number("M", integer)),
+        n=int(number("N", integer)),
+        k=int(number("K", integer)),
+        dtype=row.get("q_dtype_w", "").removeprefix("torch."),
+        kernel=row["kernelName"],
+        split_k=int(number("splitK", integer)) if "splitK" in row else 0,
+        time_us=number("us", _time),
+        hint=name,
+    )
+
+
+def _time(text: str) -> float:
+    return float(text.replace("_", "no number"))
+
+
+FORMATS = Formats(readers=(Reader(CSV, sniff_csv, read_csv), Reader(PARQUET, sniff_parquet, read_parquet)))

@@ -1,0 +1,182 @@
+"""`AiterKernel`: a kernel that AITER's tuners try, as its name says it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from math import prod
+
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.problem import CK, CKTILE
+
+_WAVE = 64  # lanes
+_WITH_REPEATS = 3  # pairs of a name that states the instructions of a wave
+_MOST_SPLIT = 15
+_SPLIT = re.compile(r"(?P<base>.+)_splitk(?P<split>[1-9][0-9]?)")
+
+_ROWWISE = "a8w8_rowwise"
+# What a name begins with -> the family of the kernel.
+_FAMILY_OF = {
+    _ROWWISE: "a8w8",
+    "a8w8_bpreshuffle": "a8w8_bpreshuffle",
+    "a8w8_blockscale_1x128x128": "a8w8_blockscale",
+    "a8w8_blockscale_bpreshuffle_1x128x128": "a8w8_blockscale_bpreshuffle",
+    "a4w4_blockscale": "a4w4_blockscale",
+}
+_TRIPLE = r"\d+x\d+x\d+"
+# Pairs are the matrix instruction's tile, before it what threads load at a time, behind it the instructions of a wave.
+_CK = re.compile(
+    r"(?P<prefix>a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
+    r"_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<pairs>\d+x\d+(?:_\d+x\d+){1,2})"
+    rf"_(?P<a>{_TRIPLE})_(?P<b>{_TRIPLE})_(?P<c>\d+x\d+x\d+x\d+)_(?P<store>\d+(?:x\d+x\d+)?)_(?P<shuffle>\d+x\d+)"
+    r"_(?P<scheduler>intrawave|interwave)_v(?P<version>\d)"
+)
+_CKTILE = re.compile(
+    r"(?P<prefix>a8w8_bpreshuffle|a8w8_blockscale)_cktile(?:_[\dx]+x(?P<per_cu>\d+))?"
+    rf"_(?P<tile>{_TRIPLE})_(?P<wave>{_TRIPLE})_(?P<mfma>{_TRIPLE})"
+    r"_(?:default|intrawave_[\dx]+_(?P<last>\d+)(?P<options>(?:_[a-z]+)*))"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AiterKernel:
+    """A kernel and what its name says. What a name leaves out is 0.
+
+    Attributes:
+        base: AITER's name, which says nothing of split-K.
+        split_k: what AITER's tables call splitK, in CK the power of two of the parts that share the sum over K.
+        library: `CK` or `CKTILE`.
+        family: of CK's kernels; CK Tile's block-scaled ones serve both families of that name.
+        block: threads of a workgroup.
+        tile_m, tile_n, tile_k: the workgroup's tile.
+        mfma_m, mfma_n: the matrix instruction's tile.
+        wave_m, wave_n: waves of a workgroup along M and N.
+        a_k1: elements of A that a thread loads at a time.
+        a_k0, b_k0: threads along K that load A and B.
+        c_n: threads along N that store C.
+        c_store: elements that a thread stores at a time.
+        shuffle_m, shuffle_n: tiles of instructions that are stored together.
+        interwave: whether waves take turns at the matrix units.
+        version: of the pipeline.
+        per_cu: workgroups per compute unit that it was compiled for.
+        transposed: number of the option that CK Tile's block-scaled kernels end with.
+    """
+
+    base: str
+    split_k: int
+    library: str
+    family: str
+    block: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    mfma_m: int
+    mfma_n: int
+    wave_m: int
+    wave_n: int
+    a_k1: int = 0
+    a_k0: int = 0
+    b_k0: int = 0
+    c_n: int = 0
+    c_store: int = 0
+    shuffle_m: int = 0
+    shuffle_n: int = 0
+    interwave: int = 0
+    version: int = 0
+    per_cu: int = 0
+    transposed: int = 0
+
+    @property
+    def name(self) -> str:
+        """AITER's name, with the split of K where there is one."""
+        return f"{self.base}_splitk{self.split_k}" if self.split_k else self.base
+
+    @property
+    def pipeline(self) -> str:
+        """The pipeline in a word, such as `intrawave_v3`; `cktile` for kernels of CK Tile."""
+        if self.library == CKTILE:
+            return CKTILE
+        return f"{'interwave' if self.interwave else 'intrawave'}_v{self.version}"
+
+
+NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if field.type == "int")
+
+
+@lru_cache(maxsize=16384)
+def parse_kernel(name: str) -> AiterKernel:
+    """What a name says.
+
+    Raises:
+        DataError: it is no name of a kernel of Composable Kernel in AITER.
+    """
+    split = _SPLIT.fullmatch(name)
+    base, parts = (split["base"], int(split["split"])) if split else (name, 0)
+    if parts > _MOST_SPLIT:
+        raise DataError(f"K is not split into 2^{parts} parts: {name[:160]!r}")
+    if match := _CK.fullmatch(base):
+        return replace(_of_ck(base, match), split_k=parts)
+    if match := _CKTILE.fullmatch(base):
+        return replace(_of_cktile(base, match), split_k=parts)
+    raise DataError(f"not a kernel of AITER's: {name[:160]!r}")
+
+
+def _of_ck(base: str, match: re.Match[str]) -> AiterKernel:
+    block, (tile_m, tile_n, tile_k) = int(match["block"]), _numbers(match["tile"])
+    pairs = [_numbers(pair) for pair in match["pairs"].split("_")]
+    loaded, mfma = ((0, 0), pairs[0]) if match["prefix"] == _ROWWISE else (pairs[0], pairs[1])
+    shuffle, threads, c_store = _numbers(match["shuffle"]), _numbers(match["c"]), _numbers(match["store"])[0]
+    if len(pairs) == _WITH_REPEATS or match["prefix"] == _ROWWISE:
+        wave_m = tile_m // (mfma[0] * pairs[-1][0])
+    else:
+        # The rows that waves store at a time are those of their threads; or else the columns are.
+        stored_n = threads[3] * c_store // (shuffle[1] * mfma[1])
+        wave_m = threads[1] // (shuffle[0] * mfma[0]) or block // _WAVE // max(1, stored_n)
+    return AiterKernel(
+        base=base,
+        split_k=0,
+        library=CK,
+        family=_FAMILY_OF[match["prefix"]],
+        block=block,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        tile_k=tile_k,
+        mfma_m=mfma[0],
+        mfma_n=mfma[1],
+        wave_m=max(1, wave_m),
+        wave_n=max(1, block // _WAVE // max(1, wave_m)),
+        a_k1=loaded[0],
+        a_k0=_numbers(match["a"])[0],
+        b_k0=_numbers(match["b"])[0],
+        c_n=threads[3],
+        c_store=c_store,
+        shuffle_m=shuffle[0],
+        shuffle_n=shuffle[1],
+        interwave=int(match["scheduler"] == "interwave"),
+        version=int(match["version"]),
+    )
+
+
+def _of_cktile(base: str, match: re.Match[str]) -> AiterKernel:
+    tile, wave, mfma = _numbers(match["tile"]), _numbers(match["wave"]), _numbers(match["mfma"])
+    return AiterKernel(
+        base=base,
+        split_k=0,
+        library=CKTILE,
+        family=match["prefix"],
+        block=prod(wave) * _WAVE,
+        tile_m=tile[0],
+        tile_n=tile[1],
+        tile_k=tile[2],
+        mfma_m=mfma[0],
+        mfma_n=mfma[1],
+        wave_m=wave[0],
+        wave_n=wave[1],
+        a_k0=mfma[2],
+        per_cu=int(match["per_cu"] or match["last"] or 0),
+        transposed=len(match["options"] or ""),
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))

@@ -1,0 +1,178 @@
+"""`aiter_gemm` as the rest of ckh sees it: kernels are AITER's, measured by others, and nothing is emitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.kernels.table import column_of
+from ckh.ops.aiter_gemm.features import AITER_GEMM, INPUT_COLUMNS
+from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, parse_kernel
+from ckh.ops.aiter_gemm.pool import candidates, candidates_key
+from ckh.ops.aiter_gemm.problem import (
+    FAMILIES,
+    IDENTITY,
+    LIBRARIES,
+    OP_TYPE,
+    PREFIX,
+    SIZES,
+    AiterGemm,
+    parse_aiter_gemm,
+)
+from ckh.ops.base import Operation
+from ckh.schema import Column, dataset_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.formats import Formats
+    from ckh.kernels.pools import Candidates
+    from ckh.ops.base import Encoding
+    from ckh.requested import Requested
+    from ckh.training import TrainOptions
+
+_TEXTS = {
+    "family": "how operands are scaled and shuffled",
+    "library": "pool of kernels: ck or cktile",
+    "dtype": "element type of A and B",
+}
+_WEIGHT_OF_KIND = 4.0  # another family is as far as a factor 16 in a size
+_DECODE_M, _MEDIUM_M = 64, 1024
+
+
+def _columns() -> tuple[Column, ...]:
+    identity = tuple(Column(name, "string", "", meaning) for name, meaning in _TEXTS.items())
+    sizes = tuple(
+        Column(name, "int64", "", "compute units" if name == "num_cus" else f"problem size {name}") for name in SIZES
+    )
+    kernel = (
+        Column("pipeline", "string", "", "the kernel's pipeline"),
+        *(Column(name, "int64", "", f"kernel parameter {name}") for name in NUMBERS),
+    )
+    return dataset_columns(identity, sizes, kernel)
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> AiterGemm:
+    fields: dict[str, Any] = {name: int(row[column]) for column, name in SIZES.items()}
+    fields |= {name: str(row[name]) for name in _TEXTS}
+    return AiterGemm(**fields)
+
+
+def _problem_columns(problems: Sequence[AiterGemm]) -> dict[str, list[Any]]:
+    return {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
+
+
+def _problem_features(problems: Sequence[AiterGemm]) -> dict[str, Any]:
+    columns = {name: np.array(values) for name, values in _problem_columns(problems).items()}
+    return {name: column.astype(np.float64) if name in SIZES else column for name, column in columns.items()}
+
+
+def _kernel_columns(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict[str, list[Any]]:
+    numbers = {name: [getattr(kernel, name) for kernel in kernels] for name in NUMBERS}
+    return {"pipeline": [kernel.pipeline for kernel in kernels], **numbers}
+
+
+def _kernel_features(kernels: Sequence[AiterKernel], _encoding: Encoding) -> dict[str, Any]:
+    return {name: column_of(kernels, name).astype(np.float64) for name in NUMBERS}
+
+
+def _mismatch(kernel: AiterKernel, problem: AiterGemm) -> str:
+    serves = kernel.family == problem.family or (
+        kernel.library != "ck" and problem.family.startswith(kernel.family + "_")
+    )
+    return "" if serves and kernel.library == problem.library else f"{kernel.name} on {problem.canonical()}"
+
+
+def _candidates(problem: AiterGemm, arch: ArchSpec, _model: Path) -> Candidates[AiterKernel]:
+    return candidates(problem, arch)
+
+
+def _is(name: str, value: str) -> Callable[[AiterGemm], bool]:
+    return lambda problem: getattr(problem, name) == value
+
+
+def _place(problem: AiterGemm) -> list[float]:
+    """Logarithms of the sizes, and which family and library it is."""
+    sizes = [float(np.log2(size)) for size in (problem.m, problem.n, problem.k, max(problem.num_cus, 1))]
+    kinds = [*(problem.family == name for name in FAMILIES), problem.library == "ck"]
+    return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
+
+
+def _train_defaults(_rows: int) -> TrainOptions:
+    from ckh.ops.aiter_gemm.recipe import RECIPE
+
+    return RECIPE
+
+
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+) -> tuple[AiterGemm, ...]:
+    from ckh.ops.aiter_gemm.problem_files import load_problems
+
+    return load_problems(source, variant, dtype, default_dtype)
+
+
+def _formats() -> Formats:
+    from ckh.ops.aiter_gemm.formats import FORMATS
+
+    return FORMATS
+
+
+def _requested() -> Requested[AiterGemm]:
+    from ckh.ops.aiter_gemm.requested import REQUESTED
+
+    return REQUESTED
+
+
+def _exported() -> object:
+    from ckh.ops.aiter_gemm.exported import EXPORTED
+
+    return EXPORTED
+
+
+OPERATION = Operation(
+    name=OP_TYPE,
+    summary="AITER's quantised matrix products, from its tuned tables",
+    prefix=PREFIX,
+    kernel_type=AiterKernel,
+    columns=_columns(),
+    identity=IDENTITY,
+    sizes=tuple(SIZES),
+    model_per=(),
+    engine=AITER_GEMM,
+    input_columns=INPUT_COLUMNS,
+    parse_problem=parse_aiter_gemm,
+    problem_of_row=_problem_of_row,
+    problem_columns=_problem_columns,
+    problem_features=_problem_features,
+    parse_kernel=parse_kernel,
+    kernel_name=lambda kernel: kernel.name,
+    kernel_columns=_kernel_columns,
+    kernel_features=_kernel_features,
+    mismatch=_mismatch,
+    candidates=_candidates,
+    candidates_key=candidates_key,
+    slices={
+        "family": {name: _is("family", name) for name in FAMILIES},
+        "library": {name: _is("library", name) for name in LIBRARIES},
+        "rows": {
+            f"M up to {_DECODE_M}": lambda p: p.m <= _DECODE_M,
+            f"M up to {_MEDIUM_M}": lambda p: _DECODE_M < p.m <= _MEDIUM_M,
+            "large M": lambda p: p.m > _MEDIUM_M,
+        },
+    },
+    kernel_slice="pipeline",
+    place=_place,
+    # Another number of rows, family or device of the same layer would give its answer away.
+    split_by=("n", "k"),
+    train_defaults=_train_defaults,
+    load_problems=_load_problems,
+    set_names=tuple,
+    formats=_formats,
+    requested=_requested,
+    exported=_exported,
+    grows_with="m",
+)

@@ -1,0 +1,109 @@
+"""Pools: the kernels that AITER's tuners try for a family, as kernels.txt lists them, with what K may be split into."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.kernels.pools import Candidates
+from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.problem import CK, CKTILE
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.aiter_gemm.kernel import AiterKernel
+    from ckh.ops.aiter_gemm.problem import AiterGemm
+
+_LIST = Path(__file__).with_name("kernels.txt")
+# Family and library -> pool. Those that are missing have no kernels.
+_POOLS = {
+    ("a8w8", CK): "a8w8",
+    ("a8w8_bpreshuffle", CK): "a8w8_bpreshuffle",
+    ("a8w8_bpreshuffle", CKTILE): "a8w8_bpreshuffle_cktile",
+    ("a8w8_blockscale", CK): "a8w8_blockscale",
+    ("a8w8_blockscale", CKTILE): "a8w8_blockscale_cktile",
+    ("a8w8_blockscale_bpreshuffle", CK): "a8w8_blockscale_bpreshuffle",
+    ("a8w8_blockscale_bpreshuffle", CKTILE): "a8w8_blockscale_cktile",
+    ("a4w4_blockscale", CK): "a4w4_blockscale",
+}
+# What AITER calls splitK, by pool; the greatest that a tuning has chosen.
+_MOST_SPLIT = {
+    "a8w8": 3,
+    "a8w8_bpreshuffle": 1,
+    "a8w8_bpreshuffle_cktile": 0,
+    "a8w8_blockscale": 3,
+    "a8w8_blockscale_cktile": 3,
+    "a8w8_blockscale_bpreshuffle": 3,
+    "a4w4_blockscale": 1,
+}
+
+
+@cache
+def _listed() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Names by pool and architecture; a heading says both of the names below it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    below: list[list[str]] = []
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            _, pool, archs = line.split()
+            below = [found.setdefault((pool, arch), []) for arch in archs.split(",")]
+        else:
+            for names in below:
+                names.append(line)
+    return {key: tuple(names) for key, names in found.items()}
+
+
+@cache
+def kernel_pool(family: str, library: str, arch: str) -> tuple[AiterKernel, ...]:
+    """The kernels of a family that AITER builds for an architecture, each with every split of K."""
+    name = _POOLS.get((family, library), "")
+    return tuple(
+        parse_kernel(f"{base}_splitk{split}" if split else base)
+        for base in _listed().get((name, arch), ())
+        for split in range(_MOST_SPLIT[name] + 1)
+    )
+
+
+@cache
+def known_names(family: str, library: str, arch: str) -> frozenset[str]:
+    """Names of a pool's kernels."""
+    return frozenset(kernel.name for kernel in kernel_pool(family, library, arch))
+
+
+@cache
+def resolved(name: str) -> str:
+    """A name as the lists have it, of one that AITER's tables once had; a name that is none of these as it is.
+
+    Older tables call `bpreshuffle` of block-scaled kernels `wpreshuffle`, and leave out the pair that states the
+    instructions of a wave.
+    """
+    newer = name.replace("_wpreshuffle_", "_bpreshuffle_")
+    listed = {base for names in _listed().values() for base in names}
+    if newer in listed:
+        return newer
+    longer = [base for base in listed if newer in _shorter(base)]
+    return longer[0] if len(longer) == 1 else name
+
+
+@cache
+def _shorter(name: str) -> frozenset[str]:
+    parts = name.split("_")
+    pairs = [index for index, part in enumerate(parts) if part.replace("x", "").isdigit() and part.count("x") == 1]
+    return frozenset("_".join(parts[:index] + parts[index + 1 :]) for index in pairs)
+
+
+def candidates(problem: AiterGemm, arch: ArchSpec) -> Candidates[AiterKernel]:
+    """The kernels to rank: the whole pool. Which of them refuse a problem, AITER only finds when it runs them."""
+    pool = kernel_pool(problem.family, problem.library, arch.name)
+    why = f"AITER has no kernels of {problem.library} for {problem.family} on {arch.name}"
+    return Candidates(pool, np.arange(len(pool)), {} if pool else {why: 1})
+
+
+def candidates_key(problem: AiterGemm) -> Hashable:
+    """All that `candidates` reads in a problem."""
+    return problem.family, problem.library

@@ -1,0 +1,118 @@
+"""`AiterGemm`: a matrix product as AITER looks it up in its tuned tables, with complete identity."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ckh.errors import UsageError
+from ckh.problems import DTYPE_BYTES
+
+OP_TYPE = "aiter_gemm"
+PREFIX = "aiter_gemm_"
+
+# Family -> element types of its operands, the usual one first.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "a8w8": ("fp8", "int8"),
+    "a8w8_bpreshuffle": ("fp8",),
+    "a8w8_blockscale": ("fp8",),
+    "a8w8_blockscale_bpreshuffle": ("fp8",),
+    "a4w4_blockscale": ("pk_fp4",),
+}
+CK, CKTILE = "ck", "cktile"
+LIBRARIES = (CK, CKTILE)
+
+# Dataset column -> field; all are sizes.
+SIZES: dict[str, str] = {"m": "m", "n": "n", "k": "k", "num_cus": "num_cus"}
+IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES)
+
+_OUTPUT_BYTES = 2  # bf16 or fp16
+_LIMIT = 2**31 - 1
+_CANONICAL = re.compile(
+    rf"{PREFIX}(?P<family>a\dw\d[a-z_]*?)_(?P<library>ck|cktile)_(?P<dtype>fp8|int8|pk_fp4)_cu(?P<num_cus>[0-9]{{1,10}})"
+    r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AiterGemm:
+    """C (M x N) = A (M x K) x B (N x K)^T, both operands quantised and row by row.
+
+    Attributes:
+        m: rows of A, the tokens.
+        n: rows of B.
+        k: what is summed over.
+        family: one of `FAMILIES`: how the operands are scaled and whether B is shuffled beforehand.
+        dtype: element type of A and B.
+        library: the pool of kernels to choose from: AITER tunes those of CK and of CK Tile each for themselves.
+        num_cus: compute units of the device, 0 for those of the architecture's whole GPU (`device.whole_gpu`).
+
+    Raises:
+        UsageError: a size is not a positive integer below 2^31, or a name is unknown.
+    """
+
+    m: int
+    n: int
+    k: int
+    family: str = "a8w8"
+    dtype: str = "fp8"
+    library: str = CK
+    num_cus: int = 0
+
+    def __post_init__(self) -> None:
+        for name in SIZES.values():
+            check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
+        if self.family not in FAMILIES:
+            raise UsageError(f"unknown family {self.family!r}", "one of " + ", ".join(FAMILIES))
+        if self.dtype not in FAMILIES[self.family]:
+            raise UsageError(f"{self.family} has no dtype {self.dtype!r}", "one of " + ", ".join(FAMILIES[self.family]))
+        if self.library not in LIBRARIES:
+            raise UsageError(f"unknown library {self.library!r}", "one of " + ", ".join(LIBRARIES))
+
+    @property
+    def flops(self) -> int:
+        """Operations, 2 M N K."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of A, B and C together, the least that must move; scales are left out."""
+        return math.ceil((self.m + self.n) * self.k * DTYPE_BYTES[self.dtype]) + self.m * self.n * _OUTPUT_BYTES
+
+    def canonical(self) -> str:
+        """Text that holds the whole identity; `parse_aiter_gemm` reads it back."""
+        kind = f"{self.family}_{self.library}_{self.dtype}_cu{self.num_cus}"
+        return f"{PREFIX}{kind}_m{self.m}_n{self.n}_k{self.k}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON; `AiterGemm(**d)` reads it back."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def parse_aiter_gemm(text: str) -> AiterGemm:
+    """Read a problem from the text that `AiterGemm.canonical` writes.
+
+    Raises:
+        UsageError: the text does not have that form, or its sizes are not valid.
+    """
+    match = _CANONICAL.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(
+            f"not a GEMM of AITER: {text!r}", f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048"
+        )
+    sizes = {name: int(match[name]) for name in SIZES.values()}
+    return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"])
+
+
+def check_size(name: str, value: object, least: int = 1) -> None:
+    """Refuse what is no size.
+
+    Raises:
+        UsageError: it is not an integer from `least` to 2^31 - 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{name} must be an integer, not {value!r}")
+    if not least <= value <= _LIMIT:
+        raise UsageError(f"{name} must be {least} or more (and below 2^31), not {value}")

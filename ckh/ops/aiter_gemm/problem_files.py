@@ -1,0 +1,112 @@
+"""Files of AITER's GEMM problems: its untuned CSV files, its logs, and canonical texts.
+
+    M,N,K,q_dtype_w
+    shape is M:16, N:7168, K:2048, not found tuned config in a8w8_bpreshuffle_tuned_gemm.csv, will use default config!
+
+A log's line has the family in the name of its table. A CSV file may have columns of a problem's other fields
+(`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); of one without a family, the file's name tells it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, AiterGemm, parse_aiter_gemm
+from ckh.untrusted import csv_rows, integer, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CSV = ".csv"
+_MISS = re.compile(
+    r"shape is M:\s*(?P<m>[0-9]{1,10}),\s*N:\s*(?P<n>[0-9]{1,10}),\s*K:\s*(?P<k>[0-9]{1,10})"
+    r"(?P<rest>.*?)not found tuned config in (?P<table>\S*)"
+)
+_DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
+_DTYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
+_RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
+_FIELDS = ("m", "n", "k", "num_cus", "family", "library", "dtype")
+_SIZES = ("m", "n", "k", "num_cus")
+
+
+def load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+) -> tuple[AiterGemm, ...]:
+    """The distinct problems of a file, in order.
+
+    Raises:
+        UsageError: there is no such file, or a direction was given.
+        DataError: the file is unusable; the message names the line.
+    """
+    if variant is not None:
+        raise UsageError("aiter_gemm has no directions", "leave out --variant")
+    path = Path(source)
+    if not path.is_file():
+        raise UsageError(f"there is no file {source}", "name an untuned CSV of AITER, a log of it, or a .txt file")
+    read = _csv if path.suffix.lower() == _CSV else _text
+    problems: dict[AiterGemm, None] = {}
+    for line, values in read(path):
+        try:
+            problem = values if isinstance(values, AiterGemm) else _problem(values, dtype or default_dtype)
+        except UsageError as error:
+            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+        problems[problem] = None
+    if not problems:
+        raise DataError(f"{path} has no problem of aiter_gemm")
+    return tuple(problems)
+
+
+def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
+    """Canonical texts and a log's misses; what else a log holds is passed over."""
+    for line, text in enumerate(read_text(path).splitlines(), 1):
+        if match := _MISS.search(text):
+            found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | _hinted(Path(match["table"]).name)
+            stated = _DTYPE_IN_LOG.search(match["rest"])
+            yield line, found | ({"dtype": _DTYPES.get(stated["dtype"], stated["dtype"])} if stated else {})
+        elif text.strip().startswith(PREFIX):
+            try:
+                yield line, parse_aiter_gemm(text)
+            except UsageError as error:
+                raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+
+
+def _csv(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    header = [_RENAMED.get(name.strip().lower(), name.strip().lower()) for name in next(rows, (0, []))[1]]
+    if missing := [name for name in "mnk" if name not in header]:
+        raise DataError(f"{path}: there is no column {missing[0].upper()}", "AITER's are M, N, K and q_dtype_w")
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+        values = {name: cell.strip() for name, cell in zip(header, cells, strict=True) if name in _FIELDS and cell}
+        yield line, _hinted(path.name) | _typed(path, line, values)
+
+
+def _typed(path: Path, line: int, values: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = dict(values)
+    for name in _SIZES:
+        if name in values:
+            try:
+                found[name] = integer(values[name])
+            except ValueError:
+                raise DataError(f"{path}:{line}: {name} is {values[name]!r}, which is no integer") from None
+    if "dtype" in values:
+        dtype = values["dtype"].removeprefix("torch.")
+        found["dtype"] = _DTYPES.get(dtype, dtype)
+    return found
+
+
+def _hinted(name: str) -> dict[str, str]:
+    """The family that a table's name states: the longest that it holds."""
+    inside = [family for family in FAMILIES if name.startswith(family) or f"_{family}" in name]
+    return {"family": max(inside, key=len)} if inside else {}
+
+
+def _problem(values: dict[str, Any], dtype: str) -> AiterGemm:
+    if missing := [name for name in "mnk" if name not in values]:
+        raise UsageError(f"{missing[0].upper()} is missing")
+    own = FAMILIES.get(values.get("family", "a8w8"), (dtype,))
+    return AiterGemm(**{"dtype": dtype if dtype in own else own[0], **values})

@@ -1,0 +1,46 @@
+"""How AITER's matrix products are requested: their options, and the problem that these say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.requested import Requested, SizeOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.ops.aiter_gemm.problem import AiterGemm
+
+FAMILY, LIBRARY, DTYPE = "a8w8", "ck", "fp8"  # of problems that state none
+_OPTIONS = (
+    SizeOption("m", "aiter_gemm: tokens"),
+    SizeOption("n", "aiter_gemm: rows of B"),
+    SizeOption("k", "aiter_gemm: what is summed over"),
+    SizeOption("family", "aiter_gemm: e.g. a8w8_bpreshuffle, a8w8_blockscale, a4w4_blockscale", FAMILY, str),
+    SizeOption("library", "aiter_gemm: ck or cktile", LIBRARY, str),
+    SizeOption("num_cus", "aiter: compute units of the device", "304 on gfx942, 256 on gfx950"),
+)
+
+
+def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
+    from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
+
+    if missing := [name for name in ("m", "n", "k") if name not in given]:
+        raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing")
+    own = FAMILIES.get(given.get("family", FAMILY), (dtype,))
+    return AiterGemm(**given, dtype=own[0] if dtype == DTYPE else dtype)
+
+
+def _completed(problem: AiterGemm, arch: str) -> AiterGemm:
+    from ckh.ops.aiter_gemm.device import compute_units
+
+    return problem if problem.num_cus else replace(problem, num_cus=compute_units(0, arch))
+
+
+def _pool(given: Mapping[str, Any]) -> str:
+    return f"{given.get('family', FAMILY)} {given.get('library', LIBRARY)}"
+
+
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed)

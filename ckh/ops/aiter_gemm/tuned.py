@@ -1,0 +1,182 @@
+"""Rows of AITER's tuned tables, whatever file they come from: for each shape the kernel that won, and its time.
+
+Nothing is known of the kernels that lost, so that such data are for `ckh train --labels winners`. What is no kernel of
+Composable Kernel, or none of those that AITER's lists hold now, is left out and counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
+from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.pool import known_names, resolved
+from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, OP_TYPE, AiterGemm
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ckh.formats import ReadOptions
+    from ckh.ops.aiter_gemm.kernel import AiterKernel
+
+FOREIGN = "of a library other than Composable Kernel"
+UNLISTED = "of a kernel that AITER's lists do not hold"
+UNKNOWN_ARCH = "of an architecture that ckh does not know, or that is not stated"
+OTHER_ARCH = "of another architecture than --arch"
+BAD = "with a size, time or element type that is impossible"
+
+_DTYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
+_SHUFFLED = "bpreshuffle"
+_US_PER_MS = 1000.0
+
+
+class TunedRow(NamedTuple):
+    """A row of a table, as it stands there.
+
+    Attributes:
+        arch: empty where only compute units are stated.
+        dtype: of the weights, without `torch.`; empty if the table has no such column.
+        hint: what tells the family of kernels that serve two: a family, or the file's name.
+    """
+
+    arch: str
+    num_cus: int
+    m: int
+    n: int
+    k: int
+    dtype: str
+    kernel: str
+    split_k: int
+    time_us: float
+    hint: str
+
+
+class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
+    """A row that is not taken over, and why. Those that are impossible stop a conversion."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """A winner: on which architecture, the problem, the kernel, and its time."""
+
+    arch: str
+    problem: AiterGemm
+    kernel: AiterKernel
+    latency_ms: float
+
+
+def winner_of(row: TunedRow, options: ReadOptions) -> Won:
+    """What a row says.
+
+    Raises:
+        LeftOut: it is of something else, or impossible.
+    """
+    try:
+        kernel = parse_kernel(_named(row))
+    except DataError:
+        raise LeftOut(FOREIGN) from None
+    arch = _arch(row, options)
+    family = _family(kernel, row.hint)
+    try:
+        problem = AiterGemm(row.m, row.n, row.k, family, _dtype(row, family), kernel.library, num_cus=row.num_cus or -1)
+    except UsageError as error:
+        raise LeftOut(BAD, error.message) from None
+    if not (np.isfinite(row.time_us) and row.time_us > 0):
+        raise LeftOut(BAD, f"the time of {problem.canonical()} is {row.time_us:g}")
+    if kernel.name not in known_names(family, kernel.library, arch):
+        raise LeftOut(UNLISTED)
+    return Won(arch, problem, kernel, row.time_us / _US_PER_MS)
+
+
+def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
+    """The winners as rows of a dataset, a table for each device; what is left out is counted.
+
+    Raises:
+        DataError: a row is impossible and not to be skipped, or not one row is left.
+    """
+    found: dict[tuple[str, int], list[Won]] = {}
+    for row in rows:
+        try:
+            won = winner_of(row, options)
+        except LeftOut as why:
+            if why.reason == BAD and not options.skip_bad:
+                raise DataError(f"{path}: a row {BAD}: {why.detail}", "leave such rows out with --skip-bad") from None
+            left_out[why.reason] += 1
+            continue
+        found.setdefault((won.arch, won.problem.num_cus), []).append(won)
+    if not found:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise DataError(f"{path}: not one row is of a kernel to choose from ({reasons or 'it has none'})")
+    for (arch, num_cus), some in sorted(found.items()):
+        yield _table(arch, num_cus, some, path.name)
+
+
+def _table(arch: str, num_cus: int, some: list[Won], run_id: str) -> pa.Table:
+    from ckh.archs import load_arch
+    from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+    from ckh.schema import Status
+
+    problems = list(dict.fromkeys(won.problem for won in some))
+    kernels = list(dict.fromkeys(won.kernel for won in some))
+    problem_at = {problem: index for index, problem in enumerate(problems)}
+    kernel_at = {kernel: index for index, kernel in enumerate(kernels)}
+    latency_ms = np.array([won.latency_ms for won in some])
+    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
+    return build_table(
+        Pairs(
+            problems,
+            np.array([problem_at[won.problem] for won in some]),
+            kernels,
+            [kernel.name for kernel in kernels],
+            np.array([kernel_at[won.kernel] for won in some]),
+            OP_TYPE,
+        ),
+        Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
+        Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id),
+    )
+
+
+def _named(row: TunedRow) -> str:
+    base = resolved(row.kernel)
+    return f"{base}_splitk{row.split_k}" if row.split_k else base
+
+
+def _arch(row: TunedRow, options: ReadOptions) -> str:
+    from ckh.archs import arch_names
+
+    wanted = (options.arch or "").split(":", 1)[0]
+    arch = row.arch.split(":", 1)[0] or wanted or ARCH_OF_CUS.get(row.num_cus, "")
+    if arch not in arch_names():
+        raise LeftOut(UNKNOWN_ARCH)
+    if wanted and arch != wanted:
+        raise LeftOut(OTHER_ARCH)
+    return arch
+
+
+def _family(kernel: AiterKernel, hint: str) -> str:
+    """A kernel's own family; CK Tile's block-scaled kernels serve shuffled operands too."""
+    serves_both = kernel.library == CKTILE and kernel.family == "a8w8_blockscale"
+    return f"{kernel.family}_{_SHUFFLED}" if serves_both and _SHUFFLED in hint else kernel.family
+
+
+def _dtype(row: TunedRow, family: str) -> str:
+    """The element type; AITER's tuner of `a8w8` made int8 before its tables had a column for it."""
+    if len(FAMILIES[family]) == 1:
+        return FAMILIES[family][0]
+    if not row.dtype:
+        return "int8"
+    if row.dtype not in _DTYPES:
+        raise LeftOut(BAD, f"the element type is {row.dtype!r}")
+    return _DTYPES[row.dtype]

@@ -1,0 +1,125 @@
+"""Features of mixtures of experts and of the kernels for their products: each declared once, as the engine wants it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.engine import Columns, Feature, FeatureEngine
+from ckh.ops.aiter_moe.kernel import NUMBERS
+from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, QUANTS
+from ckh.problems import DTYPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Formula = Callable[[Columns], Any]
+
+_UNKNOWN = -1.0
+_GATES = 2  # halves of the first product
+_WEIGHT_BYTES = {quant: DTYPE_BYTES[dtype] for quant, dtype in QUANTS.items()}
+
+
+def _raw(name: str) -> Formula:
+    return lambda c: c[name]
+
+
+def _log2(name: str) -> Formula:
+    return lambda c: np.log2(np.maximum(c[name], 1))
+
+
+def _code(name: str) -> Formula:
+    table = {value: float(code) for code, value in enumerate(KINDS[name])}
+    return lambda c: c.codes(name, table, _UNKNOWN)
+
+
+def _active(c: Columns) -> Any:
+    """Experts that some token chooses, expected of choices at random."""
+    return c["experts"] * (1 - np.exp2(c["choices"] * np.log2(np.maximum(1 - 1 / c["experts"], 1e-9))))
+
+
+def _tiles(product: int) -> Formula:
+    """Tiles of a product, 0 where there is no kernel for it."""
+
+    def formula(c: Columns) -> Any:
+        tile_n = c[f"tile_n{product}"]
+        return np.where(tile_n > 0, c["row_tiles"] * np.ceil(c[f"n{product}"] / np.maximum(tile_n, 1)), 0)
+
+    return formula
+
+
+def _work(product: int) -> Formula:
+    """What a compute unit computes in its rounds of tiles of a product."""
+    return lambda c: (
+        np.ceil(c[f"waves{product}"]) * c["block_m"] * np.maximum(c[f"tile_n{product}"], 1) * c[f"k{product}"]
+    )
+
+
+def _loads(product: int) -> Formula:
+    return lambda c: np.ceil(c[f"waves{product}"]) * (c["block_m"] + c[f"tile_n{product}"]) * c[f"k{product}"]
+
+
+def _of_products(name: str, formula: Callable[[int], Formula]) -> dict[str, Formula]:
+    return {f"{name}{product}": formula(product) for product in (1, 2)}
+
+
+# Quantities that several features share. Tokens are sorted by expert, in tiles of `block_m` rows.
+_DERIVED: dict[str, Formula] = {
+    "cus": lambda c: np.maximum(c["num_cus"], 1),
+    "choices": lambda c: c["tokens"] * c["topk"],
+    "active": _active,
+    "rows_of_expert": lambda c: c["choices"] / c["active"],
+    "row_tiles": lambda c: c["active"] * np.ceil(c["rows_of_expert"] / np.maximum(c["block_m"], 1)),
+    "n1": lambda c: _GATES * c["inter_dim"],
+    "k1": lambda c: c["model_dim"],
+    "n2": lambda c: c["model_dim"],
+    "k2": lambda c: c["inter_dim"],
+    **_of_products("tiles", _tiles),
+    **_of_products("waves", lambda one: lambda c: c[f"tiles{one}"] / c["cus"]),
+    **_of_products("work", _work),
+    **_of_products("loads", _loads),
+    "weight_bytes": lambda c: c.codes("quant", _WEIGHT_BYTES, _UNKNOWN),
+    "weight_read": lambda c: c["active"] * c["model_dim"] * c["inter_dim"] * c["weight_bytes"],
+}
+
+_PROBLEM_FEATURES = (
+    *(Feature(name, "category", _code(name)) for name in KINDS),
+    *(
+        Feature(f"log2_{name}", "log2", _log2(name))
+        for name in ("tokens", "model_dim", "inter_dim", "experts", "choices", "active", "weight_read")
+    ),
+    Feature("topk", "", _raw("topk")),
+    Feature("num_cus", "CUs", _raw("num_cus")),
+    Feature("rows_of_expert", "rows", _raw("rows_of_expert")),
+)
+_KERNEL_FEATURES = tuple(Feature(name, "", _raw(name)) for name in NUMBERS)
+_BOTH_FEATURES = (
+    Feature("fill_of_tile", "", lambda c: c["rows_of_expert"] / np.maximum(c["block_m"], 1)),
+    Feature("log2_row_tiles", "log2", _log2("row_tiles")),
+    *(
+        Feature(f"{name}{product}", unit, formula(product))
+        for product in (1, 2)
+        for name, unit, formula in (
+            ("waves", "workgroups/CU", lambda one: _raw(f"waves{one}")),
+            ("last_round_fill", "", lambda one: lambda c: c[f"waves{one}"] / np.maximum(np.ceil(c[f"waves{one}"]), 1)),
+            ("log2_work_of_cu", "log2", lambda one: _log2(f"work{one}")),
+            ("log2_loads_of_cu", "log2", lambda one: _log2(f"loads{one}")),
+            ("steps_k", "", lambda one: lambda c: np.ceil(c[f"k{one}"] / np.maximum(c[f"tile_k{one}"], 1))),
+            ("n_tiles", "", lambda one: lambda c: np.ceil(c[f"n{one}"] / np.maximum(c[f"tile_n{one}"], 1))),
+        )
+    ),
+    Feature("log2_work_of_both", "log2", lambda c: np.log2(np.maximum(c["work1"] + c["work2"], 1))),
+)
+
+AITER_MOE = FeatureEngine(
+    op_type=OP_TYPE,
+    features=(*_PROBLEM_FEATURES, *_KERNEL_FEATURES, *_BOTH_FEATURES),
+    categorical=(),
+    derived=_DERIVED,
+    defaults={},
+    kernel_columns=frozenset(NUMBERS),
+)
+
+# Raw columns that the features read.
+INPUT_COLUMNS: tuple[str, ...] = (*IDENTITY, *NUMBERS)

@@ -1,0 +1,196 @@
+"""Reader of AITER's MoE tuning with all candidates, collected in Parquet.
+
+A row is a kernel for one of the two products. Kernels measured several times for a problem in one run of the tuner
+become one row with the median. Choices for both products are rows too: of all pairs of kernels whose tiles have as many
+rows, with the sum of the two times. Times of different runs are never compared: of a problem that two runs measured,
+the run with more kernels counts, or the later one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ckh.data.readers.base import parquet_columns, read_bytes, source_of
+from ckh.data.spool import store
+from ckh.errors import DataError, UsageError
+from ckh.formats import Formats, Reader, Reading, ReadOptions
+from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
+from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pandas as pd
+    import pyarrow as pa
+
+NAME = "aiter-moe-parquet"
+FOREIGN = "of a library other than Composable Kernel"
+FAILED = "of a kernel that failed or was wrong"
+OTHER_ARCH = "of another architecture than --arch"
+BAD_ROW = "with a size or name that is impossible"
+
+_RENAMED = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
+_RENAMED |= {"act_type": "activation"}
+_COLUMNS = (
+    *("gfx", "cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type"),
+    *("library", "kernel", "time_us", "blob"),
+)
+_LIBRARIES = ("ck", "cktile")
+_DTYPES = {"float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "float4_e2m1fn_x2": "pk_fp4", "bfloat16": "bf16"}
+_QUANTS = {"per_Token": "per_token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "No": "none"}
+_US_PER_MS = 1000.0
+
+
+class _Time(NamedTuple):
+    """The time of a choice: its median in ms, its spread relative to that, and of how many measurements."""
+
+    latency_ms: float
+    spread: float
+    samples: int
+
+
+_Times = dict[AiterMoe, dict[MoeChoice, _Time]]
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a Parquet file's columns are those of collected tunings."""
+    return parquet_columns(head).issuperset(_COLUMNS)
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read collected tunings.
+
+    Raises:
+        DataError: the file cannot be read, lacks a column, or has no row of Composable Kernel.
+    """
+    import pandas as pd
+
+    content = read_bytes(path)
+    try:
+        frame = pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error
+    if missing := [name for name in _COLUMNS if name not in frame.columns]:
+        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_COLUMNS))
+    left_out: Counter[str] = Counter()
+    tables = list(_tables(_usable(frame, options, left_out), left_out, path.name))
+    if not tables:
+        raise DataError(f"{path}: not one row is of a kernel to choose from")
+    return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
+
+
+def _usable(frame: pd.DataFrame, options: ReadOptions, left_out: Counter[str]) -> pd.DataFrame:
+    for reason, bad in (
+        (FOREIGN, ~frame["library"].isin(_LIBRARIES)),
+        (OTHER_ARCH, frame["gfx"] != options.arch if options.arch else frame["gfx"] != frame["gfx"]),
+        (FAILED, ~(frame["time_us"] > 0)),
+    ):
+        if count := int(bad.loc[frame.index].sum()):
+            left_out[reason] += count
+        frame = frame[~bad.loc[frame.index]]
+    return frame
+
+
+def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterator[pa.Table]:
+    """The rows of a dataset, a table for each device."""
+    for (arch, num_cus), part in frame.groupby(["gfx", "cus"]):
+        found: _Times = {}
+        for run in sorted((run for _, run in part.groupby("blob")), key=_weight):
+            found |= _run(run, left_out)
+        if found:
+            yield _table(str(arch), int(str(num_cus)), found, run_id)
+
+
+def _weight(run: pd.DataFrame) -> tuple[int, str]:
+    """What decides between runs that measured the same: how much they measured, then when."""
+    return len(run), str(run["date"].max()) if "date" in run.columns else ""
+
+
+def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
+    """What one run of the tuner measured."""
+    samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in frame[list(_COLUMNS)].to_dict("records"):
+        try:
+            problem, choice = _problem(row), parse_choice(str(row["kernel"]))
+        except (DataError, UsageError, KeyError):
+            left_out[BAD_ROW] += 1
+            continue
+        samples[problem][choice].append(float(row["time_us"]) / _US_PER_MS)
+    measured = {problem: {one: _median(times) for one, times in some.items()} for problem, some in samples.items()}
+    return measured | dict(_joint(measured))
+
+
+def _problem(row: dict[str, Any]) -> AiterMoe:
+    given: dict[str, Any] = {_RENAMED.get(name, name): row[name] for name in _COLUMNS[1:11]}
+    sizes = ("num_cus", "tokens", "model_dim", "inter_dim", "experts", "topk")
+    given |= {name: int(given[name]) for name in sizes}
+    given["dtype"] = _DTYPES[str(given["dtype"]).removeprefix("torch.")]
+    given["quant"] = _QUANTS[str(given["quant"]).removeprefix("QuantType.")]
+    given["activation"] = str(given["activation"]).removeprefix("ActivationType.").lower()
+    return AiterMoe(**given)
+
+
+def _median(times: list[float]) -> _Time:
+    middle = float(np.median(times))
+    spread = float(np.median(np.abs(np.array(times) - middle))) / middle if len(times) > 1 else float("nan")
+    return _Time(middle, spread, len(times))
+
+
+def _joint(measured: _Times) -> Iterator[tuple[AiterMoe, dict[MoeChoice, _Time]]]:
+    """The choices for both products, of those problems whose two products were measured."""
+    for problem, firsts in measured.items():
+        seconds = measured.get(_with_stage(problem, STAGE2), {})
+        if problem.stage != STAGE1:
+            continue
+        pairs = {
+            parse_choice(joint(one.name, two.name)): _sum(firsts[one], seconds[two])
+            for one in firsts
+            for two in seconds
+            if one.block_m == two.block_m
+        }
+        if pairs:
+            yield _with_stage(problem, BOTH), pairs
+
+
+def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
+    return AiterMoe(**{**problem.to_dict(), "stage": stage})
+
+
+def _sum(one: _Time, two: _Time) -> _Time:
+    total = one.latency_ms + two.latency_ms
+    spread = (one.spread * one.latency_ms + two.spread * two.latency_ms) / total
+    return _Time(total, spread, min(one.samples, two.samples))
+
+
+def _table(arch: str, num_cus: int, found: _Times, run_id: str) -> pa.Table:
+    from ckh.archs import load_arch
+    from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+    from ckh.schema import Status
+
+    problems = list(found)
+    choices = list(dict.fromkeys(choice for some in found.values() for choice in some))
+    place = {choice: index for index, choice in enumerate(choices)}
+    rows = [(number, place[choice], time) for number, one in enumerate(problems) for choice, time in found[one].items()]
+    latency_ms = np.array([time.latency_ms for *_, time in rows])
+    extra = {
+        "spread": np.array([time.spread for *_, time in rows]),
+        "samples": np.array([time.samples for *_, time in rows]),
+    }
+    pairs = Pairs(
+        problems,
+        np.array([number for number, *_ in rows]),
+        choices,
+        [choice.name for choice in choices],
+        np.array([number for _, number, _ in rows]),
+        OP_TYPE,
+    )
+    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
+    results = Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, extra)
+    return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))
+
+
+FORMATS = Formats(readers=(Reader(NAME, sniff, read),))

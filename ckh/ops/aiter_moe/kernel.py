@@ -1,0 +1,111 @@
+"""`MoeChoice`: a kernel for one of the two products, or one for each with tiles of as many rows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import NamedTuple
+
+from ckh.errors import DataError
+from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2
+
+_JOINED = "+"
+_PAIR = 2  # kernels of a joint choice
+_CK = re.compile(
+    r"moe_ck2stages_gemm(?P<gemm>[12])_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<wave>\d+x\d+)_(?P<kind>[A-Za-z0-9]+)"
+    r"_v(?P<version>\d)_Nswizzle\d_(?:Quant\d|no)_MulRoutedWeight\d(?:_\w+)?"
+)
+_CKTILE = re.compile(
+    r"moe_cktile2stages_gemm(?P<gemm>[12])_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<wave>\d+x\d+)"
+    r"_\d+x\d+x(?P<mfma_k>\d+)_(?P<per_cu>\d)perCU_\w+"
+)
+
+
+class _Part(NamedTuple):
+    """A kernel of one product."""
+
+    gemm: int
+    block_m: int
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MoeChoice:
+    """Kernels for one or both products, and what their names say. What there is none of is 0.
+
+    Attributes:
+        name: AITER's name of a kernel, or those of both with a plus between them.
+        stage: what it is for.
+        block_m: rows of a tile, which both products share, as tokens are sorted for it.
+        block1, block2: threads of a workgroup of the first and of the second product.
+        tile_n1, tile_n2, tile_k1, tile_k2: its tile.
+        wave_m1, wave_m2, wave_n1, wave_n2: its waves along M and N.
+        version1, version2: of CK's pipelines.
+        mfma_k1, mfma_k2: depth of the matrix instruction of CK Tile's kernels.
+        per_cu1, per_cu2: workgroups per compute unit that CK Tile's kernels were compiled for.
+    """
+
+    name: str
+    stage: str
+    block_m: int
+    block1: int
+    tile_n1: int
+    tile_k1: int
+    wave_m1: int
+    wave_n1: int
+    version1: int
+    mfma_k1: int
+    per_cu1: int
+    block2: int
+    tile_n2: int
+    tile_k2: int
+    wave_m2: int
+    wave_n2: int
+    version2: int
+    mfma_k2: int
+    per_cu2: int
+
+
+NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(MoeChoice) if field.type == "int")
+_NOTHING = (0,) * ((len(NUMBERS) - 1) // _PAIR)
+
+
+@lru_cache(maxsize=65536)
+def parse_choice(name: str) -> MoeChoice:
+    """What a name says.
+
+    Raises:
+        DataError: it is no name of Composable Kernel's in AITER, or of two kernels that do not go together.
+    """
+    parts = [_part(one) for one in name.split(_JOINED)]
+    if len(parts) == 1:
+        (one,) = parts
+        numbers = (*one.numbers, *_NOTHING) if one.gemm == 1 else (*_NOTHING, *one.numbers)
+        return MoeChoice(name, STAGE1 if one.gemm == 1 else STAGE2, one.block_m, *numbers)
+    if len(parts) != _PAIR or [part.gemm for part in parts] != [1, 2]:
+        raise DataError(f"not a kernel for each of two products: {name[:300]!r}")
+    first, second = parts
+    if first.block_m != second.block_m:
+        raise DataError(f"kernels with tiles of {first.block_m} and {second.block_m} rows do not go together")
+    return MoeChoice(name, BOTH, first.block_m, *first.numbers, *second.numbers)
+
+
+def joint(first: str, second: str) -> str:
+    """The name of a choice for both products."""
+    return f"{first}{_JOINED}{second}"
+
+
+def _part(name: str) -> _Part:
+    match = _CK.fullmatch(name) or _CKTILE.fullmatch(name)
+    if match is None:
+        raise DataError(f"not a kernel of AITER's: {name[:160]!r}")
+    known = match.groupdict()
+    tile_m, tile_n, tile_k = _sizes(match["tile"])
+    wave_m, wave_n = _sizes(match["wave"])
+    others = (int(known.get(one) or 0) for one in ("version", "mfma_k", "per_cu"))
+    return _Part(int(match["gemm"]), tile_m, (int(match["block"]), tile_n, tile_k, wave_m, wave_n, *others))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))

@@ -1,0 +1,153 @@
+"""`aiter_moe` as the rest of ckh sees it: a kernel is one for a product, or a pair for both; nothing is emitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.kernels.table import column_of
+from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
+from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
+from ckh.ops.aiter_moe.pool import candidates, candidates_key
+from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
+from ckh.ops.base import Operation
+from ckh.schema import Column, dataset_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.archs import ArchSpec
+    from ckh.formats import Formats
+    from ckh.kernels.pools import Candidates
+    from ckh.ops.base import Encoding
+    from ckh.requested import Requested
+    from ckh.training import TrainOptions
+
+_WEIGHT_OF_KIND = 4.0  # another kind is as far as a factor 16 in a size
+_FEW_TOKENS = 64
+
+
+def _columns() -> tuple[Column, ...]:
+    identity = tuple(Column(name, "string", "", f"{name} of the mixture") for name in KINDS)
+    sizes = tuple(Column(name, "int64", "", name.replace("_", " ")) for name in SIZES)
+    kernel = tuple(Column(name, "int64", "", f"kernel parameter {name}") for name in NUMBERS)
+    return dataset_columns(identity, sizes, kernel)
+
+
+def _problem_of_row(row: Mapping[str, Any]) -> AiterMoe:
+    given: dict[str, Any] = {name: int(row[column]) for column, name in SIZES.items()}
+    given |= {name: str(row[name]) for name in KINDS}
+    return AiterMoe(**given)
+
+
+def _problem_columns(problems: Sequence[AiterMoe]) -> dict[str, list[Any]]:
+    return {name: [getattr(problem, name) for problem in problems] for name in IDENTITY}
+
+
+def _problem_features(problems: Sequence[AiterMoe]) -> dict[str, Any]:
+    columns = {name: np.array(values) for name, values in _problem_columns(problems).items()}
+    return {name: column.astype(np.float64) if name in SIZES else column for name, column in columns.items()}
+
+
+def _kernel_columns(choices: Sequence[MoeChoice], _encoding: Encoding) -> dict[str, list[Any]]:
+    return {name: [getattr(choice, name) for choice in choices] for name in NUMBERS}
+
+
+def _kernel_features(choices: Sequence[MoeChoice], _encoding: Encoding) -> dict[str, Any]:
+    return {name: column_of(choices, name).astype(np.float64) for name in NUMBERS}
+
+
+def _mismatch(choice: MoeChoice, problem: AiterMoe) -> str:
+    return "" if choice.stage == problem.stage else f"{choice.name} on {problem.canonical()}"
+
+
+def _candidates(problem: AiterMoe, arch: ArchSpec, _model: Path) -> Candidates[MoeChoice]:
+    return candidates(problem, arch)
+
+
+def _is(name: str, value: str) -> Callable[[AiterMoe], bool]:
+    return lambda problem: getattr(problem, name) == value
+
+
+def _place(problem: AiterMoe) -> list[float]:
+    """Logarithms of the sizes, and of what kind it is."""
+    sizes = [float(np.log2(max(getattr(problem, name), 1))) for name in SIZES]
+    kinds = [getattr(problem, name) == value for name, values in KINDS.items() for value in values]
+    return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
+
+
+def _train_defaults(_rows: int) -> TrainOptions:
+    from ckh.ops.aiter_moe.recipe import RECIPE
+
+    return RECIPE
+
+
+def _load_problems(
+    source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp8"
+) -> tuple[AiterMoe, ...]:
+    from ckh.ops.aiter_moe.problem_files import load_problems
+
+    return load_problems(source, variant, dtype, default_dtype)
+
+
+def _formats() -> Formats:
+    from ckh.ops.aiter_moe.formats import FORMATS
+
+    return FORMATS
+
+
+def _requested() -> Requested[AiterMoe]:
+    from ckh.ops.aiter_moe.requested import REQUESTED
+
+    return REQUESTED
+
+
+def _exported() -> object:
+    from ckh.ops.aiter_moe.exported import EXPORTED
+
+    return EXPORTED
+
+
+OPERATION = Operation(
+    name=OP_TYPE,
+    summary="the two products of a mixture of experts, from AITER's tuning",
+    prefix=PREFIX,
+    kernel_type=MoeChoice,
+    columns=_columns(),
+    identity=IDENTITY,
+    sizes=tuple(SIZES),
+    model_per=(),
+    engine=AITER_MOE,
+    input_columns=INPUT_COLUMNS,
+    parse_problem=parse_aiter_moe,
+    problem_of_row=_problem_of_row,
+    problem_columns=_problem_columns,
+    problem_features=_problem_features,
+    parse_kernel=parse_choice,
+    kernel_name=lambda choice: choice.name,
+    kernel_columns=_kernel_columns,
+    kernel_features=_kernel_features,
+    mismatch=_mismatch,
+    candidates=_candidates,
+    candidates_key=candidates_key,
+    slices={
+        "stage": {name: _is("stage", name) for name in STAGES},
+        "tokens": {
+            f"up to {_FEW_TOKENS} tokens": lambda p: p.tokens <= _FEW_TOKENS,
+            "more tokens": lambda p: p.tokens > _FEW_TOKENS,
+        },
+    },
+    kernel_slice="block_m",
+    place=_place,
+    # Another number of tokens, stage or element type of the same layer would give its answer away.
+    split_by=("model_dim", "inter_dim", "experts", "topk"),
+    train_defaults=_train_defaults,
+    load_problems=_load_problems,
+    set_names=tuple,
+    formats=_formats,
+    requested=_requested,
+    exported=_exported,
+    grows_with="tokens",
+)

@@ -1,0 +1,81 @@
+"""Pools: the kernels that AITER's tuners try for a kind of mixtures, as kernels.txt lists them, and their pairs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.kernels.judging import ProblemRules, RuleBook
+from ckh.kernels.pools import Candidates
+from ckh.kernels.table import KernelTable
+from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
+from ckh.ops.aiter_moe.problem import BOTH, KINDS, STAGE1, STAGE2
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.aiter_moe.problem import AiterMoe
+
+_LIST = Path(__file__).with_name("kernels.txt")
+BOOK = RuleBook()
+
+
+@BOOK.rule
+def _whole_steps(problem: AiterMoe, tile_k1: int, tile_k2: int) -> Iterator[str]:
+    """AMD's kernels failed on every problem whose K is no multiple of their tile's, and on no other."""
+    if tile_k1 and problem.model_dim % tile_k1:
+        yield f"model_dim = {problem.model_dim} is not a multiple of tile_k {tile_k1} of the first product"
+    if tile_k2 and problem.inter_dim % tile_k2:
+        yield f"inter_dim = {problem.inter_dim} is not a multiple of tile_k {tile_k2} of the second product"
+
+
+RULES = (_whole_steps,)
+
+
+@cache
+def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Names by architecture and `KINDS` of one stage; a heading says both of the names below it."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    below: list[str] = []
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            below = found.setdefault(tuple(line.split()[1:]), [])
+        else:
+            below.append(line)
+    return {key: tuple(names) for key, names in found.items()}
+
+
+@cache
+def moe_pool(arch: str, stage: str, *others: str) -> tuple[MoeChoice, ...]:
+    """The choices for a stage on an architecture, by the values of the other `KINDS`; none if it has no kernels."""
+    if stage != BOTH:
+        return tuple(map(parse_choice, _listed().get((arch, stage, *others), ())))
+    firsts, seconds = (moe_pool(arch, one, *others) for one in (STAGE1, STAGE2))
+    pairs = ((one, two) for one in firsts for two in seconds if one.block_m == two.block_m)
+    return tuple(parse_choice(joint(one.name, two.name)) for one, two in pairs)
+
+
+def kind_of(problem: AiterMoe) -> tuple[str, ...]:
+    """The values of `KINDS`."""
+    return tuple(str(getattr(problem, name)) for name in KINDS)
+
+
+def candidates(problem: AiterMoe, arch: ArchSpec) -> Candidates[MoeChoice]:
+    """The kernels, or pairs of kernels, that apply to a problem."""
+    pool = moe_pool(arch.name, *kind_of(problem))
+    refused = {} if pool else {f"AITER has tuned no {' '.join(kind_of(problem))} on {arch.name}": 1}
+    chosen, reasons = _rules(arch.name, *kind_of(problem)).judge(problem)
+    return Candidates(pool, chosen, refused | dict(reasons.most_common()))
+
+
+@cache
+def _rules(arch: str, *kind: str) -> ProblemRules:
+    return ProblemRules(RULES, KernelTable.of(MoeChoice, moe_pool(arch, *kind)), load_arch(arch))
+
+
+def candidates_key(problem: AiterMoe) -> Hashable:
+    """All that `candidates` reads in a problem."""
+    return kind_of(problem), problem.model_dim, problem.inter_dim

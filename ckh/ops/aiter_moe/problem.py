@@ -1,0 +1,127 @@
+"""`AiterMoe`: the two matrix products of a mixture of experts, as AITER tunes them, with complete identity."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ckh.errors import UsageError
+from ckh.ops.aiter_gemm.problem import check_size
+from ckh.problems import DTYPE_BYTES
+
+OP_TYPE = "aiter_moe"
+PREFIX = "aiter_moe_"
+
+BOTH, STAGE1, STAGE2 = "both", "stage1", "stage2"
+STAGES = (BOTH, STAGE1, STAGE2)
+DTYPES = ("fp8", "bf16", "pk_fp4")  # of what the products read
+# How the experts are scaled -> their element type.
+QUANTS: dict[str, str] = {"per_token": "fp8", "per_1x128": "fp8", "per_1x32": "pk_fp4", "none": "bf16"}
+ACTIVATIONS = ("silu", "swiglu")
+
+# Dataset column -> field; all are sizes.
+SIZES: dict[str, str] = {name: name for name in ("tokens", "model_dim", "inter_dim", "experts", "topk", "num_cus")}
+KINDS: dict[str, tuple[str, ...]] = {
+    "stage": STAGES,
+    "dtype": DTYPES,
+    "quant": tuple(QUANTS),
+    "activation": ACTIVATIONS,
+}
+IDENTITY: tuple[str, ...] = (*KINDS, *SIZES)
+
+_OUTPUT_BYTES = 2  # bf16
+_GATES = 2  # halves of the first product, of which one gates the other
+_SHORT = {"tokens": "t", "model_dim": "d", "inter_dim": "i", "experts": "e", "topk": "k"}
+_CANONICAL = re.compile(
+    PREFIX
+    + "_".join(rf"(?P<{name}>{'|'.join(values)})" for name, values in KINDS.items())
+    + r"_cu(?P<num_cus>[0-9]{1,10})"
+    + "".join(rf"_{letter}(?P<{name}>[0-9]{{1,10}})" for name, letter in _SHORT.items())
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AiterMoe:
+    """Y = (act(X W1) * (X W1')) W2 for the experts that each token chooses.
+
+    Attributes:
+        tokens: rows of X.
+        model_dim: columns of X and of Y.
+        inter_dim: columns of what lies between, of one device.
+        experts: how many there are on the device.
+        topk: how many each token chooses.
+        stage: both products, which share the rows of their tiles, or one of them.
+        dtype: element type of what the first product reads.
+        quant: how the experts are scaled, which tells their element type.
+        activation: between the products.
+        num_cus: compute units of the device, 0 for those of the architecture's whole GPU.
+
+    Raises:
+        UsageError: a size is not a positive integer below 2^31, a name is unknown, or a token chooses more experts
+            than there are.
+    """
+
+    tokens: int
+    model_dim: int
+    inter_dim: int
+    experts: int
+    topk: int
+    stage: str = BOTH
+    dtype: str = "fp8"
+    quant: str = "per_token"
+    activation: str = "silu"
+    num_cus: int = 0
+
+    def __post_init__(self) -> None:
+        for name in SIZES:
+            check_size(name, getattr(self, name), least=0 if name == "num_cus" else 1)
+        for name, values in KINDS.items():
+            if getattr(self, name) not in values:
+                raise UsageError(f"unknown {name} {getattr(self, name)!r}", "one of " + ", ".join(values))
+        if self.topk > self.experts:
+            raise UsageError(f"a token cannot choose {self.topk} of {self.experts} experts")
+
+    @property
+    def flops(self) -> int:
+        """Operations of its stages."""
+        each = 2 * self.tokens * self.topk * self.model_dim * self.inter_dim
+        return each * ((self.stage != STAGE2) * _GATES + (self.stage != STAGE1))
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its stages that must move at least, if every choice of an expert is another as long as there are."""
+        active, rows = min(self.experts, self.tokens * self.topk), self.tokens * self.topk
+        weight, element = DTYPE_BYTES[QUANTS[self.quant]], DTYPE_BYTES[self.dtype]
+        product = self.model_dim * self.inter_dim
+        first = active * _GATES * product * weight + self.tokens * self.model_dim * element
+        first += rows * self.inter_dim * _OUTPUT_BYTES
+        second = active * product * weight + rows * self.inter_dim * element
+        second += self.tokens * self.model_dim * _OUTPUT_BYTES
+        return math.ceil((self.stage != STAGE2) * first + (self.stage != STAGE1) * second)
+
+    def canonical(self) -> str:
+        """Text that holds the whole identity; `parse_aiter_moe` reads it back."""
+        kind = "_".join(str(getattr(self, name)) for name in KINDS)
+        sizes = "".join(f"_{letter}{getattr(self, name)}" for name, letter in _SHORT.items())
+        return f"{PREFIX}{kind}_cu{self.num_cus}{sizes}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, for JSON; `AiterMoe(**d)` reads it back."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def parse_aiter_moe(text: str) -> AiterMoe:
+    """Read a problem from the text that `AiterMoe.canonical` writes.
+
+    Raises:
+        UsageError: the text does not have that form, or its sizes are not valid.
+    """
+    match = _CANONICAL.fullmatch(text.strip())
+    if match is None:
+        example = AiterMoe(64, 7168, 256, 256, 8, num_cus=256).canonical()
+        raise UsageError(f"not a mixture of experts: {text!r}", f"e.g. {example}")
+    given: dict[str, Any] = {name: int(match[name]) for name in SIZES}
+    given |= {name: match[name] for name in KINDS}
+    return AiterMoe(**given)

@@ -1,0 +1,51 @@
+"""How mixtures of experts are requested: their options, and the problem that these say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.requested import Requested, SizeOption, as_option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ckh.ops.aiter_moe.problem import AiterMoe
+
+STAGE, DTYPE, QUANT, ACTIVATION = "both", "fp8", "per_token", "silu"
+_NEEDED = ("tokens", "model_dim", "inter_dim", "experts", "topk")
+_OPTIONS = (
+    SizeOption("tokens", "aiter_moe: rows"),
+    SizeOption("model_dim", "aiter_moe: columns of what experts read and write"),
+    SizeOption("inter_dim", "aiter_moe: columns between their two products, of one device"),
+    SizeOption("experts", "aiter_moe: how many there are"),
+    SizeOption("topk", "aiter_moe: experts of a token"),
+    SizeOption("stage", "aiter_moe: both, stage1 or stage2", STAGE, str),
+    SizeOption("quant", "aiter_moe: per_token, per_1x32, per_1x128 or none", QUANT, str),
+    SizeOption("activation", "aiter_moe: silu or swiglu", ACTIVATION, str),
+    SizeOption("num_cus", "aiter: compute units of the device", "304 on gfx942, 256 on gfx950"),
+)
+
+
+def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
+    from ckh.ops.aiter_moe.problem import AiterMoe
+
+    if missing := [name for name in _NEEDED if name not in given]:
+        needed = ", ".join(map(as_option, _NEEDED))
+        raise UsageError(f"a mixture of experts needs {needed}: {as_option(missing[0])} is missing")
+    return AiterMoe(**given, dtype=dtype)
+
+
+def _completed(problem: AiterMoe, arch: str) -> AiterMoe:
+    from ckh.ops.aiter_gemm.device import compute_units
+
+    return problem if problem.num_cus else replace(problem, num_cus=compute_units(0, arch))
+
+
+def _pool(given: Mapping[str, Any]) -> str:
+    kinds = {"stage": STAGE, "quant": QUANT, "activation": ACTIVATION}
+    return " ".join(str(given.get(name, value)) for name, value in kinds.items())
+
+
+REQUESTED = Requested(_OPTIONS, _problem, pool=_pool, default_dtype=DTYPE, completed=_completed)

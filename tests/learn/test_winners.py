@@ -1,0 +1,123 @@
+"""Learning from winners alone, and judging by them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.assess import winners
+from ckh.cli import run
+from ckh.data.dataset import Dataset, read_dataset
+from ckh.errors import ExitCode
+from ckh.learn.winners import with_rivals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
+LARGE = "a8w8_rowwise_256x256x256x128_32x32_4x4_8x32x1_8x32x1_1x32x1x8_8x8x1_1x1_intrawave_v3"
+LAYERS = [(1024 * one, 512 * other) for one in range(1, 7) for other in (1, 3, 5, 8)]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Winners of which the few rows want one kernel and the many another, on each of 24 layers."""
+    lines = ["gfx,cu_num,M,N,K,q_dtype_w,libtype,splitK,us,kernelName"]
+    for n, k in LAYERS:
+        for m in (1, 8, 16, 2048, 4096, 8192):
+            name = SMALL if m <= 16 else LARGE
+            lines.append(f"gfx950,256,{m},{n},{k},torch.float8_e4m3fn,ck,0,{5 + m / 10},{name}")
+    path, out = tmp_path / "a8w8_tuned_gemm.csv", tmp_path / "data.parquet"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    return out
+
+
+def test_rivals_are_the_other_candidates(data: Path) -> None:
+    """Each problem's rivals are kernels of its pool but not its winner, without a time; the same draw each time."""
+    known = read_dataset(data)
+    rows = with_rivals(known, 7)
+    assert (rows.frame["kernel_name"][: len(known)] == known.frame["kernel_name"]).all()
+    others = rows.frame[len(known) :]
+    assert others["latency_ms"].isna().all()
+    assert not others["is_valid"].any()
+    won = set(zip(known.problem_ids, known.frame["kernel_name"], strict=True))
+    pairs = list(zip(rows.problem_ids[len(known) :], others["kernel_name"], strict=True))
+    assert len(set(pairs)) == len(pairs)
+    assert not won & set(pairs)
+    assert {SMALL, LARGE} <= set(others["kernel_name"])
+    assert np.bincount(rows.problem_ids).min() > 100
+    assert rows.frame["kernel_name"].tolist() == with_rivals(known, 7).frame["kernel_name"].tolist()
+
+
+def test_a_model_of_winners_is_trained_judged_and_asked(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rule behind the winners is found on layers never seen; the gate holds, and a higher one does not."""
+    model = tmp_path / "model"
+    known = read_dataset(data)
+    is_held = (known.frame["n"] == 6144).to_numpy()
+    parts = {}
+    for name, rows in (("learned", ~is_held), ("held", is_held)):
+        parts[name] = tmp_path / f"{name}.parquet"
+        _write(known.select(rows), parts[name])
+    train = ["train", "--labels", "winners", "--data", str(parts["learned"]), "--out", str(model), "--trees", "60"]
+    assert run([*train, "--jobs", "1", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["problems"] == 120
+    evaluate = ["evaluate", "--model", str(model), "--data", str(parts["held"]), "--train-data", str(parts["learned"])]
+    assert run([*evaluate, "--json", "--fail-under", "top1=1"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["model"]["first"] == {"1": 1.0, "3": 1.0, "5": 1.0, "10": 1.0}
+    assert document["baseline"]["first"]["1"] == 1.0
+    assert document["bound"] == {"problems": 24, "winners": 24, "mean": 1.0, "p10": 1.0, "mean_of_others": None}
+    assert run([*evaluate, "--fail-under", "p10_efficiency=0.5"]) == ExitCode.USAGE
+    assert "top1" in capsys.readouterr().err
+    asked = ["predict", "--op", "aiter_gemm", "--model", str(model), "--n", "3072", "--k", "4096", "--json", "--m"]
+    found = []
+    for m in ("2", "4096"):
+        assert run([*asked, m]) == ExitCode.OK
+        found.append(json.loads(capsys.readouterr().out))
+    assert [one["kernels"][0]["kernel"] for one in found] == [SMALL, LARGE]
+    assert found[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
+
+
+def test_only_the_order_is_learned_of_winners(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Regressions of times need times of the losers too."""
+    train = ["train", "--labels", "winners", "--data", str(data), "--out", str(tmp_path / "model")]
+    assert run([*train, "--rank", "relative"]) == ExitCode.USAGE
+    assert "only their order is learned" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
+
+
+def test_times_at_more_rows_bound_efficiency(data: Path) -> None:
+    """A kernel needs no more time for fewer rows; where it never won at as many, nothing is known."""
+    known = read_dataset(data)
+    chosen = np.array([LARGE if problem.m <= 16 else SMALL for problem in known.problems()], dtype=object)
+    least = winners.bounds(known, chosen)
+    at_2048 = 5 + 2048 / 10
+    for problem, bound in zip(known.problems(), least, strict=True):
+        if problem.m <= 16:
+            assert bound == pytest.approx((5 + problem.m / 10) / at_2048)
+        else:
+            assert np.isnan(bound), "the small kernel never won at so many rows"
+    itself = known.frame["kernel_name"].to_numpy(dtype=object)[winners.winner_rows(known)]
+    assert winners.bounds(known, itself).tolist() == [1.0] * len(itself)
+
+
+def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
+    """The kernel that wins most at 16 rows is first for 12, and second for 4096, where the other wins."""
+    known = read_dataset(data)
+    few = known.select((known.frame["m"] <= 16).to_numpy())
+    many = known.select((known.frame["m"] > 16).to_numpy())
+    assert set(winners.most_frequent(few, known)) == {0}
+    assert set(winners.most_frequent(many, known)) == {0}
+    assert set(winners.most_frequent(many, few)) == {winners.MISSING}
+
+
+def _write(dataset: Dataset, path: Path) -> None:
+    from ckh.data.dataset import write_dataset
+
+    write_dataset(dataset, path)

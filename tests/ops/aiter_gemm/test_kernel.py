@@ -1,0 +1,89 @@
+"""What names of AITER's kernels say, and which kernels there are to choose from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
+from ckh.ops.aiter_gemm.pool import candidates, kernel_pool, resolved
+from ckh.ops.aiter_gemm.problem import AiterGemm
+
+LISTED = Path(__file__).parents[4] / "shared" / "data" / "new" / "aiter_gemm_candidates.parquet"
+CK = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
+CKTILE = "a8w8_blockscale_cktile_192x256x128_4x2x1_16x16x128_intrawave_0x1x0_3_aqrm"
+
+
+def test_a_name_says_tile_waves_and_pipeline() -> None:
+    """Worked out by hand from one name of each library; the split of K is behind AITER's name."""
+    kernel = parse_kernel(CK + "_splitk2")
+    assert kernel == AiterKernel(
+        *(CK, 2, "ck", "a8w8_bpreshuffle", 128, 16, 32, 512, 16, 16, 1, 2, 16, 32, 32, 8, 4, 1, 1, 0, 1)
+    )
+    assert (kernel.name, kernel.pipeline) == (CK + "_splitk2", "intrawave_v1")
+    tile = parse_kernel(CKTILE)
+    assert (tile.tile_m, tile.tile_n, tile.tile_k, tile.wave_m, tile.wave_n) == (192, 256, 128, 4, 2)
+    assert (tile.block, tile.per_cu, tile.pipeline, tile.name) == (512, 3, "cktile", CKTILE)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gemm", CK + "_splitk0", CK + "_splitk99", CK[:-1], CK + "x", "_ZN5aiter41f4gemm"]
+)
+def test_what_is_no_name_is_refused(name: str) -> None:
+    """Whatever is not a whole name is none."""
+    with pytest.raises(DataError):
+        parse_kernel(name)
+
+
+def test_names_say_what_amd_parsed_from_them() -> None:
+    """All 1,169 candidates of AITER's tuners, column by column, and the pools hold exactly them."""
+    pandas = pytest.importorskip("pandas")
+    if not LISTED.exists():
+        pytest.skip(f"{LISTED} is not there")
+    frame = pandas.read_parquet(LISTED)
+    renamed = {"warp_m": "wave_m", "warp_n": "wave_n", "block_per_cu": "per_cu"}
+    same = ("block", "tile_m", "tile_n", "tile_k", "mfma_m", "mfma_n", "interwave", "version", *renamed)
+    of_ck = {"a_k1": "a_k1", "a_k0": "a_k0", "b_k0": "b_k0", "c_n": "c_n", "c_spv": "c_store"}
+    for row in frame.to_dict("records"):
+        kernel = parse_kernel(row["kernel"])
+        assert kernel.library == row["kind"]
+        for column, field in {name: renamed.get(name, name) for name in same}.items():
+            assert getattr(kernel, field) == row[column], (row["kernel"], field)
+        for column, field in of_ck.items() if row["kind"] == "ck" else ():
+            assert getattr(kernel, field) == row[column], (row["kernel"], field)
+    for (pool, arch), part in frame.groupby(["pool", "gfx"]):
+        if (pool, arch) == ("a4w4_blockscale", "gfx942"):
+            continue  # AITER's lists do not tell architectures apart here, and gfx942 has no fp4
+        family, library = str(pool).removesuffix("_cktile"), "cktile" if str(pool).endswith("cktile") else "ck"
+        assert {kernel.base for kernel in kernel_pool(family, library, str(arch))} == set(part["kernel"])
+
+
+def test_kernels_differ_in_what_the_model_sees() -> None:
+    """No two kernels of a pool look alike, or a model could not tell them apart."""
+    pool = kernel_pool("a8w8_bpreshuffle", "cktile", "gfx942")
+    assert len({repr(kernel).replace(kernel.base, "") for kernel in pool}) == len(pool) > 200
+
+
+def test_older_names_are_those_of_today() -> None:
+    """A renamed family, and a pair of numbers that names did not have."""
+    new = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
+    assert resolved(new.replace("_1x1_16x16x1_16x16x1", "_16x16x1_16x16x1")) == new
+    shuffled = (
+        "a8w8_blockscale_bpreshuffle_1x128x128_256x64x64x128_16x16_16x16_8x32x1_8x32x1_1x32x1x8_8_2x1_intrawave_v3"
+    )
+    assert resolved(shuffled.replace("bpreshuffle", "wpreshuffle")) == shuffled
+    assert resolved("somebody_elses") == "somebody_elses"
+
+
+def test_a_device_without_kernels_says_so() -> None:
+    """AITER has no CK Tile kernels of a8w8: there is nothing to choose, with the reason."""
+    found = candidates(AiterGemm(1, 64, 64, library="cktile", num_cus=256), load_arch("gfx950"))
+    assert len(found.kernels) == 0
+    assert found.refused == {"AITER has no kernels of cktile for a8w8 on gfx950": 1}
+    assert not candidates(AiterGemm(1, 64, 64, "a4w4_blockscale", "pk_fp4"), load_arch("gfx942")).kernels
+    whole = candidates(AiterGemm(1, 64, 64, num_cus=256), load_arch("gfx950"))
+    assert len(whole.kernels) == 83 * 4
+    assert whole.refused == {}

@@ -1,0 +1,74 @@
+"""Problems of AITER from its untuned CSV files and logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_gemm.problem import AiterGemm, parse_aiter_gemm
+from ckh.ops.aiter_gemm.problem_files import load_problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_untuned_tables(tmp_path: Path) -> None:
+    """AITER's columns; the family is that of the file's name, and shapes that stand twice are one."""
+    path = tmp_path / "a8w8_blockscale_bpreshuffle_untuned_gemm.csv"
+    path.write_text("M,N,K\n16,7168,2048\n1,512,7168\n16,7168,2048\n", encoding="utf-8")
+    assert load_problems(str(path), None, None) == tuple(
+        AiterGemm(m, n, k, "a8w8_blockscale_bpreshuffle") for m, n, k in ((16, 7168, 2048), (1, 512, 7168))
+    )
+    path = tmp_path / "shapes.csv"
+    path.write_text("M,N,K,q_dtype_w,cu_num\n16,7168,2048,torch.int8,80\n", encoding="utf-8")
+    assert load_problems(str(path), None, None) == (AiterGemm(16, 7168, 2048, "a8w8", "int8", num_cus=80),)
+
+
+def test_misses_of_a_log(tmp_path: Path) -> None:
+    """The lines that AITER prints where a table has no row, among others."""
+    path = tmp_path / "server.log"
+    path.write_text(
+        "INFO starting\n[aiter] shape is M:16, N:7168, K:2048, not found tuned config in "
+        "/opt/aiter/configs/a8w8_bpreshuffle_tuned_gemm.csv, will use default config!\n"
+        "[aiter] shape is M:4, N:64, K:128 q_dtype_w:torch.int8, not found tuned config in /x/a8w8_tuned_gemm.csv, "
+        "will use default config!\n",
+        encoding="utf-8",
+    )
+    assert load_problems(str(path), None, None) == (
+        AiterGemm(16, 7168, 2048, "a8w8_bpreshuffle"),
+        AiterGemm(4, 64, 128, "a8w8", "int8"),
+    )
+
+
+def test_canonical_texts_come_back(tmp_path: Path) -> None:
+    """Each problem is a line of text, and whatever else is no problem is refused."""
+    problems = (
+        AiterGemm(1, 2, 3, "a4w4_blockscale", "pk_fp4", num_cus=256),
+        AiterGemm(5, 6, 7, "a8w8_blockscale_bpreshuffle", library="cktile"),
+    )
+    path = tmp_path / "problems.txt"
+    path.write_text("\n".join(one.canonical() for one in problems), encoding="utf-8")
+    assert load_problems(str(path), None, None) == problems
+    assert all(parse_aiter_gemm(one.canonical()) == one for one in problems)
+    with pytest.raises(UsageError, match="not a GEMM of AITER"):
+        parse_aiter_gemm("aiter_gemm_a8w8_m1")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("M,N\n1,2\n", "there is no column K"),
+        ("M,N,K\n1,2\n", ":2: 2 cells under 3 columns"),
+        ("M,N,K\n1,2,x\n", ":2: k is 'x'"),
+        ("M,N,K\n1,2,0\n", ":2: k must be 1 or more"),
+        ("M,N,K\n", "has no problem"),
+    ],
+)
+def test_unusable_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    """The message names the file and the line."""
+    path = tmp_path / "shapes.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match=message):
+        load_problems(str(path), None, None)

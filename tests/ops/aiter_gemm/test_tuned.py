@@ -1,0 +1,106 @@
+"""AITER's tuned tables become datasets of winners; what cannot be learned from is counted or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import ExitCode
+from ckh.ops.aiter_gemm.problem import AiterGemm
+
+REAL = Path(__file__).parents[4] / "shared" / "data"
+KERNEL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
+COLUMNS = ("gfx", "cu_num", "M", "N", "K", "q_dtype_w", "libtype", "kernelId", "splitK", "us", "kernelName")
+ROW: dict[str, Any] = dict(
+    zip(COLUMNS, ("gfx942", 80, 16, 1280, 8192, "torch.int8", "ck", 34, 2, 8.0, KERNEL), strict=True)
+)
+
+
+def write(folder: Path, *rows: dict[str, Any]) -> Path:
+    """A table of rows, each given by what differs from a good one."""
+    path = folder / "a8w8_tuned_gemm.csv"
+    lines = [",".join(COLUMNS), *(",".join(str((ROW | row)[name]) for name in COLUMNS) for row in rows)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_row_is_a_measured_winner(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Shape, type, device, kernel with its split and time; another library's winner is left out and counted."""
+    path = write(tmp_path, {}, {"M": 32, "kernelName": "_ZN5aiter6triton"}, {"cu_num": 304, "splitK": 0, "us": 4})
+    out = tmp_path / "data.parquet"
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    assert "left out 1 of a library other than Composable Kernel" in capsys.readouterr().err
+    dataset = read_dataset(out)
+    problem = AiterGemm(16, 1280, 8192, "a8w8", "int8", num_cus=304)
+    assert set(dataset.problems()) == {problem, AiterGemm(16, 1280, 8192, "a8w8", "int8", num_cus=80)}
+    rows = {row["num_cus"]: row for row in dataset.frame.to_dict("records")}
+    assert rows[80]["kernel_name"] == KERNEL + "_splitk2"
+    assert (rows[80]["latency_ms"], rows[304]["latency_ms"], rows[304]["kernel_name"]) == (0.008, 0.004, KERNEL)
+    assert rows[80]["tflops"] == pytest.approx(2 * 16 * 1280 * 8192 / 8e-6 / 1e12)
+    assert rows[80]["hw_num_cus"] == 80
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"us": 0}, "the time of"),
+        ({"us": "nan"}, "the time of"),
+        ({"M": 0}, "m must be 1 or more"),
+        ({"M": "x"}, "M is 'x'"),
+        ({"us": "1_0"}, "us is '1_0'"),
+        ({"q_dtype_w": "torch.float4"}, "the element type is 'float4'"),
+    ],
+)
+def test_what_is_impossible_stops_the_conversion(
+    row: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line with the reason, and no file; with --skip-bad the other rows are read."""
+    path, out = write(tmp_path, row, {"M": 64}), tmp_path / "data.parquet"
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.BAD_DATA
+    error = capsys.readouterr().err
+    assert message in error
+    assert "--skip-bad" in error
+    assert not out.exists()
+    assert run(["convert", str(path), "--out", str(out), "--skip-bad"]) == ExitCode.OK
+    assert [problem.m for problem in read_dataset(out).problems()] == [64]
+
+
+def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
+    """Parquet of many tables: of a shape that was tuned again with the same winner the later time counts."""
+    columns: dict[str, list[Any]] = {
+        "family": ["a8w8"] * 3,
+        "gfx": ["gfx942", "gfx942", ""],
+        "cus": [80, 80, 304],
+        "M": [16] * 3,
+        "N": [1280] * 3,
+        "K": [8192] * 3,
+        "q_dtype_w": [""] * 3,
+        "kernel": [KERNEL] * 3,
+        "split_k": [0] * 3,
+        "time_us": [5.0, 6.0, 3.0],
+        "last": ["2026-02-01", "2025-01-01", "2025-01-01"],
+    }
+    path, out = tmp_path / "all.parquet", tmp_path / "data.parquet"
+    pd.DataFrame(columns).to_parquet(path)
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    frame = read_dataset(out).frame
+    assert dict(zip(frame["num_cus"], frame["latency_ms"], strict=True)) == {80: 0.005, 304: 0.003}
+    assert set(frame["arch"]) == {"gfx942"}
+    assert set(frame["dtype"]) == {"int8"}, "what AITER's tuner made before its tables said it"
+
+
+def test_a_real_table_is_read(tmp_path: Path) -> None:
+    """AITER's own file, as it is in its repository."""
+    path = REAL / "aiter_a8w8_bpreshuffle_tuned_gemm.csv"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    out = tmp_path / "data.parquet"
+    assert run(["convert", str(path), "--out", str(out)]) == ExitCode.OK
+    dataset = read_dataset(out)
+    assert len(dataset) > 20
+    assert {problem.family for problem in dataset.problems()} == {"a8w8_bpreshuffle"}
