@@ -139,7 +139,11 @@ def conv_source(kernel: ConvKernel, ck: Path) -> Source:
     body = "".join(f"    static constexpr {name} = {value};\n" for name, value in constants.items())
     dtype = _TYPES[kernel.dtype]
     layouts = ", ".join(f"ck_tile::tensor_layout::convolution::{one}" for one in ("NHWGC", "GKYXC", "NHWGK"))
+    # The kernels that store, or those that add: the other ones in a translation unit move a register now and then.
+    kept, left_out = ("AtomicAdd", "Set") if kernel.split_k > 1 else ("Set", "AtomicAdd")
     text = (
+        '#include "grouped_convolution_utils.hpp"\n'
+        f"#define MemoryOp{left_out} MemoryOp{kept}\n"
         f'#include "grouped_convolution_{_FILES[kernel.variant]}_invoker.hpp"\n'
         f"struct Config : ConvConfigBase {{\n{body}}};\n"
         f"template float {function}<2, Config, {dtype}, {dtype}, float, {dtype}, {layouts}>(\n"
