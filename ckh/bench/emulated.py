@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckh.bench.device import DeviceOptions
     from ckh.bench.protocol import WorkerConfig
 
-EMULATED_ARCHS = ("gfx942", "gfx950")
+EMULATED_ARCHS = ("gfx942", "gfx950", "gfx90a")
 _FOLDER = "emulator"
 _BUILD_TIMEOUT_S = 600.0
 _LOADER_PATH = "LD_LIBRARY_PATH"

@@ -21,6 +21,7 @@ _HEADER = struct.Struct("<32xQQ6xHHHHH")
 _SEGMENT, _SECTION, _SYMBOL = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _DESCRIPTOR = struct.Struct("<II8xq20xIIIHH")
 _FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # where they are in the descriptor's second and third resource word
+_SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # swizzled, which says what it is; where it lies is nobody's business
 _ROOM = 8192  # behind the code, which instructions may be fetched from
 
 
@@ -45,6 +46,7 @@ class Kernel:
     lds: int
     scratch: int
     id_bits: int
+    takes_scratch_offset: bool
     keeps_denormals: bool
     properties: int
     preload: int
@@ -77,7 +79,7 @@ class Kernel:
         """What the first SGPRs hold; `address` is where the segment of arguments is."""
         user: list[int] = []
         if self.properties & 1:
-            user += [0, 0, 0, 0]
+            user += _SCRATCH_BUFFER
         for bit, value in ((2, 0), (4, 0), (8, address), (16, 0), (32, 0)):
             if self.properties & bit:
                 user += [value & 0xFFFFFFFF, value >> 32]
@@ -179,6 +181,7 @@ class CodeObject:
             lds=lds,
             scratch=scratch,
             id_bits=rsrc2 >> _ID_BITS & 7,
+            takes_scratch_offset=bool(rsrc2 & 1),
             keeps_denormals=bool(rsrc1 >> _FLOAT_DENORM_32 & 3),
             properties=properties,
             preload=preload,

@@ -103,6 +103,8 @@ class EmulatedGpu:
         launch.lds_bytes = -(-(kernel.lds + shared) // _LDS_GRANULE) * _LDS_GRANULE
         launch.user_count, launch.user[: len(user)] = len(user), user
         launch.id_bits = kernel.id_bits
+        # Later architectures have a register of their own for it.
+        launch.scratch_offset = self._arch == "gfx90a" and kernel.takes_scratch_offset
         launch.mode = _MODE | (_FP32_DENORMALS if kernel.keeps_denormals else 0)
         launch.most = self._most
         return launch

@@ -39,6 +39,7 @@ class Launch(ctypes.Structure):
         ("scratch", c_uint32),
         ("user_count", c_uint32),
         ("id_bits", c_uint32),
+        ("scratch_offset", c_uint32),
         ("mode", c_uint32),
         ("lds_bytes", c_uint32),
         ("user", c_uint32 * 32),
@@ -91,6 +92,7 @@ class EmulatorLibrary:
             ("emu_detect_races", races),
             ("emu_fnuz", arch != "gfx950"),
             ("emu_flush_half", arch == "gfx90a"),
+            ("emu_is_gfx90a", arch == "gfx90a"),
         ):
             c_int.in_dll(self._library, name).value = int(value)
 

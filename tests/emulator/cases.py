@@ -217,7 +217,25 @@ _ONLY_950 = [
     "buffer_atomic_pk_add_bf16 v0, v4, s[4:7], s8 offen",
     "v_ashr_pk_i8_i32 v6, v0, v2, v4",
 ]
+# gfx90a has other names for some matrix instructions: its own, and what MATRIX calls them.
+NAMES_90A = {
+    "v_mfma_f32_32x32x2f32": "v_mfma_f32_32x32x2_f32",
+    "v_mfma_f32_32x32x8f16": "v_mfma_f32_32x32x8_f16",
+    "v_mfma_f32_16x16x16f16": "v_mfma_f32_16x16x16_f16",
+    "v_mfma_f32_32x32x4bf16_1k": "v_mfma_f32_32x32x4_2b_bf16",
+    "v_mfma_f32_4x4x4bf16_1k": "v_mfma_f32_4x4x4_16b_bf16",
+    "v_mfma_f32_32x32x8bf16_1k": "v_mfma_f32_32x32x8_bf16",
+    "v_mfma_f32_16x16x16bf16_1k": "v_mfma_f32_16x16x16_bf16",
+}
+_ONLY_90A = [
+    "s_endpgm",
+    *(matrix_text(name, "a").replace(name, own) for own, name in NAMES_90A.items()),
+    "buffer_store_dwordx2 v[0:1], v4, s[0:3], 0 offen offset:8",
+    "buffer_load_dwordx2 v[6:7], v4, s[0:3], 0 offen offset:8",
+    "buffer_load_dword v6, off, s[0:3], s8 offset:8",
+]
 TEXTS = {
+    "gfx90a": _ONLY_90A,
     "gfx942": list(dict.fromkeys(_COMMON)),
     "gfx950": list(dict.fromkeys(_ONLY_950)),
 }

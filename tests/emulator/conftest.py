@@ -51,6 +51,12 @@ def wave(library: EmulatorLibrary) -> Wave:
 
 
 @pytest.fixture
+def wave90a(library: EmulatorLibrary) -> Wave:
+    """A wave of a gfx90a."""
+    return Wave(library, "gfx90a")
+
+
+@pytest.fixture
 def wave950(library: EmulatorLibrary) -> Wave:
     """A wave of a gfx950."""
     return Wave(library, "gfx950")

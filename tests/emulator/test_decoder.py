@@ -16,6 +16,7 @@ import pytest
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
 from ckh.emulator.launch import instructions_of
 from tests.emulator.keep import KEPT, Kept
+from tests.emulator.wave import assembled
 
 if TYPE_CHECKING:
     from ckh.emulator.library import EmulatorLibrary
@@ -50,6 +51,15 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
     for name, address, words in _LINE.findall(done.stdout):
         found[int(address, 16)] = _SUFFIX.sub("", name), 4 * len(words.split())
     return found
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_what_the_assembler_wrote_is_read(library: EmulatorLibrary, arch: str) -> None:
+    """Each instruction that LLVM's assembler translated has its name and length."""
+    for text, words in assembled(arch).items():
+        code = (ctypes.c_uint32 * (len(words) + 2))(*words)
+        name = _SUFFIX.sub("", text.split()[0])
+        assert library.instruction(ctypes.addressof(code)) == (name, len(words)), text
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)

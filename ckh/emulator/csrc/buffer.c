@@ -2,25 +2,40 @@
 #include "atomics.h"
 
 /* Each dword is checked by itself, except that atomics are checked as a whole; the SGPR's offset counts. */
-typedef struct { const u32* v; u64 base, stride, records, from_sgpr; u32 offset, offen, idxen, vaddr, vdata; u32* file; } Buffer;
+typedef struct {
+    const State* t;
+    const u32* v;
+    u64 base, stride, records, from_sgpr;
+    u32 offset, offen, idxen, vaddr, vdata;
+    u32* file;
+    int is_scratch;
+} Buffer;
 
+/* A descriptor that says "swizzled" is that of gfx90a's scratch memory, which lanes share dword by dword. */
 static int buffer_of(State* t, const Inst* i, Buffer* b) {
     const u32 w0 = i->w[0], w1 = i->w[1], *rsrc = &t->sgpr[(w1 >> 16 & 0x1f) * 4];
-    if (rsrc[1] >> 31) { not_emulated(t); return 0; } /* swizzled */
-    *b = (Buffer){t->vgpr, pair(rsrc) & 0xffffffffffffull, rsrc[1] >> 16 & 0x3fff, rsrc[2], t->sgpr[w1 >> 24],
-                  w0 & 0xfff, w0 >> 12 & 1, w0 >> 13 & 1, w1 & 0xff, w1 >> 8 & 0xff, w1 >> 23 & 1 ? t->acc : t->vgpr};
+    *b = (Buffer){
+        .t = t, .v = t->vgpr, .base = pair(rsrc) & 0xffffffffffffull, .stride = rsrc[1] >> 16 & 0x3fff, .records = rsrc[2],
+        .from_sgpr = t->sgpr[w1 >> 24], .offset = w0 & 0xfff, .offen = w0 >> 12 & 1, .idxen = w0 >> 13 & 1,
+        .vaddr = w1 & 0xff, .vdata = w1 >> 8 & 0xff, .file = w1 >> 23 & 1 ? t->acc : t->vgpr, .is_scratch = rsrc[1] >> 31,
+    };
+    if (!b->is_scratch) return 1;
+    if (!emu_is_gfx90a || b->idxen) { not_emulated(t); return 0; }
+    b->base = (u64)(uintptr_t)t->scratch, b->stride = 0, b->records = t->scratch_bytes, b->from_sgpr /= LANES;
     return 1;
 }
 
-typedef struct { char* at; u64 offset, index; } Place; /* of a lane: read before the lane's first register is written */
+typedef struct { char* at; u64 offset, index; u32 lane; } Place; /* read before the lane's first register is written */
 static inline Place place_of(const Buffer* b, int lane) {
     const u64 index = b->idxen ? b->v[b->vaddr * LANES + (u32)lane] : 0;
     const u32 within = (b->offen ? b->v[(b->vaddr + b->idxen) * LANES + (u32)lane] : 0) + b->offset;
-    return (Place){(char*)(b->base + b->from_sgpr + b->stride * index + within), within, index};
+    const u64 own = b->is_scratch ? (u64)lane * b->t->scratch_bytes : b->stride * index;
+    return (Place){(char*)(uintptr_t)(b->base + b->from_sgpr + own + within), within, index, (u32)lane};
 }
 static inline char* buffer_at(const Buffer* b, const Place* p, u32 part, int bytes) {
     const u64 end = p->offset + part * 4 + (u64)bytes;
     const int fits = b->stride ? p->index < b->records && end <= b->stride : end + b->from_sgpr <= b->records;
+    if (!fits && b->is_scratch) fault(SCRATCH_RANGE, b->t, p->lane, (u32)(end - (u64)bytes + b->from_sgpr), 0, 0);
     return fits ? p->at + part * 4 : NULL;
 }
 

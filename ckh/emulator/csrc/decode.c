@@ -27,6 +27,14 @@ static const char* scaled_name(const u32* words) {
     }
 }
 
+int emu_is_gfx90a = 0;
+
+static const char* vop3p_name(const u32* words, u32 opcode) {
+    if (opcode == LD_SCALE) return scaled_name(words);
+    const char* other = emu_is_gfx90a && opcode >= 80 && opcode < 104 ? names_vop3p_gfx90a[opcode - 80] : NULL;
+    return other ? other : names_vop3p[opcode];
+}
+
 static Encoding encoding_of(const u32* words, u32* opcode, const char** name) {
     const u32 w = words[0];
     *name = NULL;
@@ -48,7 +56,7 @@ static Encoding encoding_of(const u32* words, u32* opcode, const char** name) {
         case 0x34:
             if (w >> 23 == 0x1a7) {
                 *opcode = w >> 16 & 0x7f;
-                *name = *opcode == LD_SCALE ? scaled_name(words) : names_vop3p[*opcode];
+                *name = vop3p_name(words, *opcode);
                 return VOP3P;
             }
             *opcode = w >> 16 & 0x3ff;

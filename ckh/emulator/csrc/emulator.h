@@ -67,7 +67,8 @@ static inline const Op* op_in(const Op* table, size_t count, const char* name) {
     return NULL;
 }
 
-/* decode.c: whether a vector instruction is one that is emulated; size and w hold in any case. */
+/* decode.c: the architecture, where it differs; whether a vector instruction is one that is emulated; size and w hold in any case. */
+extern int emu_is_gfx90a;
 int decode(Inst* i, const u32* words);
 
 /* operands.c */

@@ -4,7 +4,7 @@
    that share K. Of D a register holds four rows a lane group in turn; of 4x4 blocks it holds one row. */
 #include "numbers.h"
 
-int emu_flush_half = 0; /* MI200: matrix instructions take subnormal fp16 and bf16 numbers for zero */
+int emu_flush_half = 0; /* gfx90a: matrix instructions take subnormal fp16 and bf16 numbers for zero */
 
 typedef enum { E_FP8, E_BF8, E_FP6, E_BF6, E_FP4, E_F32, E_F16, E_BF16, E_I8 } Element; /* small ones as in `Small` */
 typedef struct { int size, blocks, k; Element a, b; } Shape;
@@ -124,6 +124,8 @@ static inline void mfma(State* t, const Inst* i, Shape shape) {
     X(f32_16x16x32_bf8_bf8, 16, 1, 32, E_BF8, E_BF8) \
     X(i32_32x32x16_i8, 32, 1, 16, E_I8, E_I8) \
     X(i32_16x16x32_i8, 16, 1, 32, E_I8, E_I8) \
+    X(i32_32x32x8_i8, 32, 1, 8, E_I8, E_I8) \
+    X(i32_16x16x16_i8, 16, 1, 16, E_I8, E_I8) \
     X(i32_32x32x32_i8, 32, 1, 32, E_I8, E_I8) \
     X(i32_16x16x64_i8, 16, 1, 64, E_I8, E_I8)
 #define X(name, ...) \

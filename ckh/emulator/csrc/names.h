@@ -233,6 +233,13 @@ static const char* const names_vop3p[128] = {
     [85] = "v_mfma_f32_32x32x16_f16",
 };
 
+/* Where gfx90a differs, by its opcode less 80. */
+static const char* const names_vop3p_gfx90a[24] = {
+    [4] = "v_mfma_i32_32x32x8_i8", [5] = "v_mfma_i32_16x16x16_i8", [19] = "v_mfma_f32_32x32x4_2b_bf16",
+    [20] = "v_mfma_f32_16x16x4_4b_bf16", [21] = "v_mfma_f32_4x4x4_16b_bf16", [22] = "v_mfma_f32_32x32x8_bf16",
+    [23] = "v_mfma_f32_16x16x16_bf16",
+};
+
 static const char* const names_ds[256] = {
     [0] = "ds_add_u32", [1] = "ds_sub_u32", [2] = "ds_rsub_u32", [3] = "ds_inc_u32", [4] = "ds_dec_u32", [5] = "ds_min_i32",
     [6] = "ds_max_i32", [7] = "ds_min_u32", [8] = "ds_max_u32", [9] = "ds_and_b32", [10] = "ds_or_b32", [11] = "ds_xor_b32",

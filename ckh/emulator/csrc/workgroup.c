@@ -19,7 +19,7 @@ typedef struct {
     u64 base, dwords;          /* where the program lies */
     u64 entry;
     u32 block[3], scratch;     /* scratch: bytes a lane */
-    u32 user_count, id_bits, mode, lds_bytes;
+    u32 user_count, id_bits, scratch_offset, mode, lds_bytes; /* scratch_offset: whether an SGPR has one */
     u32 user[32];
     u64 instructions;          /* counted, of all waves */
     u64 unknown_pc, most;
@@ -63,6 +63,7 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
         const u32 ids[3] = {x, y, z};
         for (int d = 0; d < 3; ++d)
             if (l->id_bits >> d & 1) w->sgpr[at++] = ids[d];
+        if (l->scratch_offset) w->sgpr[at++] = 0;
         for (u32 lane = 0; lane < lanes; ++lane) {
             const u32 t = (u32)i * LANES + lane, bx = l->block[0], by = l->block[1];
             w->vgpr[lane] = t % bx | t / bx % by << 10 | t / bx / by << 20;
