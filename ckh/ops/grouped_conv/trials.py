@@ -100,19 +100,11 @@ def _filtered(kernel: ConvKernel, *, groups: int = 2, batch: int = 1, **moves: i
 
 def _depthwise(kernel: ConvKernel, stride: int) -> ConvProblem:
     """One channel a group and a filter of 3 along each axis."""
-    sizes = {
-        "n": 2,
-        "c": _CHANNELS,
-        "k": _CHANNELS * _RAGGED,
-        "g": _CHANNELS,
-        "hi": 9,
-        "wi": 11,
-        "pad_h": 1,
-        "pad_w": 1,
-    }
+    sizes = {"n": 2, "c": _CHANNELS, "k": _CHANNELS * _RAGGED, "g": _CHANNELS, "hi": 9, "wi": 11}
+    moves = {"pad_h": 1, "pad_w": 1, "stride_h": stride, "stride_w": stride}
     if kernel.ndim_spatial == _3D:
-        sizes |= {"di": 6, "z": 3, "stride_d": stride, "pad_d": 1}
-    return _conv(kernel, y=3, x=3, pad_h=1, pad_w=1, stride_h=stride, stride_w=stride, **sizes)
+        moves |= {"di": 6, "z": 3, "stride_d": stride, "pad_d": 1}
+    return _conv(kernel, y=3, x=3, **sizes, **moves)
 
 
 def _conv(kernel: ConvKernel, **sizes: Any) -> ConvProblem:
