@@ -1,6 +1,7 @@
 // What a GEMM kernel is in CK Tile's current interface: its traits, pipeline, epilogue and kernel class.
 #pragma once
 
+#include "current_pipelines.hpp"
 #include "gemm_types.hpp"
 
 namespace ckh {
@@ -21,33 +22,6 @@ constexpr ck_tile::index_t width_b = kernel::vector_b ? kernel::vector_b : Width
 using GemmProblem =
     ck_tile::UniversalGemmPipelineProblem<Element, Element, Accumulator, Shape, Traits, kernel::scheduler, PassThrough,
                                           PassThrough, Element, Element, has_widths, width_a, width_b>;
-
-template <Pipeline, class>
-struct PipelineOf;
-
-template <class LoopProblem>
-struct PipelineOf<Pipeline::basic_v1, LoopProblem> {
-    using Class = ck_tile::GemmPipelineAGmemBGmemCRegV1<LoopProblem>;
-};
-template <class LoopProblem>
-struct PipelineOf<Pipeline::mem, LoopProblem> {
-    using Class = ck_tile::GemmPipelineAgBgCrMem<LoopProblem>;
-};
-template <class LoopProblem>
-struct PipelineOf<Pipeline::compv3, LoopProblem> {
-    using Class = ck_tile::GemmPipelineAgBgCrCompV3<LoopProblem>;
-};
-template <class LoopProblem>
-struct PipelineOf<Pipeline::compv4, LoopProblem> {
-    using Class = ck_tile::GemmPipelineAgBgCrCompV4<LoopProblem>;
-};
-// Not every tree has it; one that lacks it must still build the others.
-#if __has_include("ck_tile/ops/gemm/pipeline/gemm_pipeline_ag_bg_cr_comp_v6.hpp")
-template <class LoopProblem>
-struct PipelineOf<Pipeline::compv6, LoopProblem> {
-    using Class = ck_tile::GemmPipelineAgBgCrCompV6<LoopProblem>;
-};
-#endif
 
 using Gemm = typename PipelineOf<kernel::pipeline, GemmProblem>::Class;
 
