@@ -227,7 +227,7 @@ def test_what_the_stubs_have_is_read_from_them(headers: GemmHeaders) -> None:
     assert headers.warp_gemms == {
         *(("float", tile) for tile in ((16, 16, 16), (32, 32, 8))),
         *(("ck_tile::half_t", tile) for tile in ((32, 32, 8), (32, 32, 16))),
-        ("ck_tile::bf16_t", (32, 32, 16)),
+        *(("ck_tile::bf16_t", tile) for tile in ((32, 32, 8), (32, 32, 16))),
         *(("ck_tile::fp8_t", tile) for tile in ((32, 32, 16), (16, 16, 128))),
         *(("ck_tile::bf8_t", tile) for tile in ((16, 16, 32), (16, 16, 128))),
         ("ck_tile::int8_t", (32, 32, 16)),
