@@ -1,0 +1,71 @@
+"""`ckh doctor`: what it tells of CK Tile's headers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.bench.codegen.interfaces import NOT_VERIFIED, Interface
+from ckh.cli import run
+from ckh.errors import ExitCode
+from tests.bench.codegen.test_ck_tile import write_templates
+
+if TYPE_CHECKING:
+    import pytest
+
+STUB = Path(__file__).parent.parent / "bench/codegen/current_stub/include"
+
+
+def report(include: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    """What is told of headers, as JSON."""
+    assert run(["doctor", "--json", "--ck-include", str(include)]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)["ck_tile"]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_headers_are_told_with_what_they_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interface, version, pipelines and directions, also where there is no HIP compiler."""
+    include = write_templates(tmp_path / "include", Interface.LATE_2025)
+    (tmp_path / "CMakeLists.txt").write_text("set(version 1.2.0)\n", encoding="utf-8")
+    found = report(include, capsys)
+    assert {key: found[key] for key in ("include", "version", "interface", "is_verified", "differs")} == {
+        "include": str(include),
+        "version": "1.2.0",
+        "interface": "late2025",
+        "is_verified": True,
+        "differs": [],
+    }
+    assert found["pipelines"] == ["basic_v1", "compv3", "compv4", "mem"]
+    operations = found["operations"]
+    assert isinstance(operations, dict)
+    assert "forward" in operations["grouped_conv"]
+    assert "bwd_data" not in operations["grouped_conv"]
+    assert operations["gemm_universal"]["epilogues"] == ["cshuffle"]
+
+
+def test_headers_that_nobody_compiled_are_called_not_verified(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of the current interface; in text with what each operation's kernels can have."""
+    assert report(STUB, capsys)["is_verified"] is False
+    assert run(["doctor", "--ck-include", str(STUB)]) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert f"{STUB} (no version written in it, interface current, not verified)" in text
+    assert NOT_VERIFIED in text
+    assert "CK Tile for grouped_conv" in text
+
+
+def test_a_template_that_differs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Such headers are of the nearest interface, and not verified either."""
+    include = write_templates(tmp_path, Interface.LATE_2025)
+    launch = include / "ck_tile/host/kernel_launch.hpp"
+    launch.write_text("template <int MaxThreadPerBlock> CK_TILE_HOST auto make_kernel", encoding="utf-8")
+    found = report(include, capsys)
+    assert (found["interface"], found["is_verified"]) == ("late2025", False)
+    assert str(found["differs"]).startswith("['make_kernel of ck_tile/host/kernel_launch.hpp has the parameters")
+
+
+def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was named, so another is not told of in its place."""
+    assert run(["doctor", "--ck-include", str(tmp_path)]) == ExitCode.NO_DEVICE
+    assert f"{tmp_path} has no CK Tile headers" in capsys.readouterr().err
