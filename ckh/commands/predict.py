@@ -51,6 +51,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --problems layers.csv --json",
             "ckh predict --op gemm_universal --problems host-llm --top 1",
             "ckh predict --op miopen_conv --arch gfx90a --n 16 --c 256",
+            "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
         ),
