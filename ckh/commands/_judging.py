@@ -53,7 +53,9 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
 
 
-def for_verdict(dataset: Dataset, models: Sequence[Model], least: int) -> Dataset:
+def for_verdict(
+    dataset: Dataset, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
+) -> Dataset:
     """The rows that a verdict may rest on: of problems that no model was trained on and that leave a choice.
 
     Warns of problems that are left out, and of models whose manifest does not say what they were trained on.
@@ -62,6 +64,8 @@ def for_verdict(dataset: Dataset, models: Sequence[Model], least: int) -> Datase
         dataset: rows of problems that have an oracle.
         models: what is judged.
         least: how many problems a verdict takes.
+        with_trained: whether problems that a model was trained on count all the same; that is said.
+        of_winners: whether the rows are winners among all candidates, which leave a choice one by one.
 
     Raises:
         DataError: there are fewer.
@@ -71,7 +75,7 @@ def for_verdict(dataset: Dataset, models: Sequence[Model], least: int) -> Datase
     from ckh.learn.manifest import problem_id, trained_problems
 
     problems = dataset.problems()
-    is_left = np.bincount(dataset.problem_ids, minlength=len(problems)) > 1
+    is_left = (np.bincount(dataset.problem_ids, minlength=len(problems)) > 1) | of_winners
     if not is_left.all():
         warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
     for model in models:
@@ -81,8 +85,9 @@ def for_verdict(dataset: Dataset, models: Sequence[Model], least: int) -> Datase
             continue
         is_seen = np.array([problem_id(problem) in known for problem in problems])
         if is_seen.any():
-            warn(f"left out {int(is_seen.sum())} of {len(problems)} problems, which {model.path} was trained on")
-        is_left &= ~is_seen
+            what = "judged also on" if with_trained else "left out"
+            warn(f"{what} {int(is_seen.sum())} of {len(problems)} problems, which {model.path} was trained on")
+        is_left &= ~is_seen | with_trained
     if int(is_left.sum()) < least:
         raise DataError(
             f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",

@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
-from ckh.commands._judging import load_judged, percent
+from ckh.commands._judging import LEAST_PROBLEMS, for_verdict, load_judged, percent
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 from ckh.training import Labels
@@ -33,6 +33,10 @@ Of a model of winners (`ckh train --labels winners`) it is told how often the me
 first choices, of all candidates; a near-tie counts as a miss. Beside it stands the kernel that wins most at this size
 in the training data, and what measured times of other sizes say of the efficiency, at least. Gates: top1, top3, top5,
 top10.
+
+A gate does not count problems that the model was trained on (for models of AMD's tools this cannot be known, and is
+said), unless --with-trained says so, nor those with a single measured kernel. Where fewer than --min-problems are left,
+there is no verdict, and exit code 4.
 """
 
 
@@ -59,6 +63,10 @@ def evaluate(
     labels: Labels | None = typer.Option(
         None, "--labels", help="What the data know: times, or winners alone.  [what the model was trained on]"
     ),
+    min_problems: int | None = typer.Option(
+        None, "--min-problems", min=1, help=f"Least problems that a gate rests on.  [{LEAST_PROBLEMS}]"
+    ),
+    with_trained: bool = typer.Option(False, "--with-trained", help="A gate counts problems of the training data too."),
     worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -69,7 +77,12 @@ def evaluate(
     loaded = load_model(model)
     is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
-    dataset = load_judged(loaded, data)
+    if not gates and (min_problems is not None or with_trained):
+        raise UsageError("--min-problems and --with-trained are for gates", "add --fail-under FIGURE=VALUE")
+    dataset = load_judged(loaded, data, is_held_out=not gates)
+    if gates:
+        least = min_problems or LEAST_PROBLEMS
+        dataset = for_verdict(dataset, [loaded], least, with_trained=with_trained, of_winners=is_winners)
     learned_from = load_judged(loaded, train_data, is_held_out=False) if train_data else None
     judged = _judge_winners if is_winners else _judge_times
     document, values, show = judged(loaded, dataset, learned_from, worst)

@@ -81,7 +81,7 @@ def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.Ca
 def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A figure under its gate ends in exit code 1 and a warning; at its gate it passes."""
     least = float(efficiencies(model).min())
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--json", "--fail-under"]
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--json", "--with-trained", "--fail-under"]
     assert run([*args, f"min_efficiency={least!r}", "--fail-under", "mean_efficiency=0.5"]) == ExitCode.OK
     assert "all gates passed" in capsys.readouterr().err
     assert run([*args, f"min_efficiency={least + 1e-6!r}", "--fail-under", "mean_efficiency=0.5"]) == 1
@@ -89,6 +89,27 @@ def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(stdout)["failures"] == [f"min_efficiency is {least:.4f}, under {least + 1e-6:g}"]
     assert f"warning: min_efficiency is {least:.4f}" in stderr
     assert "all gates passed" not in stderr
+
+
+def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Problems that were trained on are left out, and too few others are no verdict; --with-trained is said aloud."""
+    gate = ["--fail-under", "mean_efficiency=0"]
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--json"]
+    assert run([*args, *gate]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "error: no verdict: 0 problems are left to judge on, and it takes 10" in stderr
+    assert run([*args, *gate, "--with-trained"]) == ExitCode.OK
+    assert "warning: judged also on 14 of 14 problems" in capsys.readouterr().err
+    frame = measured().frame.assign(N=measured().frame["N"] + 100)
+    write_dataset(type(measured())(frame), data.with_name("new.parquet"))
+    assert run([*args, "--data", str(data.with_name("new.parquet")), *gate]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert json.loads(stdout)["efficiency"]["problems"] == 14
+    assert "warning: left out 14 of 28 problems" in stderr
+    for option in (["--with-trained"], ["--min-problems", "3"]):
+        assert run([*args, *option]) == ExitCode.USAGE
+        assert "are for gates" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,7 @@ def test_miopen_ranks_as_python(tmp_path: Path) -> None:
     problems = [
         from_convolution(one, random.choice(["", "nhwc" if one.ndim == 2 else "ndhwc"]))
         for dtype in ("fp32", "fp16", "bf16", "int8")
-        for one in conv_problems(random, 150, tuple(Direction), dtype)
+        for one in conv_problems(random, 200, tuple(Direction), dtype)
     ]
     found = ask(program, tmp_path / "c" / "models" / "miopen_conv_gfx942.ckhm", list(map(line_of, problems)))
     assert assert_same(found, problems, model) > 250

@@ -2,7 +2,8 @@
 
 A solver is a candidate of a problem if it was measured in the same group (direction, dtype, layout, dimensions, with
 or without groups) and the problem keeps to what all its measured problems there had in common: a solver that was only
-ever measured with 1x1 filters, or with channels divisible by 16, is taken to need that. MIOpen itself may refuse more.
+ever measured with stride 1, or with channels divisible by 16, is taken to need that. A solver whose name says 1x1 is
+for such filters, however few problems it was measured on. MIOpen itself may refuse more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from ckh.errors import ModelError
 from ckh.jsonfields import JsonFields
+from ckh.ops.miopen_conv.solvers import parse_solver
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -35,6 +37,7 @@ _FIXED = (
     *("Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
     *("dilation_d", "dilation_h", "dilation_w"),
 )
+_FILTER = ("Z", "Y", "X")
 # What a solver may need a divisor of.
 _DIVISIBLE = ("c_per_group", "k_per_group")
 _DIVISORS = (64, 32, 16, 8, 4, 2)
@@ -60,7 +63,8 @@ class SolverCandidate:
         for name, divisor in self.divisors.items():
             if sizes[name] % divisor:
                 return f"{self.solver} was only measured with {name} divisible by {divisor}"
-        return ""
+        is_other = parse_solver(self.solver).is_1x1 and any(sizes[name] != 1 for name in _FILTER)
+        return f"{self.solver} is for 1x1 filters" if is_other else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from ckh.ops.miopen_conv.candidates import (
     read_candidates,
 )
 from ckh.ops.miopen_conv.fdb import FdbDevice
-from ckh.ops.miopen_conv.problem import MiopenProblem
+from ckh.ops.miopen_conv.problem import MiopenProblem, parse_miopen_problem
 from ckh.ops.miopen_conv.table import from_frame, read_parquet
+from ckh.paths import data_dir
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -40,10 +41,22 @@ def many(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
-    """A solver measured once is a candidate for its whole group, the most measured first."""
+    """A solver measured once is a candidate for its whole group but for what its name says, the most measured first."""
     table = make_table(from_frame(frame, DEVICE).frame)
-    assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwd1x1_0_2", "GemmFwdRest")
-    assert candidates(DENSE_3X3, table).refused == {}
+    assert candidates(DENSE_3X3, table).solvers == ("ConvBinWinogradRxSf3x2", "GemmFwdRest")
+    assert candidates(DENSE_3X3, table).refused == {"GemmFwd1x1_0_2 is for 1x1 filters": 1}
+
+
+def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
+    """Its name says so, also where it was measured on too few problems to tell from these."""
+    table = read_candidates(data_dir("models") / "miopen_conv_gfx942")
+    sizes = "n16_c256_k256_g1_i28x28"
+    other = parse_miopen_problem(f"miopen_conv_forward_fp16_nchw_2d_{sizes}_f3x3_s1x1_p1x1_d1x1")
+    own = parse_miopen_problem(f"miopen_conv_forward_fp16_nchw_2d_{sizes}_f1x1_s1x1_p0x0_d1x1")
+    assert "GemmFwd1x1_0_2" in candidates(own, table).solvers
+    found = candidates(other, table)
+    assert not [name for name in found.solvers if "1x1" in name]
+    assert found.refused["GemmFwd1x1_0_2 is for 1x1 filters"] == 1
 
 
 def test_what_all_of_many_rows_have_in_common_is_needed(many: pd.DataFrame) -> None:
