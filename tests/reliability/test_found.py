@@ -27,11 +27,12 @@ from tests.reliability.targets import TARGETS
 
 DEEP, DIGITS = b"[" * 100_000, b"9" * 5000
 AMD, AITER, LOG = samples.amd_csv()[0], samples.aiter_csv()[0], samples.bench_log()[0]
+SPEC = next(spec for spec in samples.specs() if b'"dtype": "fp32"' in spec and b'"tflops"' in spec)
 TEXT, CATEGORIES = samples.lightgbm_text()[:2]
 REFUSED: list[tuple[str, bytes]] = [
     ("spec", DEEP),
-    ("spec", samples.specs()[0].replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
-    ("spec", samples.specs()[0].replace(b'"tflops"', b'"../../tflops"')),
+    ("spec", SPEC.replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
+    ("spec", SPEC.replace(b'"tflops"', b'"../../tflops"')),
     ("manifest", DEEP),
     ("journal", samples.journal()[0].replace(b'"latency_ms": 0.5', b'"latency_ms": 1e-320')),
     ("candidates", DEEP),
