@@ -43,7 +43,6 @@ STILL_UP = {
 CIRCLES = {
     frozenset({"ranking.graph", "ranking.symbolic"}),
     frozenset({"bench.compile", "bench.device", "bench.emulated", "bench.hip_device", "bench.process"}),
-    frozenset({"data.spool", "data.tables", "formats", "ops", "ops.base"}),
 }
 _OWN = (path.name for path in sorted((ROOT / "ckh" / "ops").iterdir()) if (path / "operation.py").is_file())
 OPERATION = re.compile(r"(?i)(?<![a-z])(" + "|".join(_OWN) + ")(?![a-z])")

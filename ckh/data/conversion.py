@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
-from ckh.data.readers import find_reader, read_input
+from ckh.data.readers import find_reader, formats_of, read_input
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names
 
@@ -29,7 +29,7 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
     """What the operations are written in besides the dataset's own format, by name."""
     found: dict[str, RowsFormat | ProblemsFormat] = {}
     for name in operation_names():
-        for one in operation(name).formats().written:
+        for one in formats_of(operation(name)).written:
             found.setdefault(one.name, one)
     return found
 
@@ -135,7 +135,7 @@ def convert_problems(
 
 
 def _row_format(op: AnyOperation, name: str) -> RowsFormat:
-    for one in op.formats().rows:
+    for one in formats_of(op).rows:
         if one.name == name:
             return one
     raise DataError(f"there is no format {name} for {op.name}", "write Parquet")

@@ -56,11 +56,12 @@ class Pools(Generic[K]):
         self.kind = kind
         self.rules = rules
         self.table = table
-        self._prepared = cache(self._prepare)
+        self._judged = cache(self._judge)
+        self._problem_rules = cache(self._prepare)
 
     def of(self, arch: ArchSpec, *group: Any) -> tuple[K, ...]:
         """The kernels of a group that break no rule of the architecture, in the table's order."""
-        return self._prepared(arch, *group)[0]
+        return self._judged(arch, *group)[0]
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
         """The rest of the table with the reasons, one by one."""
@@ -68,12 +69,14 @@ class Pools(Generic[K]):
 
     def candidates(self, problem: object, arch: ArchSpec, *group: Any) -> Candidates[K]:
         """The kernels of a problem's group that apply to it."""
-        pool, problem_rules, refused = self._prepared(arch, *group)
-        chosen, reasons = problem_rules.judge(problem)
+        pool, refused = self._judged(arch, *group)
+        chosen, reasons = self._problem_rules(arch, *group).judge(problem)
         return Candidates(pool, chosen, dict((refused + reasons).most_common()))
 
-    def _prepare(self, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], ProblemRules, Counter[str]]:
+    def _judge(self, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], Counter[str]]:
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
-        pool = tuple(table.take(verdicts.passed))
-        return pool, ProblemRules(self.rules.problem, KernelTable.of(self.kind, pool), arch), verdicts.counts()
+        return tuple(table.take(verdicts.passed)), verdicts.counts()
+
+    def _prepare(self, arch: ArchSpec, *group: Any) -> ProblemRules:
+        return ProblemRules(self.rules.problem, KernelTable.of(self.kind, self.of(arch, *group)), arch)

@@ -7,10 +7,10 @@ folder with one of these and an entry in `ckh.ops`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ckh.archs import HOST
-from ckh.formats import Formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
     from ckh.kernels.pools import Candidates
-    from ckh.requested import Requested
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
@@ -105,6 +104,12 @@ def amd_options(_rows: int) -> TrainOptions:
     return TrainOptions()
 
 
+def lazily(name: str) -> Callable[[], object]:
+    """A part of a record that stands under a name, such as `package.module:NAME`, and is imported when it is needed."""
+    module, _, attribute = name.partition(":")
+    return lambda: getattr(import_module(module), attribute)
+
+
 def _no_names(_kernel: object) -> tuple[str, ...]:
     return ()
 
@@ -147,10 +152,11 @@ class Operation(Generic[P, K]):
         legacy_columns: dataset columns as models of AMD's tools were trained with.
         train_defaults: how its models are trained unless it is said, for a number of rows.
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
-        formats: the formats of measurements that are this operation's alone.
-        requested: how its problems are requested on a command line; None: in files and sets alone.
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
+        formats: the formats of measurements that are this operation's alone, a `ckh.formats.Formats`.
+        requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
+            sets alone.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
@@ -187,9 +193,9 @@ class Operation(Generic[P, K]):
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     train_defaults: Callable[[int], TrainOptions] = amd_options
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
-    formats: Callable[[], Formats] = Formats
-    requested: Callable[[], Requested[P]] | None = None
     grows_with: str = ""
+    formats: Callable[[], object] | None = None
+    requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None

@@ -17,7 +17,7 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode, UsageError
 from ckh.learn.artifact import load_model
-from ckh.ops import operation, operation_names, operation_of, operation_of_kernel, requested
+from ckh.ops import operation, operation_names, operation_of, operation_of_kernel, part_of, requested
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.aiter_moe.problem import AiterMoe
 from ckh.ops.base import Encoding
@@ -26,6 +26,7 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import from_convolution
 from ckh.problems import Direction
+from ckh.requested import Requested
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,9 +64,10 @@ def test_records_are_consistent(name: str) -> None:
     assert op.problem_of_row(row) == problem
     assert set(op.identity) <= set(row)
     assert all(np.isfinite(op.place(problem)))
-    assert op.requested is not None
-    assert op.requested() is requested(name)
-    assert op.requested().has_directions == op.has_directions
+    part = part_of(op, "requested", Requested)
+    assert part is not None
+    assert part is requested(name)
+    assert part.has_directions == op.has_directions
     for tests in op.slices.values():
         assert sum(bool(test(problem)) for test in tests.values()) == 1
 

@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING
 from ckh.data.readers import journal
 from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
 from ckh.errors import DataError, UsageError
-from ckh.formats import Reader
-from ckh.ops import operation, operation_names
+from ckh.formats import Formats, Reader
+from ckh.ops import operation, operation_names, part_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.formats import Reading, ReadOptions
+    from ckh.ops.base import AnyOperation
 
 _HEAD_BYTES = 65536
+
+
+def formats_of(op: AnyOperation) -> Formats:
+    """The formats of measurements that are an operation's alone.
+
+    Raises:
+        UsageError: the package that has it is broken.
+    """
+    return part_of(op, "formats", Formats) or Formats()
 
 
 @cache
@@ -24,7 +34,7 @@ def readers() -> dict[str, Reader]:
     """All readers by name, in the order in which they look at a file; what is installed replaces none of ckh's."""
     found = {journal.NAME: Reader(journal.NAME, journal.sniff, journal.read)}
     for name in operation_names():
-        for reader in operation(name).formats().readers:
+        for reader in formats_of(operation(name)).readers:
             found.setdefault(reader.name, reader)
     return found
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Operation
+from ckh.ops.base import Operation, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.formats import Formats
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
-    from ckh.requested import Requested
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
 _MEANING = {"tile": "block tile", "wave": "waves per block", "warp_tile": "tile of one matrix instruction"}
@@ -99,12 +97,6 @@ def _place(problem: GemmProblem) -> list[float]:
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 
-def _formats() -> Formats:
-    from ckh.ops.gemm_universal.formats import FORMATS
-
-    return FORMATS
-
-
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[GemmProblem, ...]:
@@ -117,30 +109,6 @@ def _set_names() -> tuple[str, ...]:
     from ckh.ops.gemm_universal.problem_sets import set_names
 
     return set_names()
-
-
-def _requested() -> Requested[GemmProblem]:
-    from ckh.ops.gemm_universal.requested import REQUESTED
-
-    return REQUESTED
-
-
-def _measured() -> object:
-    from ckh.ops.gemm_universal.measured import MEASURED
-
-    return MEASURED
-
-
-def _searched() -> object:
-    from ckh.ops.gemm_universal.search_space import SEARCHED
-
-    return SEARCHED
-
-
-def _exported() -> object:
-    from ckh.ops.gemm_universal.exported import EXPORTED
-
-    return EXPORTED
 
 
 OPERATION = Operation(
@@ -173,9 +141,9 @@ OPERATION = Operation(
     split_by=GEMM_IDENTITY,
     load_problems=_load_problems,
     set_names=_set_names,
-    formats=_formats,
-    requested=_requested,
-    measured=_measured,
-    searched=_searched,
-    exported=_exported,
+    formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),
+    requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
+    measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),
+    searched=lazily("ckh.ops.gemm_universal.search_space:SEARCHED"),
+    exported=lazily("ckh.ops.gemm_universal.exported:EXPORTED"),
 )

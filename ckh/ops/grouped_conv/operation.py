@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Operation
+from ckh.ops.base import Operation, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.formats import Formats
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
-    from ckh.requested import Requested
 
 _WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
 
@@ -112,36 +110,6 @@ def _set_names() -> tuple[str, ...]:
     return set_names()
 
 
-def _formats() -> Formats:
-    from ckh.ops.grouped_conv.formats import FORMATS
-
-    return FORMATS
-
-
-def _requested() -> Requested[ConvProblem]:
-    from ckh.ops.grouped_conv.requested import REQUESTED
-
-    return REQUESTED
-
-
-def _measured() -> object:
-    from ckh.ops.grouped_conv.measured import MEASURED
-
-    return MEASURED
-
-
-def _searched() -> object:
-    from ckh.ops.grouped_conv.search_space import SEARCHED
-
-    return SEARCHED
-
-
-def _exported() -> object:
-    from ckh.ops.grouped_conv.exported import EXPORTED
-
-    return EXPORTED
-
-
 OPERATION = Operation(
     name=GROUPED_CONV.op_type,
     summary="grouped convolutions, forward and backward, 2D and 3D",
@@ -172,9 +140,9 @@ OPERATION = Operation(
     split_by=CONV_IDENTITY,
     load_problems=_load_problems,
     set_names=_set_names,
-    formats=_formats,
-    requested=_requested,
-    measured=_measured,
-    searched=_searched,
-    exported=_exported,
+    formats=lazily("ckh.ops.grouped_conv.formats:FORMATS"),
+    requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
+    measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),
+    searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
+    exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
 )

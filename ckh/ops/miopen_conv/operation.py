@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.kernels.pools import Candidates
-from ckh.ops.base import Operation
+from ckh.ops.base import Operation, lazily
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ckh.archs import ArchSpec
-    from ckh.formats import Formats
     from ckh.ops.base import Encoding
-    from ckh.requested import Requested
     from ckh.training import TrainOptions
 
 _MANY_ROWS = 100_000
@@ -110,24 +108,6 @@ def _load_problems(
     return tuple(dict.fromkeys(from_convolution(problem) for problem in found))
 
 
-def _formats() -> Formats:
-    from ckh.ops.miopen_conv.formats import FORMATS
-
-    return FORMATS
-
-
-def _requested() -> Requested[MiopenProblem]:
-    from ckh.ops.miopen_conv.requested import REQUESTED
-
-    return REQUESTED
-
-
-def _exported() -> object:
-    from ckh.ops.miopen_conv.exported import EXPORTED
-
-    return EXPORTED
-
-
 OPERATION = Operation(
     name=MIOPEN_CONV.op_type,
     summary="MIOpen's convolution solvers, from AMD's find databases",
@@ -159,7 +139,7 @@ OPERATION = Operation(
     model_files={CANDIDATES_NAME: _candidates_file},
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
-    formats=_formats,
-    requested=_requested,
-    exported=_exported,
+    formats=lazily("ckh.ops.miopen_conv.formats:FORMATS"),
+    requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
+    exported=lazily("ckh.ops.miopen_conv.exported:EXPORTED"),
 )
