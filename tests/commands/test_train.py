@@ -170,6 +170,24 @@ def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "no usable time" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("damage", "words"), [("one row", "1 usable row"), ("no tflops", "tflops")])
+def test_data_that_nothing_can_be_learned_from(
+    tmp_path: Path, damage: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One row, and rows without TFLOPS, are refused in one line that says so; no model is written."""
+    valid = measured().valid()
+    frame = valid.frame.iloc[:1] if damage == "one row" else valid.frame.assign(tflops=float("nan"))
+    write_dataset(type(valid)(frame.reset_index(drop=True)), tmp_path / "data.parquet")
+    args = ["train", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), *SMALL]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert len([line for line in stderr.splitlines() if line.startswith("error: ")]) == 1
+    assert words in stderr
+    assert "Traceback" not in stderr
+    assert not (tmp_path / "model").exists()
+
+
 def test_data_of_another_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data of another operation than the one that was asked for are not trained on."""
     write_dataset(measured(), tmp_path / "data.parquet")
