@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ckh.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile
+from ckh.archspec import ArchSpec, CommonRules, HardwareProfile, LdsRule, OperatorTile, Peaks
 from ckh.jsonfields import JsonFields, Triple
 from ckh.machine import Machine, read_machine
 
@@ -74,9 +74,12 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),
         hardware=hardware,
         hardware_source=file.scalar("hardware_source", str),
+        peaks=_peaks(file.part("peaks")) if machine is None else None,
         common=common,
         machine=machine,
     )
+    if machine is not None and not file.is_null("peaks"):
+        file.fail("peaks", "must be null, nobody states those of this machine")
     file.finish()
     if spec.default_dtype not in spec.dtypes:
         file.fail("default_dtype", f"{spec.default_dtype} is not among dtypes")
@@ -94,6 +97,17 @@ def _device_profile(file: JsonFields) -> HardwareProfile:
     profile = HardwareProfile(**of_arch, **{name: part.scalar(name, int) for name in names})
     part.finish()
     return profile
+
+
+def _peaks(part: JsonFields) -> Peaks:
+    flops = part.part("flops_per_cu_clock")
+    peaks = Peaks(
+        part.scalar("bandwidth_gb_s", int),
+        {name: flops.scalar(name, int) for name in flops.names()},
+        part.scalar("source", str),
+    )
+    part.finish()
+    return peaks
 
 
 def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:

@@ -35,6 +35,15 @@ class HardwareProfile:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Peaks:
+    """What a GPU does at most, by its maker: bytes of memory in GB/s, operations of a CU in a clock by element type."""
+
+    bandwidth_gb_s: int
+    flops_per_cu_clock: Mapping[str, int]
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class LdsRule:
     """How much of the LDS a pipeline may fill with its tiles of A and B."""
@@ -68,8 +77,8 @@ class ArchSpec:
 
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
-    `compv6_min_loops` is the fewest trips of compv6's loop over K that its backward-weight kernel takes; `machine` is
-    set on the host only.
+    `compv6_min_loops` is the fewest trips of compv6's loop over K that its backward-weight kernel takes; `peaks` is
+    None and `machine` set on the host only.
     """
 
     name: str
@@ -90,6 +99,7 @@ class ArchSpec:
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]
     hardware: HardwareProfile
     hardware_source: str
+    peaks: Peaks | None
     common: CommonRules
     machine: Machine | None
 

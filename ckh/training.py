@@ -15,10 +15,12 @@ TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth
 class RankObjective(StrEnum):
     """What the model that orders kernels is trained for.
 
-    RELATIVE regresses log(TFLOPS / best TFLOPS of the problem); LAMBDARANK optimises the order itself; BLEND has the
+    EFFICIENCY regresses TFLOPS / best TFLOPS of the problem, in which an outlier is near 0 and no more; RELATIVE
+    regresses its logarithm; LAMBDARANK optimises the order itself; BLEND has the
     trees of both; with TFLOPS there is no such model, and the one of TFLOPS orders.
     """
 
+    EFFICIENCY = "efficiency"
     RELATIVE = "relative"
     LAMBDARANK = "lambdarank"
     BLEND = "blend"
@@ -43,7 +45,10 @@ LOG_TARGETS = (TFLOPS, BANDWIDTH)
 
 @dataclass(frozen=True, slots=True)
 class TreeParams:
-    """LightGBM's parameters, with AMD's values as defaults. `subsample_freq` makes `subsample` take effect."""
+    """LightGBM's parameters, with AMD's values as defaults. `subsample_freq` makes `subsample` take effect.
+
+    `path_smooth` draws leaves of few rows to their parents' values, 0 not at all.
+    """
 
     n_estimators: int = 2000
     learning_rate: float = 0.02
@@ -55,6 +60,7 @@ class TreeParams:
     colsample_bytree: float = 0.85
     reg_alpha: float = 0.05
     reg_lambda: float = 0.5
+    path_smooth: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """By name, as LGBMRegressor takes them."""
@@ -71,6 +77,8 @@ class TrainOptions:
     cross-validation is of a LambdaRank alone. A regression of the order weighs rows by their efficiency to the power of
     `focus`. With 0 folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows
     by how certain their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
+    A regression of efficiency has, weighing `prior` against its 1, the trees of a law of time that is fitted to the
+    rows, where the operation has one and each kernel was measured often enough (`learn.prior`).
     """
 
     targets: tuple[str, ...] = TARGETS
@@ -85,4 +93,23 @@ class TrainOptions:
     regression: TreeParams | None = None
     noise_weights: bool = False
     mine: int = 0
+    prior: float = 0.0
     params: TreeParams = field(default_factory=TreeParams)
+
+
+# Rows up to which trees of a size are the default; those of the last where there are more.
+_SIZES = (
+    (15_000, TreeParams(400, 0.05, 31, colsample_bytree=0.4, path_smooth=20.0)),
+    (60_000, TreeParams(400, 0.05, 63, colsample_bytree=0.4, path_smooth=5.0)),
+)
+_LARGE = TreeParams(400, 0.05, 255, colsample_bytree=0.4)
+_PRIOR = 0.5
+
+
+def sized_options(rows: int) -> TrainOptions:
+    """How models are trained unless it is said, by the number of usable rows (`benchmarks/README.md`)."""
+    for most, params in _SIZES:
+        if rows <= most:
+            prior = _PRIOR if params is _SIZES[0][1] else 0.0
+            return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, params=params)
+    return TrainOptions(rank=RankObjective.EFFICIENCY, params=_LARGE)

@@ -100,6 +100,10 @@ class Typed:
         others = {name: getattr(self, name) for name in (*_BEFORE, *_AFTER)}
         return self.sizes | {name: value for name, value in others.items() if value is not None}
 
+    def as_typed(self) -> str:
+        """The options that were given, to be typed again."""
+        return " ".join(f"{as_option(name)} {value}" for name, value in self.given.items())
+
     def chooser(self, arch: str | None) -> Chooser:
         """What is ranked for on an architecture; None: the model's, or this machine's."""
         from ckh.learn.choice import Chooser

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,6 +15,7 @@ from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import NoKernelError, UsageError
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
 from ckh.requested import as_option
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from ckh.learn.choice import Chooser
     from ckh.ops.base import Problem
 
+
+class Required(StrEnum):
+    """What `--require` takes."""
+
+    MEASURED = "measured"
+
+
 _HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
 
 What is left out of a convolution has defaults: N=1, C=64, K=C, G=1, input 28x28, filter 3x3, stride 1, dilation 1,
@@ -31,6 +39,9 @@ padding that keeps the size ("same"), forward; in 3D depth 8 and Z=Y. A GEMM nee
 The model is chosen by operation, direction, dtype and architecture (the GPU of this machine, else host): from the
 folders of $CKH_MODELS, then your own, then those that ship; of several in one of these, that with more features, then
 that of more problems, then by name. The others are named below it.
+
+Where no model fits, the nearest answers: of another element type or GPU of the family; else an analytic estimate. Such
+an answer says NOT MEASURED, what it comes from and what that is worth. --require measured refuses instead.
 
 --probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
 by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
@@ -54,6 +65,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
+            "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
         ),
     )(predict)
 
@@ -71,23 +83,27 @@ def predict(
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
+    require: Required | None = typer.Option(
+        None, "--require", help="Refuse, with exit code 4, what no model of this GPU and element type answers."
+    ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
     why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured)
+    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None)
+    again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {problems}")
     chooser = typed.chooser(typed.arch)
     if problems is None:
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
             raise found.failure
-        _print_one(found, top, as_json=as_json, why=why)
+        _print_one(found, top, again, as_json=as_json, why=why)
         return
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
-    _print_many(_answered(chooser, _load(problems, typed, chooser), wanted), top, as_json=as_json)
+    _print_many(_answered(chooser, _load(problems, typed, chooser), wanted), top, again, as_json=as_json)
 
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
@@ -99,11 +115,19 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """How many choices to probe, the time limit for one in seconds, and whether what was probed before counts."""
+    """What is measured, and what else may answer.
+
+    Attributes:
+        probe: how many choices to probe.
+        timeout_s: the time limit for one, in seconds.
+        uses_old: whether what was probed before counts.
+        stands_in: whether something else answers where there is no model.
+    """
 
     probe: int
     timeout_s: float
     uses_old: bool
+    stands_in: bool
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
@@ -114,7 +138,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
     of_model: dict[int, list[Problem]] = {}
     models: dict[int, Model] = {}
     for problem in problems:
-        model = chooser.model(problem)
+        model = chooser.model(problem, stands_in=wanted.stands_in)
         models[id(model)] = model
         of_model.setdefault(id(model), []).append(problem)
     known: dict[Problem, Answer] = {}
@@ -139,13 +163,13 @@ def _is_known(found: Answer, count: int) -> bool:
     return all(found.model.spec.op.kernel_name(one.kernel) in names for one in found.best(count))
 
 
-def _print_one(found: Answer, top: int, *, as_json: bool, why: bool) -> None:
-    ranking = _ranking(found, top)
+def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool) -> None:
+    ranking = _ranking(found, top, again)
     sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))
 
 
-def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
-    found = [_ranking(one, top) for one in answers if len(one.order)]
+def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: bool) -> None:
+    found = [_ranking(one, top, again) for one in answers if len(one.order)]
     failures = [failure for one in answers if (failure := one.failure)]
     if as_json:
         print_json({"results": [one.document() for one in found]})
@@ -153,6 +177,9 @@ def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
         is_measured = any(one.probe is not None for one in found)
         rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]
         print_table("", ("problem", *columns(is_measured=is_measured)), rows)
+        for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
+            count = sum(one.not_measured == doubts for one in found)
+            typer.echo("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
         far = [one for one in found if one.beyond]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].beyond}"
@@ -164,10 +191,13 @@ def _print_many(answers: Sequence[Answer], top: int, *, as_json: bool) -> None:
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
 
 
-def _ranking(found: Answer, top: int) -> Ranking:
+def _ranking(found: Answer, top: int, again: str) -> Ranking:
+    """What is said of an answer; `again` is the command without what measures."""
     from ckh.ranking.evaluator import backend_name
 
-    spec = found.model.spec
+    spec, doubts = found.model.spec, found.model.not_measured
+    if doubts is not None:
+        doubts = replace(doubts, next_commands=(f"{again} --probe 5", *doubts.next_commands))
     return Ranking(
         problem=found.problem,
         path=str(found.model.path),
@@ -180,6 +210,7 @@ def _ranking(found: Answer, top: int) -> Ranking:
         refused=found.refused,
         beyond=found.beyond,
         probe=found.probe,
+        not_measured=doubts,
         kernels=[
             KernelRow(
                 spec.op.kernel_name(one.kernel),

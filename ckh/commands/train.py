@@ -34,7 +34,8 @@ _HELP = """Train LightGBM models of TFLOPS, latency and bandwidth, and one that 
 Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
 with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
-out have the operation's own values: those in brackets, or those of a recipe that the operation has.
+out have values that suit the number of rows (400 trees of 31, 63 or 255 leaves up to 15,000, 60,000 and more rows), or
+those of a recipe that the operation has.
 
 --warm-start adds trees to a model of the same operation, direction, dtype, arch, hardware, features and targets. What
 is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
@@ -44,8 +45,12 @@ problems: those that the start has not seen, if they are ten or more.
 rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Options that are given stay as
 they are. Each fold drops the worse half; the best replaces the default only if it chose better. See tuning.json.
 
---rank relative regresses the logarithm of the efficiency, lambdarank optimises the order itself, blend has the trees of
-both, and tflops lets the model of TFLOPS order.
+--rank efficiency regresses the efficiency, relative its logarithm, lambdarank optimises the order itself, blend has the
+trees of the last two, and tflops lets the model of TFLOPS order.
+
+--prior W adds, weighed W to 1, trees of a law of time (trips over K, rounds over the compute units, bytes) that is
+fitted to the rows: it holds for sizes that were not measured. Up to 15,000 rows of convolutions W is 0.5, where every
+kernel was measured on 30 problems or more.
 
 --labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
 others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
@@ -83,24 +88,27 @@ def train(
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
     rank: RankObjective | None = typer.Option(
-        None, "--rank", help="What the model that orders is trained for.  [relative]"
+        None, "--rank", help="What the model that orders is trained for.  [efficiency]"
     ),
     labels: Labels | None = typer.Option(
         None, "--labels", help="What the data know: times, or of each problem its winners alone.  [measured]"
     ),
-    trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [2000]"),
-    leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [255]"),
+    trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [400]"),
+    leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [31 to 255]"),
     learning_rate: float | None = typer.Option(
-        None, "--learning-rate", min=1e-4, max=1.0, help="Shrinkage of a tree.  [0.02]"
+        None, "--learning-rate", min=1e-4, max=1.0, help="Shrinkage of a tree.  [0.05]"
     ),
     features: float | None = typer.Option(
-        None, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use.  [0.85]"
+        None, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use.  [0.4]"
     ),
     ensemble: int | None = typer.Option(
         None, "--ensemble", min=1, max=50, help="Models, of as many seeds, whose trees together order kernels.  [1]"
     ),
     focus: float | None = typer.Option(
         None, "--focus", min=0.0, max=10.0, help="Weigh rows by their efficiency to this power.  [1]"
+    ),
+    prior: float | None = typer.Option(
+        None, "--prior", min=0.0, max=10.0, help="Weight of a law of time beside the model that orders.  [0.5 or 0]"
     ),
     folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
     seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
@@ -137,6 +145,7 @@ def train(
         seed=seed,
         ensemble=ensemble,
         focus=focus,
+        prior=prior,
         jobs=jobs or len(os.sched_getaffinity(0)),
         noise_weights=noise,
         mine=mine,
@@ -164,6 +173,8 @@ def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> Tr
     own = None if changed else defaults.regression
     if known.get("labels") is Labels.WINNERS:
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
+    if known.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
+        known.setdefault("prior", 0.0)
     return replace(defaults, **known, params=replace(defaults.params, **changed), regression=own)
 
 

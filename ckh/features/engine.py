@@ -138,11 +138,29 @@ class FeatureEngine:
             ModelError: a name is unknown.
         """
         chosen = self.features if names is None else self.select(names)
+        return self._values(columns, hardware, [feature.formula for feature in chosen])
+
+    def quantities(
+        self, columns: Mapping[str, Array], hardware: Mapping[str, Array], names: Sequence[str]
+    ) -> NDArray[np.float64]:
+        """Derived quantities or raw columns by name, shape (rows, names).
+
+        Raises:
+            DataError: one is neither derived nor given.
+        """
+        return self._values(columns, hardware, [lambda lazy, name=name: lazy[name] for name in names])  # type: ignore[misc]
+
+    def _values(
+        self,
+        columns: Mapping[str, Array],
+        hardware: Mapping[str, Array],
+        formulas: Sequence[Callable[[Columns], Array]],
+    ) -> NDArray[np.float64]:
         given = {**columns, **{f"hw_{name}": value for name, value in hardware.items()}}
         lazy = Columns(given, self.derived, self.defaults)
         rows = max((len(np.atleast_1d(column)) for column in columns.values()), default=0)
-        matrix = np.empty((len(chosen), rows))
-        for row, feature in zip(matrix, chosen, strict=True):
-            row[:] = feature.formula(lazy)
+        matrix = np.empty((len(formulas), rows))
+        for row, formula in zip(matrix, formulas, strict=True):
+            row[:] = formula(lazy)
         by_row: NDArray[np.float64] = matrix.T
         return by_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.table import KernelTable
@@ -43,6 +43,16 @@ class Candidates(Generic[K]):
         return tuple(self.pool[index] for index in self.chosen.tolist())
 
 
+class Knows(Protocol):
+    """What a model has learned from; equal ones have one pool."""
+
+    def reason(self, kernel: Any) -> str:
+        """Why the model says nothing of a kernel; empty if it does."""
+
+    def __hash__(self) -> int:
+        """Equal for equal ones."""
+
+
 class Pools(Generic[K]):
     """The pools of an operation, each prepared once.
 
@@ -59,24 +69,30 @@ class Pools(Generic[K]):
         self._judged = cache(self._judge)
         self._problem_rules = cache(self._prepare)
 
-    def of(self, arch: ArchSpec, *group: Any) -> tuple[K, ...]:
-        """The kernels of a group that break no rule of the architecture, in the table's order."""
-        return self._judged(arch, *group)[0]
+    def of(self, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> tuple[K, ...]:
+        """The kernels of a group that break no rule of the architecture, in the table's order; those a model knows."""
+        return self._judged(knows, arch, *group)[0]
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
         """The rest of the table with the reasons, one by one."""
         return self.rules.refused(self.table(arch, *group), arch)
 
-    def candidates(self, problem: object, arch: ArchSpec, *group: Any) -> Candidates[K]:
-        """The kernels of a problem's group that apply to it."""
-        pool, refused = self._judged(arch, *group)
-        chosen, reasons = self._problem_rules(arch, *group).judge(problem)
+    def candidates(self, problem: object, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> Candidates[K]:
+        """The kernels of a problem's group that apply to it, of those that a model knows."""
+        pool, refused = self._judged(knows, arch, *group)
+        chosen, reasons = self._problem_rules(knows, arch, *group).judge(problem)
         return Candidates(pool, chosen, dict((refused + reasons).most_common()))
 
-    def _judge(self, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], Counter[str]]:
+    def _judge(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], Counter[str]]:
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
-        return tuple(table.take(verdicts.passed)), verdicts.counts()
+        pool, refused = tuple(table.take(verdicts.passed)), verdicts.counts()
+        if knows is None:
+            return pool, refused
+        reasons = [knows.reason(kernel) for kernel in pool]
+        refused.update(words for words in reasons if words)
+        return tuple(kernel for kernel, words in zip(pool, reasons, strict=True) if not words), refused
 
-    def _prepare(self, arch: ArchSpec, *group: Any) -> ProblemRules:
-        return ProblemRules(self.rules.problem, KernelTable.of(self.kind, self.of(arch, *group)), arch)
+    def _prepare(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> ProblemRules:
+        pool = self.of(arch, *group, knows=knows)
+        return ProblemRules(self.rules.problem, KernelTable.of(self.kind, pool), arch)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
+    from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
 
@@ -160,6 +161,7 @@ class Model:
         remembered: answers it gave (`answer.Answer`), by problem.
         candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
+        not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
     """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
@@ -173,6 +175,7 @@ class Model:
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
         self.others: tuple[Path, ...] = ()
+        self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import default_arch, load_arch
 from ckh.errors import UsageError
 from ckh.learn.answer import wanted_for
-from ckh.learn.artifact import find_model, load_model
+from ckh.learn.artifact import find_model, fitting_models, load_model
 from ckh.learn.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.requested import requested_problem
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ckh.learn.artifact import Model
+    from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Problem
 
 
@@ -47,8 +47,8 @@ class Chooser:
         self.dtype = dtype or own_dtype or of_op or spec_of_arch.default_dtype
         self._found: dict[Any, Model] = {}
 
-    def model(self, problem: Problem) -> Model:
-        """The model for a problem.
+    def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
+        """The model for a problem; where there is none and `stands_in`, what answers instead (`transfer.stand_in`).
 
         Raises:
             ModelError: there is none, or it is damaged.
@@ -58,9 +58,20 @@ class Chooser:
         if self._named is not None:
             self._named.require(wanted)
             return self._named
+        if stands_in and not fitting_models(wanted):
+            return self._stand_in(wanted, problem)
         if wanted not in self._found:
             self._found[wanted] = find_model(wanted)
         return self._found[wanted]
+
+    def _stand_in(self, wanted: Wanted, problem: Problem) -> Model:
+        from ckh.learn.transfer import stand_in
+
+        # Whether another model's kernels apply may differ from problem to problem.
+        key = (wanted, self.op.candidates_key(problem))
+        if key not in self._found:
+            self._found[key] = stand_in(wanted, problem)
+        return self._found[key]
 
     def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
         """The problem that was requested.

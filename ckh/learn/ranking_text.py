@@ -35,6 +35,33 @@ class KernelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """What to know of an order that no measurement of this GPU and element type stands behind.
+
+    Attributes:
+        basis: "model" of another GPU or element type, or "estimate".
+        source: what it is.
+        worth: how good such choices were where that was judged.
+        next_commands: what would measure, the quicker first.
+    """
+
+    basis: str
+    source: str
+    worth: str
+    next_commands: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        following = [f"next     {command}" for command in self.next_commands]
+        return [
+            "NOT MEASURED on this architecture and element type",
+            f"source   {self.source}",
+            f"worth    {self.worth}",
+            *following,
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """What `ckh predict` says of a problem.
 
@@ -51,6 +78,7 @@ class Ranking:
         beyond: why the model expects no speed of this problem; empty if it does, or never does.
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
+        not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
     """
 
     problem: Problem
@@ -65,6 +93,7 @@ class Ranking:
     beyond: str
     probe: Probe | None
     kernels: Sequence[KernelRow]
+    not_measured: NotMeasured | None = None
 
     @property
     def in_order(self) -> bool:
@@ -78,7 +107,11 @@ class Ranking:
         lines = [
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
-            f"model    {self.model}, measured on {self.device or self.arch}{warning}",
+            *(
+                [f"model    {self.model}, measured on {self.device or self.arch}{warning}"]
+                if self.not_measured is None
+                else self.not_measured.lines()
+            ),
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
@@ -112,6 +145,7 @@ class Ranking:
             "candidates": self.candidates,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
+            "not_measured": None if self.not_measured is None else asdict(self.not_measured),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,
             "kernels": [

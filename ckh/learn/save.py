@@ -8,9 +8,12 @@ import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
 from ckh.learn.manifest import MANIFEST_NAME, problem_id
+from ckh.learn.prior import has_prior
 from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.ops import is_operation, operation
@@ -130,6 +133,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["focus"] = options.focus
     if options.labels is not Labels.MEASURED:
         said["labels"] = str(options.labels)
+    if options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
+        said["prior"] = options.prior
     if options.noise_weights:
         said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:

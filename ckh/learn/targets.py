@@ -80,8 +80,9 @@ def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 
     efficiency = times_of(dataset).efficiency()
     if rank in {RankObjective.LAMBDARANK, RankObjective.BLEND}:
         return Fit(target, grades(efficiency), None, lambdarank_parameters(), is_grouped=True)
+    label = efficiency if rank is RankObjective.EFFICIENCY else relative(efficiency)
     # Only the order near the top matters.
-    return Fit(target, relative(efficiency), efficiency**focus, {"objective": "regression"}, is_grouped=False)
+    return Fit(target, label, efficiency**focus, {"objective": "regression"}, is_grouped=False)
 
 
 def noise_weights(spread: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from ckh.learn.manifest import problem_id
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.mining import Mined, mine, row_weights
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
+from ckh.learn.prior import PRIOR_TREES, has_prior, prior_rows
 from ckh.learn.spec import spec_of
 from ckh.learn.splits import MIN_GROUPS, FoldSplit, grouped_splits
 from ckh.learn.targets import Fit, blended, make_fit, noise_weights, weighted
@@ -74,14 +75,16 @@ def train(
         DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
             to weigh by, or are of too few problems for mining.
         UsageError: the start does not fit, mining has no folds, there is to be an ensemble of no model, or a focus
-            where rows have no such weights.
+            where rows have no such weights, or a prior where it does not fit.
     """
     if options.ensemble > 1 and rank_target(options) != RANK:
         raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
-    has_regression = options.rank in {RankObjective.RELATIVE, RankObjective.BLEND}
+    has_regression = options.rank in {RankObjective.EFFICIENCY, RankObjective.RELATIVE, RankObjective.BLEND}
     if options.focus != TrainOptions().focus and not has_regression:
         raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
     _check_labels(options)
+    if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
+        raise UsageError("a prior goes with a model of efficiency that is trained anew", "leave out --prior")
     prepared = prepare(dataset, options, start)
     rows, engine = prepared.dataset, prepared.dataset.op.engine
     trainer = Trainer(prepared, options, advance)
@@ -186,6 +189,9 @@ class Trainer:
         text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
+        prior = self._prior(fit, rows)
+        if prior is not None:
+            text, trees = self._with_prior(text, prior.model_to_string()), trees + prior.num_trees()
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importance() if self._prepared.start is None else split_counts(text, self._engine.names)
         return TrainedTarget(
@@ -203,7 +209,7 @@ class Trainer:
         """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
         model = self._fit(fit, split.train, split.stop, fit.target)
         predicted = np.full(len(fit.label), np.nan)
-        predicted[split.score] = self._matrix.predict(model, split.score)
+        predicted[split.score] = self._predicted(fit, model, split)
         return self._chosen_efficiency(predicted, split.score)
 
     def _mine_or_validate(self, fit: Fit) -> tuple[Fit, _Validated, Mined | None]:
@@ -228,9 +234,35 @@ class Trainer:
         folds = []
         for number, split in enumerate(self._prepared.splits(self._options.folds)):
             model = self._fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
-            predicted[split.score] = self._matrix.predict(model, split.score)
+            predicted[split.score] = self._predicted(fit, model, split)
             folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration)))
         return _Validated(predicted, tuple(folds))
+
+    def _predicted(self, fit: Fit, model: Any, split: FoldSplit) -> NDArray[np.float64]:
+        """What a fold's model, and the prior fitted to its rows, say of the rows that it is scored on."""
+        own, prior = self._matrix.predict(model, split.score), self._prior(fit, split.train)
+        weight = self._options.prior
+        return own if prior is None else (own + weight * self._matrix.predict(prior, split.score)) / (1.0 + weight)
+
+    def _prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
+        """Trees of a law of time that is fitted to rows; None where there is to be none, or it cannot be fitted."""
+        import lightgbm
+
+        dataset, options = self._prepared.dataset, self._options
+        if fit.target != RANK or not options.prior or not has_prior(dataset, rows):
+            return None
+        known = prior_rows(dataset, rows, self._efficiency, options.seed)
+        law = Fit(fit.target, known.efficiency, known.efficiency**options.focus, dict(fit.parameters), is_grouped=False)
+        parameters = self._parameters(law, PRIOR_TREES, options.seed)
+        data = self._lightgbm_rows(law, np.arange(len(known.efficiency)), parameters, known.matrix)
+        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators)
+
+    def _with_prior(self, text: str, prior: str) -> str:
+        """The mean of a model and a prior, weighted, as one."""
+        weight = 1.0 + self._options.prior
+        return shorten(
+            join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(prior, self._options.prior / weight)])
+        )
 
     def _compare(self, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
         """The held-out choices against those of the start."""
@@ -286,19 +318,7 @@ class Trainer:
             done += 1
             self._advance(1, text)
 
-        parameters = {
-            **options.params.to_dict(),
-            **fit.parameters,
-            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
-            "metric": fit.parameters["objective"],
-            **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
-            "random_state": options.seed + number,
-            "n_jobs": options.jobs,
-            "deterministic": True,
-            "force_col_wise": True,
-            "verbose": -1,
-        }
-        del parameters["n_estimators"]
+        parameters = self._parameters(fit, options.params, options.seed + number)
         callbacks: list[Any] = [count_round]
         if stop is not None:
             callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
@@ -315,7 +335,26 @@ class Trainer:
         self._advance(budget - done, text)
         return model
 
-    def _lightgbm_rows(self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any]) -> Any:
+    def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
+        """LightGBM's parameters, without the number of trees."""
+        parameters = {
+            **trees.to_dict(),
+            **fit.parameters,
+            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
+            "metric": fit.parameters["objective"],
+            **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
+            "random_state": seed,
+            "n_jobs": self._options.jobs,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbose": -1,
+        }
+        del parameters["n_estimators"]
+        return parameters
+
+    def _lightgbm_rows(
+        self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any], matrix: FeatureMatrix | None = None
+    ) -> Any:
         """Rows as LightGBM's data, which keeps its bins of their features and not the features."""
         import lightgbm
 
@@ -329,7 +368,7 @@ class Trainer:
             "params": parameters,
         }
         if self._prepared.start is None:
-            return self._matrix.lightgbm_data(rows, **arguments)
+            return (matrix or self._matrix).lightgbm_data(rows, **arguments)
         # A model that is continued predicts for arrays only.
         return lightgbm.Dataset(self._matrix.take(rows), **arguments)
 

@@ -172,6 +172,7 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
         rank=start.objective or options.rank,
         folds=options.folds or _FOLDS,
         ensemble=1,
+        prior=0.0,
         params=replace(start.params, n_estimators=NEW_TREES),
     )
 

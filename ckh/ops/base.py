@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
+    from ckh.features.law import TimeLaw
     from ckh.kernels.pools import Candidates
     from ckh.schema import Column
     from ckh.training import TrainOptions
@@ -76,6 +77,16 @@ class LoadProblems(Protocol[P_co]):
 
 
 @dataclass(frozen=True, slots=True)
+class TiledSizes:
+    """A problem as matrix products that tiles of kernels cover: M, N and K of each, and how many there are."""
+
+    m: int
+    n: int
+    k: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
 class Encoding:
     """How kernels are encoded in data and models.
 
@@ -97,11 +108,11 @@ P = TypeVar("P", bound=Problem)
 K = TypeVar("K", bound=Kernel)
 
 
-def amd_options(_rows: int) -> TrainOptions:
-    """AMD's parameters of LightGBM, whatever the size of the data."""
-    from ckh.training import TrainOptions
+def _default_options(rows: int) -> TrainOptions:
+    """What suits the number of rows."""
+    from ckh.training import sized_options
 
-    return TrainOptions()
+    return sized_options(rows)
 
 
 def lazily(name: str) -> Callable[[], object]:
@@ -157,6 +168,8 @@ class Operation(Generic[P, K]):
         formats: the formats of measurements that are this operation's alone, a `ckh.formats.Formats`.
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
             sets alone.
+        law: what a kernel's time is a sum of, if that is known.
+        tiled: a problem as the matrix products that kernels cover with tiles; None: its kernels have no tiles.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
@@ -191,12 +204,14 @@ class Operation(Generic[P, K]):
     slices: Mapping[str, Mapping[str, Callable[[P], bool]]] = field(default_factory=dict)
     other_names: Callable[[K], tuple[str, ...]] = _no_names
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
-    train_defaults: Callable[[int], TrainOptions] = amd_options
+    train_defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     grows_with: str = ""
     formats: Callable[[], object] | None = None
     requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None
+    law: TimeLaw | None = None
+    tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
 

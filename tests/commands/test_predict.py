@@ -231,12 +231,12 @@ def test_options_of_the_wrong_type(model: Path, args: str, capsys: pytest.Captur
 
 
 def test_no_model_fits(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The models that exist are named; those of another architecture do not help."""
+    """The models that exist are named; those of another architecture do not help where it must be measured."""
     amd_model(tmp_path / "models" / "bwd_data", NAMES_83)
     there = "there are models for grouped_conv bwd_data bf16 on gfx950, grouped_conv forward fp32 on host"
     wanted = "no model for grouped_conv bwd_weight fp32 on host"
     assert fails(capsys, ExitCode.BAD_DATA, "--variant", "bwd_weight") == f"{wanted}; {there}"
-    assert there in fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942")
+    assert there in fails(capsys, ExitCode.BAD_DATA, "--arch", "gfx942", "--require", "measured")
 
 
 def test_other_models_that_fit_are_named(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,18 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.errors import ExitCode, NoKernelError, UsageError
+from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
 from ckh.learn.answer import answer, answers, rank_many
 from ckh.learn.artifact import Model, load_model
+from ckh.learn.save import save
 from ckh.learn.scoring import Remembered
+from ckh.learn.train import train
 from ckh.ops.grouped_conv.features import CORE_NAMES
+from ckh.ops.grouped_conv.learned import LearnedKernels
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.problems import Direction
-from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, problems
+from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, trained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +47,43 @@ def test_all_candidates_are_ranked_once(model_dir: Path) -> None:
     assert set(ranked) == set(conv_pool(Direction.FORWARD, HOST))
     assert [one.score for one in found.ranked] == sorted((one.score for one in found.ranked), reverse=True)
     assert (found.problem, found.refused) == (problem, {})
+
+
+def test_a_model_ranks_only_kinds_of_kernels_that_it_learned_from(tmp_path: Path) -> None:
+    """Pipelines that no training row had are refused; options that varied within a pipeline are known of all."""
+    mask = measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy()
+    save(train(measured().select(mask), replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
+    found = answer(problems()[0], load_model(tmp_path / "two"))
+    ranked: list[Any] = [one.kernel for one in found.ranked]
+    assert {one.pipeline for one in ranked} == {"compv4", "compv6"}
+    assert sum(found.refused.values()) == ALL - len(ranked)
+    assert found.refused["the model has not learned from mem interwave"] == 10
+
+
+def test_an_option_that_no_pipeline_varied_is_not_known() -> None:
+    """Where every compv4 has two buffers and no compv3, what two buffers do to compv3 is not known."""
+    apart = LearnedKernels(
+        frozenset({(64, 64, 64)}), frozenset({("compv3", "intrawave", 0, 0), ("compv4", "intrawave", 1, 0)})
+    )
+    varied = replace(apart, variants=apart.variants | {("mem", "intrawave", 0, 0), ("mem", "intrawave", 1, 0)})
+    pool = conv_pool(Direction.FORWARD, HOST)
+    kernel = next(one for one in pool if one.pipeline == "compv3" and one.double_smem_buffer and not one.split_image)
+    kernel = replace(kernel, tile_m=64, tile_n=64, tile_k=64)
+    assert apart.reason(kernel) == "the model has not learned from compv3 intrawave dsb"
+    assert varied.reason(kernel) == ""
+    assert apart.reason(replace(kernel, double_smem_buffer=False)) == ""
+    assert apart.reason(replace(kernel, double_smem_buffer=False, tile_m=32)).endswith("the tile 32x64x64")
+
+
+def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: Path) -> None:
+    """A folder that does not say what it learned from, as AMD's, is taken to know the whole pool."""
+    older = tmp_path / "older"
+    shutil.copytree(model_dir, older)
+    (older / "kernels.json").unlink()
+    assert len(answer(problems()[0], load_model(older)).ranked) == ALL
+    (older / "kernels.json").write_text('{"tiles": 3}')
+    with pytest.raises(ModelError, match=r"kernels\.json is damaged"):
+        answer(problems()[0], load_model(older))
 
 
 def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> N
     efficiency = (frame.groupby(groups)["latency_ms"].transform("min") / frame["latency_ms"]).to_numpy()
     label = {
         RankObjective.TFLOPS: np.log1p(frame["tflops"].to_numpy()),
+        RankObjective.EFFICIENCY: efficiency,
         RankObjective.RELATIVE: np.maximum(np.log(efficiency), -2.5),
         RankObjective.LAMBDARANK: np.floor(efficiency * 30),
     }[rank]
@@ -90,7 +91,7 @@ def test_the_new_trees_correct_the_old(tmp_path: Path, rank: RankObjective) -> N
     data = lightgbm.Dataset(
         matrix,
         label,
-        weight=efficiency if rank is RankObjective.RELATIVE else None,
+        weight=efficiency if rank in {RankObjective.EFFICIENCY, RankObjective.RELATIVE} else None,
         group=np.bincount(groups) if rank is RankObjective.LAMBDARANK else None,
         init_score=before,
         feature_name=list(GROUPED_CONV.names),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Operation, lazily
+from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
     KERNEL_COLUMNS,
@@ -97,6 +97,10 @@ def _place(problem: GemmProblem) -> list[float]:
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 
+def _tiled(problem: GemmProblem) -> TiledSizes:
+    return TiledSizes(problem.m, problem.n, -(-problem.k // problem.split_k), problem.split_k)
+
+
 def _load_problems(
     source: str, variant: str | None, dtype: str | None, default_dtype: str = "fp32"
 ) -> tuple[GemmProblem, ...]:
@@ -144,6 +148,7 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),
     requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
     measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),
+    tiled=_tiled,
     searched=lazily("ckh.ops.gemm_universal.search_space:SEARCHED"),
     exported=lazily("ckh.ops.gemm_universal.exported:EXPORTED"),
 )

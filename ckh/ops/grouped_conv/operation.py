@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ops.base import Operation, lazily
+from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
 from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.law import CONV_LAW
+from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
@@ -84,8 +86,8 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
     return "" if is_same else f"{amd_short_name(kernel)} on {problem.canonical()}"
 
 
-def _candidates(problem: ConvProblem, arch: ArchSpec, _model: Path) -> Candidates[ConvKernel]:
-    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype)
+def _candidates(problem: ConvProblem, arch: ArchSpec, model: Path) -> Candidates[ConvKernel]:
+    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype, knows=learned_kernels(model))
 
 
 def _place(problem: ConvProblem) -> list[float]:
@@ -94,6 +96,10 @@ def _place(problem: ConvProblem) -> list[float]:
     kind = (problem.z, problem.y, problem.x, problem.stride_d, problem.stride_h, problem.stride_w)
     more = (problem.dilation_d, problem.dilation_h, problem.dilation_w, problem.ndim)
     return [float(np.log2(size)) for size in sizes] + [_WEIGHT_OF_KIND * float(np.log2(size)) for size in kind + more]
+
+
+def _tiled(problem: ConvProblem) -> TiledSizes:
+    return TiledSizes(*problem.gemm_sizes, problem.g)
 
 
 def _load_problems(
@@ -138,11 +144,14 @@ OPERATION = Operation(
     kernel_slice="pipeline",
     place=_place,
     split_by=CONV_IDENTITY,
+    model_files={LEARNED_NAME: learned_file},
     load_problems=_load_problems,
     set_names=_set_names,
     formats=lazily("ckh.ops.grouped_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
     measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),
+    law=CONV_LAW,
+    tiled=_tiled,
     searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
     exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
 )

@@ -1,0 +1,105 @@
+"""The model of CK Tile's forward convolutions on gfx950: its data, itself, and how well it chooses where held out.
+
+    python benchmarks/gfx950_conv.py [FOLDER]
+
+With the folder of AMD's measurements as Parquet (tile, pipeline and latency_us of the two benchmark files) the
+datasets in data/ are made anew first; without, those that ship are used. Prints mean and P10 efficiency of the defaults
+of `ckh train` on the other file, and on five folds of both, then trains models/grouped_conv_forward_bf16_gfx950.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.data.conversion import convert
+from ckh.data.dataset import Dataset, read_dataset
+from ckh.formats import ReadOptions
+from ckh.learn.artifact import load_model
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
+from ckh.training import TrainOptions, sized_options
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[1]
+FILES = {20: "amd-gfx950-conv-20kernels.parquet", 30: "amd-gfx950-conv-30kernels.parquet"}
+AMD_NAMES = {20: "training_data_forward_bf16_20.csv", 30: "benchmark_forward_300_bf16_gfx950.csv"}
+MODEL = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
+FOLDS = 5
+
+
+def make_data(folder: Path) -> None:
+    """Write AMD's columns as CSV and convert them."""
+    with tempfile.TemporaryDirectory() as work:
+        for kernels, name in FILES.items():
+            frame = pd.read_parquet(folder / f"cktile_conv_fwd_bf16_gfx950_{kernels}kernels.parquet")
+            kernel = "grouped_conv_forward_bf16_2d_" + frame["tile"] + "_" + frame["pipeline"]
+            frame = frame.assign(kernel=kernel, latency_ms=frame["latency_us"] / 1000)
+            path = Path(work) / AMD_NAMES[kernels]
+            frame[[column for column in AMD_COLUMNS if column in frame.columns]].to_csv(path, index=False)
+            for warning in convert([path], ROOT / "data" / name, ReadOptions(arch="gfx950")).warnings:
+                print(f"  {warning}")
+
+
+def chosen(learned: Dataset, held_out: Dataset) -> NDArray[np.float64]:
+    """Efficiency of the choices, on each problem, of a model of the defaults, which has all of its trees."""
+    options = sized_options(len(learned))
+    options = TrainOptions(targets=(), rank=options.rank, folds=0, prior=options.prior, params=options.params)
+    with tempfile.TemporaryDirectory() as work:
+        save(train(learned, options, lambda _steps, _text: None), Path(work) / "model")
+        scores = load_model(Path(work) / "model").scores(held_out)
+    times = times_of(held_out)
+    return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+
+
+def show(what: str, efficiency: NDArray[np.float64]) -> None:
+    """Print a line of figures."""
+    mean, p10 = efficiency.mean(), np.percentile(efficiency, 10)
+    print(f"{what:52s} {len(efficiency):4d} problems  {mean:.2%} / {p10:.2%}", flush=True)
+
+
+def main() -> None:
+    """Make what can be made, judge, train."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    if folder is None or not folder.is_dir():
+        print("no folder of AMD's measurements: the datasets that ship are used")
+    else:
+        make_data(folder)
+    paths = {kernels: ROOT / "data" / name for kernels, name in FILES.items()}
+    first, second = (read_dataset(path) for path in paths.values())
+    show("learned from the 20-kernel file, judged on the other", chosen(first, second))
+    both = read_dataset(*paths.values())
+    fold = np.random.default_rng(0).permutation(int(both.problem_ids.max()) + 1)[both.problem_ids] % FOLDS
+    parts = [chosen(both.select(fold != number), both.select(fold == number)) for number in range(FOLDS)]
+    show(f"{FOLDS} folds of both files", np.concatenate(parts))
+    data = [word for path in paths.values() for word in ("--data", str(path))]
+    command = [
+        sys.executable,
+        "-m",
+        "ckh",
+        "train",
+        *data,
+        "--targets",
+        "tflops",
+        "--jobs",
+        "1",
+        "--out",
+        str(MODEL),
+        "--force",
+    ]
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

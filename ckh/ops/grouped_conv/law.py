@@ -1,0 +1,74 @@
+"""The law of a convolution kernel's time: trips over K, rounds of blocks over the compute units, and bytes.
+
+A block takes a trip of its loop for each tile of K; blocks come in rounds, as many at a time as there are compute
+units, or flow without rounds where several share one. Channels that are no multiple of eight load in parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.features.law import TimeLaw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from ckh.features.engine import Columns
+
+_VECTOR = 8  # channels that one load takes
+_MOST_FACTOR = 2.0  # octaves that a size varies by, up and down
+_ALIGNMENTS = (1, 2, 8, 32, 64)
+_MOST_IMAGES = 64
+_AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
+
+
+def _rounds(c: Columns) -> Any:
+    return np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1))
+
+
+LAW_TERMS: dict[str, Callable[[Columns], Any]] = {
+    "law_trips": lambda c: c["group_tiles_k"],
+    "law_rounds": _rounds,
+    "law_trips_of_rounds": lambda c: _rounds(c) * c["group_tiles_k"],
+    "law_blocks": lambda c: c["all_tiles"] / np.maximum(c["hw_num_cus"], 1),
+    "law_trips_of_blocks": lambda c: c["all_tiles"] / np.maximum(c["hw_num_cus"], 1) * c["group_tiles_k"],
+    "law_input_bytes": lambda c: c["input_elements"] * c["bytes_per_element"],
+    "law_output_bytes": lambda c: c["output_elements"] * c["bytes_per_element"],
+    "law_filter_bytes": lambda c: c["filter_elements"] * c["bytes_per_element"],
+    "law_unaligned_trips": lambda c: _is_unaligned(c) * c["group_tiles_k"],
+    "law_unaligned_trips_of_rounds": lambda c: _is_unaligned(c) * _rounds(c) * c["group_tiles_k"],
+}
+
+
+def _is_unaligned(c: Columns) -> Any:
+    return np.mod(c["c_per_group"], _VECTOR) != 0
+
+
+def _varied(columns: Mapping[str, NDArray[Any]], random: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Images, channels and pixels times 1/4 to 4; channels are multiples of the groups, filters fit."""
+    made = dict(columns)
+    groups = np.asarray(made["G"], dtype=np.int64)
+
+    def scaled(name: str) -> NDArray[np.float64]:
+        factor = 2.0 ** random.uniform(-_MOST_FACTOR, _MOST_FACTOR, len(groups))
+        return np.maximum(np.rint(made[name] * factor), 1)
+
+    made["N"] = np.minimum(scaled("N"), _MOST_IMAGES).astype(np.int64)
+    for name in ("C", "K"):
+        alignment = random.choice(_ALIGNMENTS, len(groups))
+        per_group = np.maximum(np.rint(scaled(name) / groups / alignment), 1) * alignment
+        is_depthwise = made[name] == groups
+        made[name] = np.where(is_depthwise, groups, per_group * groups).astype(np.int64)
+    for size, taps, axis in _AXES:
+        if (made[size] == 1).all():
+            continue
+        reach = (made[taps] - 1) * made[f"dilation_{axis}"] + 1 - 2 * made[f"pad_{axis}"]
+        made[size] = np.where(made[size] == 1, 1, np.maximum(scaled(size), reach)).astype(np.int64)
+    return made
+
+
+CONV_LAW = TimeLaw(tuple(LAW_TERMS), _varied)

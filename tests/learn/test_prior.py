@@ -1,0 +1,121 @@
+"""The law of time: fitted to measurements, applied to other sizes, and joined to the model that orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import lightgbm
+import numpy as np
+import pytest
+
+from ckh.assess.measured import times_of
+from ckh.errors import UsageError
+from ckh.learn.matrix import FeatureMatrix
+from ckh.learn.prior import has_prior, prior_rows
+from ckh.learn.train import train
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+from ckh.training import RankObjective, TrainOptions, sized_options
+from tests.learn.conftest import TREES, build, kernels, measured
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+OPTIONS = TrainOptions(targets=(), rank=RankObjective.EFFICIENCY, folds=0, prior=0.5, params=TREES)
+COSTS = ((0.001, 2e-6), (0.003, 1e-6), (0.002, 4e-6))  # of a kernel: what it begins with, and a trip of a round, ms
+
+
+@cache
+def lawful() -> Dataset:
+    """Three kernels on forty problems, whose times are exactly a law's: two of its terms."""
+    drawn = np.random.default_rng(0)
+    where = [
+        ConvProblem(Direction.FORWARD, int(n), int(c), int(k), 1, int(hi), int(hi), 3, 3, pad_h=1, pad_w=1)
+        for n, c, k, hi in zip(
+            drawn.integers(1, 9, 40),
+            drawn.integers(1, 40, 40) * 8,
+            drawn.integers(1, 40, 40) * 8,
+            drawn.integers(7, 60, 40),
+            strict=True,
+        )
+    ]
+    return build([(p, k, law_ms(p, k, number)) for p in where for number, k in enumerate(kernels()[:3])])
+
+
+def law_ms(problem: ConvProblem, kernel: ConvKernel, number: int) -> float:
+    """The time by the formula, on the three compute units of the made-up machine."""
+    m, n, k = problem.gemm_sizes
+    tiles = -(-m // kernel.tile_m) * -(-n // kernel.tile_n)
+    start, trip = COSTS[number]
+    return start + trip * -(-tiles // 3) * -(-k // kernel.tile_k)
+
+
+def efficiencies() -> NDArray[np.float64]:
+    """Of all rows of the lawful dataset."""
+    return np.asarray(times_of(lawful()).efficiency())
+
+
+def test_a_law_that_holds_is_found() -> None:
+    """Of times that follow the law exactly, the efficiencies of all measured problems come back, outlier or not."""
+    frame = lawful().frame.copy()
+    frame.loc[7, "latency_ms"] *= 30
+    spoiled = replace(lawful(), frame=frame)
+    found = prior_rows(spoiled, np.arange(len(frame)), times_of(spoiled).efficiency(), 1)
+    of_measured = found.efficiency[: len(frame)].reshape(-1, 3)
+    truth = efficiencies().reshape(-1, 3)
+    assert np.sort(of_measured, axis=1) == pytest.approx(np.sort(truth, axis=1), abs=0.02)
+
+
+def test_drawn_problems_are_possible() -> None:
+    """Sizes drawn around measured problems are whole, positive, and make problems that exist."""
+    law, frame = lawful().op.law, lawful().frame
+    assert law is not None
+    columns = {name: frame[name].to_numpy() for name in lawful().op.sizes}
+    drawn = law.varied(columns, np.random.default_rng(3))
+    assert {name for name in columns if (drawn[name] != columns[name]).any()} == {"N", "C", "K", "Hi", "Wi"}
+    for row in frame.assign(**drawn).to_dict("records"):
+        assert 1 <= row["N"] <= 64
+        assert lawful().op.problem_of_row(row).flops > 0
+
+
+def test_few_measurements_have_no_prior() -> None:
+    """A kernel that was measured on fewer than thirty problems has no law, and so there is no prior at all."""
+    rows = np.arange(len(lawful().frame))
+    assert has_prior(lawful(), rows)
+    assert not has_prior(lawful(), rows[: 3 * 29])
+    assert not has_prior(measured(), np.arange(len(measured().valid().frame)))
+
+
+def test_the_model_is_the_mean_of_trees_and_prior() -> None:
+    """Scores with a prior lie where the weighted mean of the model without and of the law's trees does."""
+    data = lawful()
+    quiet = lambda _steps, _text: None  # noqa: E731
+    with_prior = train(data, OPTIONS, quiet).targets["rank"]
+    without = train(data, replace(OPTIONS, prior=0.0), quiet).targets["rank"]
+    assert with_prior.trees == without.trees + 200
+    columns = {name: data.frame[name].to_numpy() for name in data.op.input_columns}
+    matrix = FeatureMatrix(data.op.engine, columns, data.hardware())
+    score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_prior, without))
+    law = 3.0 * score - 2.0 * own  # weights 1 and 0.5
+    assert law == pytest.approx(efficiencies(), abs=0.1)
+    assert float(np.abs(law - own).max()) > 0.1
+    again = train(data, OPTIONS, quiet).targets["rank"]
+    assert again.text == with_prior.text
+
+
+def test_a_prior_needs_a_model_of_efficiency() -> None:
+    """LambdaRank's scores have no scale that a law could be added to."""
+    with pytest.raises(UsageError, match="a prior goes with a model of efficiency"):
+        train(lawful(), replace(OPTIONS, rank=RankObjective.LAMBDARANK), lambda _steps, _text: None)
+
+
+def test_defaults_grow_with_the_rows() -> None:
+    """Few rows get small trees and a prior, many rows large trees and none."""
+    few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
+    assert [one.params.num_leaves for one in (few, some, many)] == [31, 63, 255]
+    assert [one.prior for one in (few, some, many)] == [0.5, 0.0, 0.0]

@@ -1,0 +1,116 @@
+"""Where nothing was measured: the nearest model or an estimate answers, and says that it is not measured."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.learn.answer import answer, wanted_for
+from ckh.learn.artifact import load_model
+from ckh.learn.choice import Chooser
+from ckh.learn.estimate import estimated_us
+from ckh.learn.transfer import ESTIMATE, stand_in
+from ckh.ops.base import TiledSizes
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.paths import data_dir
+from ckh.problems import Direction
+
+PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
+SOURCE = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
+
+
+def test_a_model_of_another_gpu_ranks_with_this_ones_hardware() -> None:
+    """On gfx942 the model of gfx950 ranks kernels that gfx942 builds, by features of its hardware, without times."""
+    found = answer(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
+    assert {one.kernel for one in found.ranked} <= set(conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "bf16"))
+    names = [kernel_name(one.kernel) for one in found.ranked]  # type: ignore[arg-type]
+    assert all("_compv3_" in name or "_compv4_" in name for name in names)
+    assert all(one.tflops is None for one in found.ranked)
+    source = load_model(SOURCE)
+    source.hardware = load_arch("gfx942").hardware.to_dict()
+    kernels = [one.kernel for one in found.ranked]
+    assert [one.score for one in found.ranked] == pytest.approx(source.predict(PROBLEM, kernels, "rank").tolist())
+    assert found.model.not_measured is not None
+    assert found.model.not_measured.basis == "model"
+    assert "gfx950" in found.model.not_measured.source
+
+
+@pytest.mark.parametrize(
+    ("arch", "problem", "basis"),
+    [
+        ("gfx950", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "model"),
+        ("gfx90a", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "model"),
+        ("gfx942", ConvProblem(Direction.BWD_DATA, 1, 64, 64, 1, 14, 14, 3, 3, dtype="bf16"), "estimate"),
+        ("gfx942", GemmProblem(128, 1536, 7168, dtype="fp8"), "estimate"),
+        ("gfx950", GemmProblem(1, 4096, 4096, dtype="bf16"), "estimate"),
+    ],
+)
+def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
+    """The same direction on a GPU of the family goes before the estimate; every such answer has kernels."""
+    found = answer(problem, stand_in(wanted_for(problem, arch), problem))
+    assert found.model.not_measured is not None
+    assert found.model.not_measured.basis == basis
+    assert len(found.ranked) > 1
+    assert [one.score for one in found.ranked] == sorted((one.score for one in found.ranked), reverse=True)
+
+
+def test_what_is_measured_is_not_doubted() -> None:
+    """Where a model fits it answers as before, and the host is never stood in for by a GPU."""
+    assert Chooser(None, "gfx950", None, None).model(PROBLEM, stands_in=True).not_measured is None
+    host = ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3)
+    assert Chooser(None, "host", None, None).model(host, stands_in=True).not_measured is None
+
+
+def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text and JSON say so, with the source, what it is worth and what would measure; exit code 0."""
+    command = ["predict", "--arch", "gfx942", "--n", "16", "--c", "256"]
+    assert run(command) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert "NOT MEASURED" in text
+    assert "grouped_conv_forward_bf16_gfx950" in text
+    assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
+    assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
+    assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["not_measured"]["basis"] == "estimate"
+    assert document["not_measured"]["source"].startswith(ESTIMATE)
+    assert document["not_measured"]["worth"]
+    assert document["not_measured"]["next_commands"][0].endswith("--probe 5")
+    assert document["kernels"][0]["predicted_tflops"] is None
+
+
+def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """--require measured takes nothing else: exit code 4 where there is no model, no change where there is."""
+    assert run(["predict", "--arch", "gfx942", "--n", "16", "--require", "measured"]) == ExitCode.BAD_DATA
+    assert "no model for grouped_conv forward bf16 on gfx942" in capsys.readouterr().err
+    assert run(["predict", "--arch", "gfx950", "--n", "16", "--require", "measured", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["not_measured"] is None
+
+
+def test_the_estimate_by_hand() -> None:
+    """One kernel on gfx942: blocks, rounds, trips and clocks as computed by hand from the tile and the datasheet."""
+    arch = load_arch("gfx942")
+    kernel = next(
+        one
+        for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")
+        if (one.tile_m, one.tile_n, one.tile_k, one.pipeline) == (64, 128, 64, "compv3")
+        and not (one.double_smem_buffer or one.split_image)
+    )
+    # 24 KiB of LDS a block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
+    # units are two rounds of two each; a trip of two blocks is below its latency of 2,000 clocks.
+    sizes = TiledSizes(m=64 * 125, n=128 * 4, k=64 * 10, batches=1)
+    found = estimated_us(PROBLEM, sizes, [kernel], arch)
+    rounds, at_once = 2, 2
+    ends = 2 * 2000 + at_once * 64 * 128 * 2 / 64
+    assert found == pytest.approx([3.0 + rounds * (10 * 2000 + ends) / 2100])
+    few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
+    assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
+    assert np.all(few < found)
