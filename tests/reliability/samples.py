@@ -248,6 +248,20 @@ def packed_forest() -> list[bytes]:
     return [encode(pack(parse_forest(text.decode()))) for text in lightgbm_text()[:2]]
 
 
+@cache
+def prepared_answers() -> list[bytes]:
+    """The model file of a prepared answer, of a small model and one kind of problems."""
+    from ckh.export.groups import exported, group_of
+    from ckh.export.programs import model_content
+    from ckh.learn.artifact import load_model
+    from tests.learn.conftest import saved
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = load_model(saved(Path(folder) / "small"))
+        group = group_of(model, parse_conv_problem(PROBLEMS[0]))
+        return [model_content(model, "small", exported(model.spec.op_type).kind, [group]).content]
+
+
 def archs() -> list[bytes]:
     """The files of the architectures."""
     folder = data_dir("archspecs")

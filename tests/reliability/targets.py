@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from ckh.archs import load_arch
 from ckh.bench.registry import read_registry
 from ckh.data.dataset import read_dataset
 from ckh.data.readers import find_reader, readers
+from ckh.export.groups import DTYPES
 from ckh.formats import ReadOptions
 from ckh.kernels.filter import parse_filter
 from ckh.learn.manifest import trained_problems
@@ -30,6 +32,8 @@ from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.problems import Direction
 from ckh.ranking.forest_file import _build, read_packed
+from ckh.ranking.layout import HEADER
+from ckh.ranking.library import OpenModel
 from tests.reliability import samples
 from tests.reliability.parquet import damaged_parquet
 
@@ -144,6 +148,23 @@ def _fdb(path: Path) -> object:
     return readers()["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
 
 
+def _prepared(path: Path) -> object:
+    model = OpenModel(path)
+    problem = parse_conv_problem(samples.PROBLEMS[0])
+    key, sizes = (0, DTYPES.index("fp32"), 0, 2), list(problem.columns().values())
+    return model.rank(key, sizes, 5), model.reasons(key, sizes, 400)
+
+
+def _damaged_answer(mutator: Mutator) -> bytes:
+    """A damaged model file, mostly with the length and checksum of what it holds, so that more than these is tried."""
+    content = mutator.next()
+    if len(content) < HEADER.size or mutator.random.random() < 0.2:
+        return content
+    magic, order, version, _, _, zero = HEADER.unpack(samples.prepared_answers()[0][: HEADER.size])
+    body = content[HEADER.size :]
+    return HEADER.pack(magic, order, version, len(content), zlib.crc32(body), zero) + body
+
+
 def _arch(path: Path) -> object:
     return read_arch(path, load_arch("gfx942").common)
 
@@ -187,6 +208,7 @@ TARGETS: dict[str, Target] = {
         Target("candidates", samples.candidates, _file("candidates.json", lambda path: read_candidates(path.parent))),
         Target("lightgbm-text", samples.lightgbm_text, lambda _: lambda content: _build(content, "model")),
         Target("packed-forest", samples.packed_forest, _file("forest.bin", read_packed)),
+        Target("prepared-answers", samples.prepared_answers, _file("answer.ckhm", _prepared), _damaged_answer),
         Target("arch", samples.archs, _file("gfx942.json", _arch)),
         Target("arch-common", samples.archs_common, _file("common.json", read_common_rules)),
         Target("conv-kernel-names", _conv_names, _text(parse_kernel_name, _conv_name)),
