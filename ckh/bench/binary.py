@@ -5,21 +5,16 @@ It is kept with the library in the cache, so that it is there when the library w
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import defaultdict
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 from ckh.resources import Resources
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 # The compiler's -Rpass-analysis=kernel-resource-usage: a line names a function, the lines after it say what it takes.
 _REMARK = re.compile(r"remark:\s+(?P<what>[A-Z][A-Za-z ]+?)(?: \[[^\]]*\])?: (?P<value>\S+)(?: \[-Rpass.*)?$")
-_FUNCTION = "Function Name"
+FUNCTION_REMARK = "Function Name"
 _MOST = {
     "vgprs": ("VGPRs",),
     "agprs": ("AGPRs",),
@@ -45,7 +40,7 @@ def parse_resources(messages: str, function: str) -> Resources | None:
     takes: list[dict[str, int]] = []
     this: dict[str, int] = {}
     for match in filter(None, map(_REMARK.search, messages.splitlines())):
-        if match["what"] == _FUNCTION:
+        if match["what"] == FUNCTION_REMARK:
             this = defaultdict(int)
             if function in match["value"]:
                 takes.append(this)
@@ -57,24 +52,7 @@ def parse_resources(messages: str, function: str) -> Resources | None:
     return Resources(**most, occupancy=min(one[_OCCUPANCY] for one in takes))
 
 
-def code_hash(library: Path, label: str) -> str:
-    """The hash of a library but for the kernel's name, which ends at a zero and has `label` in front.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    name = re.compile(re.escape(label.encode()) + rb"[^\0]*")
-    anonymous = name.sub(lambda match: bytes(len(match[0])), library.read_bytes())
-    return hashlib.sha256(anonymous).hexdigest()[:32]
-
-
-def binary_text(binary: Binary) -> str:
-    """What is kept with a library."""
-    return json.dumps(asdict(binary))
-
-
-def binary_from_text(text: str) -> Binary:
+def binary_from_values(values: dict[str, Any]) -> Binary:
     """Read back what was kept with a library, whose digest was right."""
-    values = json.loads(text)
     resources = values["resources"]
     return Binary(values["code_hash"], None if resources is None else Resources(**resources))

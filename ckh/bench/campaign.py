@@ -21,6 +21,7 @@ from ckh.bench.device import (
     open_device,
     require_usable,
 )
+from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.settings import Given, Settings, as_option
@@ -49,8 +50,8 @@ DEFAULT_TIMEOUT_S = 30.0
 
 _RUNS = Path("runs")
 _SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
-# Seconds for the estimate of a run that has measured nothing yet: one compiler; a pair, and what its operations add.
-_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 20.0, EMULATED_KIND: 20.0}
+# Seconds for the estimate of a run where none are known yet: a kernel's compiler; a pair, and what its operations add.
+_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 8.0, EMULATED_KIND: 8.0}
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
@@ -79,7 +80,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a run would do; `missing` says why it cannot compile, if it cannot."""
+    """What a run would do; `missing` says why it cannot compile, if it cannot.
+
+    `compile_s` is what compiling a kernel of the operation took on this machine on average; None: none was compiled.
+    """
 
     kernels: int
     to_compile: int
@@ -87,6 +91,7 @@ class Outlook:
     pairs: int
     pairs_done: int
     refused: dict[str, int]
+    compile_s: float | None
     estimate_s: float
     groups: tuple[Group, ...]
     missing: str
@@ -184,7 +189,8 @@ class Campaign:
             to_compile = KernelBuilder(self.device).missing(kernels)
         except DeviceError as error:
             to_compile, missing = len(kernels), error.message
-        seconds_each = _COMPILE_S[self._kind]
+        seen_s = KernelCache().seconds_each(self.device.arch.name, self.settings.op)
+        seconds_each = _COMPILE_S[self._kind] if seen_s is None else seen_s
         compile_s = to_compile * seconds_each / (limits.jobs or default_jobs(self.device.job_bytes))
         return Outlook(
             kernels=len(kernels),
@@ -193,6 +199,7 @@ class Campaign:
             pairs=left.pairs,
             pairs_done=self.plan.pairs - left.pairs,
             refused=self.plan.refused,
+            compile_s=seen_s,
             estimate_s=compile_s + self._measuring_s(left),
             groups=tuple(self._groups()),
             missing=missing,

@@ -7,26 +7,31 @@ no other beside it, and if that is no better, the next time that the kernel is w
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import tempfile
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ckh.bench.codegen.unit import choices, remarks_of, similarity
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compiling import run_compiler
-from ckh.bench.kernel_cache import CachedLibrary, KernelCache, fault
+from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, fault
 from ckh.bench.plan import full_name
 from ckh.errors import DataError
+from ckh.log import note
+from ckh.ops import operation_of_kernel
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ckh.bench.binary import Binary
+    from ckh.bench.compiling import CompilerRun
     from ckh.bench.device import Device
     from ckh.ops.base import Kernel
 
@@ -63,6 +68,23 @@ def available_bytes() -> int:
         text = ""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def units(sources: Mapping[str, tuple[Kernel, str]], most: int) -> list[list[str]]:
+    """Keys of the sources, each with a kernel that has it, that are compiled together: `most` or fewer of an operation.
+
+    Those that have most in common are neighbours.
+    """
+    operations: dict[str, list[str]] = {}
+    for key, (kernel, _) in sources.items():
+        operations.setdefault(operation_of_kernel(kernel).name, []).append(key)
+    found: list[list[str]] = []
+    for keys in operations.values():
+        if most > 1:
+            keys.sort(key=lambda key: similarity(sources[key][1]))
+        size = math.ceil(len(keys) / math.ceil(len(keys) / most))
+        found += [keys[start : start + size] for start in range(0, len(keys), size)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,46 +156,104 @@ class KernelBuilder:
         from joblib import Parallel, delayed
 
         lock = threading.Lock()
+        made = self._found(order)
+        if made:
+            advance(len(made), "")
 
-        def one(key: str) -> Built | None:
+        def build(unit: Sequence[str]) -> Iterator[tuple[str, Built]]:
             with lock:
-                advance(0, full_name(order.sources[key][0]))
-            result = self._build(key, order)
-            if result is not None and result.status is not Status.COMPILE_INTERRUPTED:
-                with lock:
-                    advance(1, "")
-            return result
+                first = full_name(order.sources[unit[0]][0])
+                advance(0, first if len(unit) == 1 else f"{first} and {len(unit) - 1} more")
+            for key, result in self._build_unit(unit, order):
+                if result.status is not Status.COMPILE_INTERRUPTED:
+                    with lock:
+                        advance(1, "")
+                yield key, result
 
-        results = Parallel(n_jobs=jobs, backend="threading")(delayed(one)(key) for key in order.sources)
-        made = dict(zip(order.sources, results, strict=True))
-        for key in [key for key, result in made.items() if result and result.status is Status.COMPILE_INTERRUPTED]:
+        def one(unit: Sequence[str]) -> dict[str, Built]:
+            return dict(build(unit))
+
+        left = {key: source for key, source in order.sources.items() if key not in made}
+        together = units(left, min(self._device.unit_kernels, math.ceil(len(left) / jobs)))
+        for results in Parallel(n_jobs=jobs, backend="threading")(delayed(one)(unit) for unit in together):
+            made |= results
+        for key in [key for key, result in made.items() if result.status is Status.COMPILE_INTERRUPTED]:
             made[key] = self._build(key, order) or made[key]
             advance(1, "")
-        return {key: result for key, result in made.items() if result is not None}
+        return made
+
+    def _found(self, order: _Order) -> dict[str, Built]:
+        """What the cache has."""
+        found = {}
+        for key in order.sources:
+            if order.should_stop():
+                break
+            if library := self._cache.find(key):
+                found[key] = _ok(key, library)
+        return found
 
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
 
+    def _build_unit(self, unit: Sequence[str], order: _Order) -> Iterator[tuple[str, Built]]:
+        """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out."""
+        together = self._compile_together(unit, order) if len(unit) > 1 else {}
+        for key in unit:
+            if result := together.get(key) or self._build(key, order):
+                yield key, result
+
+    def _compile_together(self, unit: Sequence[str], order: _Order) -> dict[str, Built]:
+        """The libraries of the sources of a unit; none if its compiler fails, for whatever reason."""
+        if order.should_stop():
+            return {}
+        first = order.sources[unit[0]][0]
+        text = self._device.emit_unit(first, [order.sources[key][1] for key in unit])
+        with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
+            library = Path(folder) / "unit.so"
+            run = self._run(first, text, library, order)
+            if run is None:
+                return {}
+            why = run.message if run.status is not Status.OK else fault(library)
+            copies = [] if why else choices(library.read_bytes(), len(unit))
+            if not copies:
+                note(f"{len(unit)} kernels are compiled alone; together: {why or 'none can be chosen'}")
+                return {}
+            built = {}
+            for number, (key, copy) in enumerate(zip(unit, copies, strict=True)):
+                library.write_bytes(copy)
+                part = replace(run, message=remarks_of(number, run.message), seconds=run.seconds / len(unit))
+                built[key] = self._keep(key, order, library, part)
+            return built
+
     def _build(self, key: str, order: _Order) -> Built | None:
-        """Build a source, unless its library is there; None when stopped."""
+        """Build a source; None when stopped."""
         if order.should_stop():
             return None
-        if found := self._cache.find(key):
-            return _ok(key, found)
+        kernel, text = order.sources[key]
         with tempfile.TemporaryDirectory(dir=order.workshop, ignore_cleanup_errors=True) as folder:
-            source = Path(folder) / f"{key}.cpp"
-            library = source.with_suffix(".so")
-            kernel, text = order.sources[key]
-            source.write_text(text, encoding="utf-8")
-            command = self._device.compile_command(kernel, source, library)
-            run = run_compiler(command, source, self._timeout_s, order.should_stop)
+            library = Path(folder) / f"{key}.so"
+            run = self._run(kernel, text, library, order)
             if run is None:
                 return None
             if run.status is not Status.OK:
                 return Built(run.status, "", key, run.message)
             if why := fault(library):
                 return Built(Status.COMPILE_ERROR, "", key, f"the compiler wrote no library of a kernel: {why}")
-            return _ok(key, self._cache.put(key, library, self._device.inspect(kernel, run.message, library)))
+            return self._keep(key, order, library, run)
+
+    def _run(self, kernel: Kernel, text: str, library: Path, order: _Order) -> CompilerRun | None:
+        """Compile a source of a kernel or, for a unit, of its first."""
+        source = library.with_suffix(".cpp")
+        source.write_text(text, encoding="utf-8")
+        command = self._device.compile_command(kernel, source, library)
+        return run_compiler(command, source, self._timeout_s, order.should_stop)
+
+    def _keep(self, key: str, order: _Order, library: Path, run: CompilerRun) -> Built:
+        """Put a library into the cache, with what the compiler told of it."""
+        kernel, source = order.sources[key]
+        binary = self._device.inspect(kernel, source, run.message)
+        compilation = Compilation(self._device.arch.name, operation_of_kernel(kernel).name, run.seconds)
+        return _ok(key, self._cache.put(key, library, binary, compilation))
 
 
 def _ok(key: str, library: CachedLibrary) -> Built:

@@ -39,10 +39,11 @@ _INTERRUPTION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CompilerRun:
-    """How a compiler ended; the message is the first useful line of an error, or all that it said on success."""
+    """How a compiler ended and after how long; the message is the first useful line of an error, or all on success."""
 
     status: Status
     message: str
+    seconds: float
 
 
 def run_compiler(
@@ -61,6 +62,7 @@ def run_compiler(
     Raises:
         OSError: it cannot be started.
     """
+    start = time.monotonic()
     with subprocess.Popen(
         guarded(command),
         stdin=subprocess.DEVNULL,
@@ -70,15 +72,17 @@ def run_compiler(
         start_new_session=True,
     ) as process:
         try:
-            said = _listen(process, time.monotonic() + timeout_s, should_stop)
+            said = _listen(process, start + timeout_s, should_stop)
         finally:
             end_guarded(process)
     if said is None and should_stop():
         return None
+    seconds = time.monotonic() - start
     if said is None:
-        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s")
+        return CompilerRun(Status.COMPILE_TIMEOUT, f"the compiler took longer than {timeout_s:g} s", seconds)
     messages = said.decode(errors="replace")
-    return CompilerRun(_status(process.returncode, messages), _message(process.returncode, messages, source))
+    status, message = _status(process.returncode, messages), _message(process.returncode, messages, source)
+    return CompilerRun(status, message, seconds)
 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:

@@ -19,6 +19,8 @@ from ckh.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
     from ckh.bench.computation import HostEmission
@@ -87,14 +89,21 @@ class Device(Protocol):
             UnsupportedKernelError: the device cannot build it.
         """
 
+    @property
+    def unit_kernels(self) -> int:
+        """The most kernels that are compiled together; 1: each alone."""
+
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
+        """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
+
     def cache_salt(self) -> bytes:
         """What a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """The command that makes a shared library of a kernel's source."""
 
-    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:
-        """What is to be kept of a kernel that was just compiled; `messages` are what the compiler said."""
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
+        """What is to be kept of a kernel that was just compiled; `messages` are what the compiler said of it."""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One for each worker that may run at a time."""
@@ -166,7 +175,17 @@ class HostDevice:
         folder = f"-I{_emission(kernel).templates}"
         return [*self._compiler.command, *compile_flags(), folder, "-o", str(library), str(source)]
 
-    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:  # noqa: ARG002 - the interface's
+    @property
+    def unit_kernels(self) -> int:
+        """One: our headers are read in a moment."""
+        return 1
+
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:  # noqa: ARG002 - the interface's
+        """The only one."""
+        (source,) = sources
+        return source
+
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:  # noqa: ARG002 - the interface's
         """Nothing: what runs on a CPU is identified by its source."""
         return None
 

@@ -13,10 +13,11 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
-from ckh.bench.binary import Binary, code_hash, parse_resources
+from ckh.bench.binary import Binary, parse_resources
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.interfaces import NOT_VERIFIED
 from ckh.bench.codegen.source import header_contents
+from ckh.bench.codegen.unit import code_hash, unit_source
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.computation import measured_of
 from ckh.bench.device import HIP_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
@@ -27,6 +28,7 @@ from ckh.gpus import visible_gpus
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.archs import ArchSpec
@@ -47,7 +49,8 @@ _FLAGS = (
     "-Rpass-analysis=kernel-resource-usage",
 )
 _TARGET = re.compile(r"gfx[0-9a-f]+(?!:(\w+)[+-]:\1)(?::(?:sramecc|xnack)[+-]){0,2}")
-_JOB_BYTES = 2 << 30
+_JOB_BYTES = 3 << 30  # seen: 0.7 GB for a kernel, 1.5 GB for eight of different tiles
+_UNIT_KERNELS = 12
 _FLUSH_FACTOR = 2  # of the GPU's caches
 _KB = 1024
 
@@ -87,6 +90,11 @@ class HipDevice:
         """What CK Tile's templates make of a compiler."""
         return _JOB_BYTES
 
+    @property
+    def unit_kernels(self) -> int:
+        """As many as a compiler's memory is enough for."""
+        return _UNIT_KERNELS
+
     def identity(self) -> DeviceIdentity:
         """What it is; of the GPU where there is one, else of the architecture."""
         hardware = self._arch.hardware.to_dict()
@@ -112,6 +120,10 @@ class HipDevice:
         emission = _emission(kernel)
         return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
 
+    def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
+        """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
+        return unit_source(sources, _folders(kernel))
+
     def cache_salt(self) -> bytes:
         """Our shared headers, CK Tile's, flags, target and compiler version."""
         parts = (self._compiler.version, *self._compiler.command[1:], *_FLAGS, self._target, self._headers_hash)
@@ -119,15 +131,14 @@ class HipDevice:
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of hipcc."""
-        ours = (ck_tile.template_dir(), _emission(kernel).templates)
-        folders = (f"-I{folder}" for folder in (*ours, self._headers.include))
+        folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
         target = f"--offload-arch={self._target}"
         return [*self._compiler.command, *_FLAGS, target, *folders, "-o", str(library), str(source)]
 
-    def inspect(self, kernel: Kernel, messages: str, library: Path) -> Binary | None:
+    def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
         """Resources as the compiler told them, and the hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
-        return Binary(code_hash(library, ck_tile.LABEL), next(filter(None, resources), None))
+        return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None))
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One worker a GPU; where there is none, one that will say so."""
@@ -166,6 +177,11 @@ class HipDevice:
         for header in sorted((self._headers.include / "ck_tile").rglob("*.hpp")):
             digest.update(str(header.relative_to(self._headers.include)).encode() + b"\0" + header.read_bytes() + b"\0")
         return digest.hexdigest()
+
+
+def _folders(kernel: Kernel) -> tuple[Path, ...]:
+    """Where our headers for a kernel are."""
+    return ck_tile.template_dir(), _emission(kernel).templates
 
 
 def _emission(kernel: Kernel) -> HipEmission[Kernel]:

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import stat
 import struct
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
-from ckh.bench.binary import binary_from_text, binary_text
+from ckh.archs import HOST
+from ckh.bench.binary import binary_from_values
 from ckh.bench.elf import fault_of_library
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError
@@ -35,10 +39,21 @@ if TYPE_CHECKING:
     from ckh.bench.binary import Binary
 
 _END = struct.Struct("<I32s8s")  # bytes of text, digest, mark
-_MARK = b"ckh-so-1"
+_MARK = b"ckh-so-2"
 _MOST_BYTES = 1 << 30  # of a library; a CK Tile kernel's has some megabytes
+_MOST_TEXT_BYTES = 1 << 16
+_MOST_TIMES = 2000  # that an estimate looks at
 _FOLDER = "kernels"
 _WORKSHOP, _LOCK = "building-", "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """For which architecture a kernel of an operation was compiled, and its part of the compiler's time."""
+
+    arch: str
+    op: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +97,16 @@ class KernelCache:
             raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it")
         return _opened(path, content)
 
-    def put(self, key: str, library: Path, binary: Binary | None) -> CachedLibrary:
+    def put(
+        self, key: str, library: Path, binary: Binary | None, compilation: Compilation | None = None
+    ) -> CachedLibrary:
         """Move a library that has no `fault` here.
 
         Raises:
             OSError: it cannot be written.
         """
-        text = b"" if binary is None else binary_text(binary).encode()
+        known = {"binary": binary and asdict(binary), "compilation": compilation and asdict(compilation)}
+        text = json.dumps(known).encode()
         content = library.read_bytes() + text
         library.write_bytes(content + _END.pack(len(text), _digest(content, len(text)), _MARK))
         library.chmod(0o700)  # whatever the umask: what others can write is not loaded
@@ -96,6 +114,16 @@ class KernelCache:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         library.replace(path)
         return CachedLibrary(path, binary)
+
+    def seconds_each(self, arch: str, op: str) -> float | None:
+        """What compiling a kernel of an operation took on average, if it is known.
+
+        Times of the architecture are looked at or, where there are none, those of other GPUs.
+        """
+        times = list(islice(filter(None, map(_compilation, self.folder.glob("??/*.so"))), _MOST_TIMES))
+        same = [one for one in times if one.op == op and (one.arch == HOST) == (arch == HOST)]
+        seconds = [one.seconds for one in same if one.arch == arch] or [one.seconds for one in same]
+        return fmean(seconds) if seconds else None
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
@@ -136,7 +164,24 @@ def _opened(path: Path, content: bytes) -> CachedLibrary | None:
     body = content[: -_END.size]
     if mark != _MARK or digest != _digest(body, length):
         return None
-    return CachedLibrary(path, binary_from_text(body[len(body) - length :].decode()) if length else None)
+    binary = json.loads(body[len(body) - length :])["binary"]
+    return CachedLibrary(path, None if binary is None else binary_from_values(binary))
+
+
+def _compilation(path: Path) -> Compilation | None:
+    """How a library in the cache was compiled, if it says so; no more than its end is read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-_END.size, os.SEEK_END)
+            length, _, mark = _END.unpack(file.read())
+            if mark != _MARK or length > _MOST_TEXT_BYTES:
+                return None
+            file.seek(-_END.size - length, os.SEEK_END)
+            values = json.loads(file.read(length))["compilation"]
+            found = Compilation(str(values["arch"]), str(values["op"]), float(values["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):  # cut off, damaged, or of something that is no kernel
+        return None
+    return found if 0 <= found.seconds < float("inf") else None
 
 
 def _digest(content: bytes, text_length: int) -> bytes:

@@ -55,7 +55,8 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
         warn(f"kernels cannot be compiled here: {outlook.missing}")
-    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}")
+    seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s to compile a kernel, as seen here)"
+    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}{seen if outlook.to_compile else ''}")
 
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:

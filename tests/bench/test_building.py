@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
 from ckh.errors import DeviceError
+from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.resources import Resources
@@ -155,8 +157,35 @@ def test_what_is_known_of_a_library_is_kept_with_it(device_of: Callable[[FakeHip
     assert KernelBuilder(device).build(KERNELS[:1], 1, ignore)[KERNELS[0]] == first
 
 
-def test_kernels_that_differ_in_name_alone_have_one_code_hash(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
-    """The fake's kernels do all the same; their sources are different."""
+def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
+    device_of: Callable[[FakeHipcc], HipDevice], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two compilers make five libraries that are known of what is known of them alone, and each has its own name."""
+    device = device_of(FakeHipcc(scratch=8))
+    builder = KernelBuilder(device)
+    built = builder.build(KERNELS, 2, ignore)
+    assert [len(line.split()) for line in log_of(device)] in ([3, 2], [2, 3])
+    assert [one.status for one in built.values()] == [Status.OK] * 5
+    names = []
+    for one in built.values():
+        library: Any = ctypes.CDLL(one.library)
+        library.ckh_name.restype = ctypes.c_char_p
+        names.append(library.ckh_name().decode())
+    assert names == [kernel_name(kernel) for kernel in KERNELS]
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "other"))
+    for kernel in KERNELS:
+        alone = KernelBuilder(device).build([kernel], 1, ignore)[kernel]
+        assert (alone.binary, alone.source_hash) == (built[kernel].binary, built[kernel].source_hash)
+    assert [len(line.split()) for line in log_of(device)][2:] == [1] * 5
+
+
+def log_of(device: HipDevice) -> list[str]:
+    """The names of the kernels that each call of the fake compiler was for."""
+    hipcc = device.compile_command(KERNELS[0], Path(), Path())[0]
+    return Path(f"{hipcc}.log").read_text(encoding="utf-8").splitlines()
+
+
+def test_kernels_of_other_parameters_are_other_code(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
+    """Also those of the fake compiler, which all do the same."""
     built = KernelBuilder(device_of(FakeHipcc())).build(KERNELS, 2, ignore)
-    assert len({one.source_hash for one in built.values()}) == len(KERNELS)
-    assert len({one.code_hash for one in built.values()}) == 1
+    assert len({one.source_hash for one in built.values()}) == len({one.code_hash for one in built.values()}) == 5

@@ -244,7 +244,7 @@ def test_a_compiler_that_is_killed_once_is_tried_again_at_once(tmp_path: Path, m
     built = KernelBuilder(device).build(device.kernels, 2, lambda count, _text: advanced.append(count))
     assert [one.status for one in built.values()] == [Status.OK] * 3
     assert log.read_text(encoding="utf-8").split() in (["first", "other", "other", "first"], ["other", "first"] * 2)
-    assert advanced == [1, 1, 1]
+    assert [count for count in advanced if count] == [1, 1, 1]  # 0: a kernel was begun
 
 
 PROGRAM = """

@@ -254,7 +254,7 @@ def test_an_unknown_kind_of_device_is_refused() -> None:
     """The kinds are said."""
     with pytest.raises(UsageError, match="unknown device 'cuda'") as caught:
         open_device("cuda")
-    assert caught.value.hint == "one of host, hip"
+    assert caught.value.hint == "one of host, hip, emulated"
 
 
 def test_opening_the_device_asks_the_driver_once(monkeypatch: pytest.MonkeyPatch) -> None:

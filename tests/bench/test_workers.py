@@ -15,6 +15,7 @@ from ckh.bench import hip_device as hip_device_module
 from ckh.bench.binary import Binary
 from ckh.bench.campaign import Campaign, Limits, Outcome
 from ckh.bench.device import DeviceOptions
+from ckh.bench.plan import full_name
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.settings import Given
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
@@ -74,10 +75,9 @@ class ManyWorkers(FaultyDevice):
             self.refusal.touch()
         return ["false"]
 
-    def inspect(self, kernel: Any, messages: str, library: Path) -> Binary | None:
-        """By the kernel's name, which is in the source's first line."""
-        source = library.with_suffix(".cpp").read_text(encoding="utf-8")
-        name = source.partition("\n")[0].removeprefix("// ")
+    def inspect(self, kernel: Any, source: str, messages: str) -> Binary | None:
+        """By the kernel's name."""
+        name = full_name(kernel)
         resources = replace(TAKES, scratch_bytes=self.scratch[name]) if name in self.scratch else None
         return Binary(self.codes.get(name, name), resources)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.kernel_cache import Compilation, KernelCache
 from ckh.bench.plan import full_name
 from ckh.bench.registry import read_registry
 from ckh.cli import run
@@ -530,7 +531,30 @@ def test_a_dry_run_with_a_compiler_says_what_is_in_the_cache(
     assert run([*args, "--compile-only"]) == ExitCode.OK
     capsys.readouterr()
     assert run([*args, "--dry-run", "--json"]) == ExitCode.OK
-    assert document(capsys) == {**before, "to_compile": 0, "estimate_s": pytest.approx(0, abs=before["estimate_s"])}
+    after = document(capsys)
+    assert 0 < after["compile_s"] < 60
+    estimate = pytest.approx(0, abs=before["estimate_s"])
+    assert after == {**before, "to_compile": 0, "estimate_s": estimate, "compile_s": after["compile_s"]}
+
+
+def test_a_dry_run_estimates_by_the_compilers_times_that_were_seen(
+    hip: list[str], tools: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without any it takes a constant; a kernel that took an hour makes all that are left take one each."""
+    args = [*hip, "--dry-run", "--jobs", "2"]
+    assert run([*args, "--json"]) == ExitCode.OK
+    before = document(capsys)
+    assert before["compile_s"] is None
+    KernelCache().path("a").parent.mkdir(parents=True)
+    (tmp_path / "made").write_bytes(b"a kernel's")
+    KernelCache().put("a" * 32, tmp_path / "made", None, Compilation("gfx950", "grouped_conv", 3600.0))
+    assert run([*args, "--json"]) == ExitCode.OK
+    after = document(capsys)
+    assert after["compile_s"] == 3600.0
+    constant_s = 8.0
+    assert after["estimate_s"] - before["estimate_s"] == pytest.approx(after["to_compile"] / 2 * (3600 - constant_s))
+    assert run(args) == ExitCode.OK
+    assert capsys.readouterr().out.endswith(" (3600.0 s to compile a kernel, as seen here)\n")
 
 
 COMPILED = ["--filter", "pipeline in ['compv3', 'compv6'] and not split_image and not double_smem_buffer"]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.binary import code_hash
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers
@@ -405,8 +404,6 @@ def test_the_device_emits_gemm_kernels(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
     """The compiler names their functions after CK Tile's class; what else is in the messages does not count."""
-    library = tmp_path / "kernel.so"
-    library.write_bytes(b"code")
     messages = REMARKS.replace("@scratch@", "0")
     gemm = messages.replace("33GroupedConvolutionForwardKernel", "19UniversalGemmKernel")
     device = HipDevice(DeviceOptions("gfx942"))
@@ -418,7 +415,7 @@ def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
         (convolution, gemm),
         (PLAIN, gemm.replace("19Universal", "11Other")),
     ]
-    binaries = [device.inspect(kernel, text, library) for kernel, text in pairs]  # type: ignore[arg-type] # of two operations
+    binaries = [device.inspect(kernel, "", text) for kernel, text in pairs]  # type: ignore[arg-type] # of two operations
     found = [None if one is None else one.resources for one in binaries]
     assert found[0] == found[1] is not None
     assert found[2:] == [None] * 3
@@ -510,7 +507,9 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
             assert (reply.status, reply.message) == (Status.OK, kernel_name(kernel))
     finally:
         worker.kill()
-    assert len({code_hash(Path(report.library), ck_tile.LABEL) for report in real.values()}) == len(real)
+    devices = [(HipDevice(DeviceOptions(arch)), kernel) for arch, kernel in real]
+    binaries = {device.inspect(kernel, device.emit(kernel), "") for device, kernel in devices}
+    assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
 
 
 BASIC = "fp16_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"

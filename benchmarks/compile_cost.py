@@ -1,0 +1,197 @@
+"""CPU seconds for compiling kernels for a GPU, each alone and several together, and whether both give the same code.
+
+    python benchmarks/compile_cost.py --out FOLDER [--arch gfx942] [--rule-set tiny] [--units N] [--alone N]
+
+All kernels of the rule set that the CK Tile headers can build are compiled twice, in the units of `ckh bench`: each
+alone, then the unit. A line of FOLDER/units.jsonl tells of each unit; what is there is not compiled again, so that the
+script goes on where it was interrupted. `--units N` does N of them, spread over all, and `--alone N` compiles N kernels
+of each unit alone. Seconds are user seconds of the compilers, without those of the system.
+
+Device code is the same where the functions of the kernel and their descriptors in the code object are, byte by byte but
+for where a descriptor's function begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import struct
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compile import Built, KernelBuilder, units
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.rules import rule_set
+from ckh.problems import Direction
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.ops.base import Kernel
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+_TIMEOUT_S = 3600.0
+_GPU_FILE = b"\x7fELF\x02\x01\x01\x40"  # of 64 bits, for amdhsa
+_SYMBOL_TABLE, _FUNCTION = 2, 2
+_KERNEL = "kentry"  # CK Tile's headers have functions of their own besides
+_ENTRY_OFFSET = slice(16, 24)  # of a kernel descriptor, LLVM's AMDGPUUsage
+
+
+class _Section(NamedTuple):
+    type: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """User seconds of a kernel both ways, and how many kernels were built and have the same device code both ways."""
+
+    kernels: list[str]
+    alone_s: float
+    together_s: float
+    built: int
+    alone: int
+    same: int
+
+    def __str__(self) -> str:
+        times = f"{self.alone_s:.1f} s a kernel alone, {self.together_s:.1f} s together"
+        built = f"{self.built} of {len(self.kernels)} built, {self.alone} of them alone, {self.same} with the same code"
+        return f"{times}, {self.together_s / self.alone_s:.0%}; {built}: {self.kernels[0]} …"
+
+
+class _Alone(HipDevice):
+    """The device as it was before kernels were compiled together."""
+
+    @property
+    def unit_kernels(self) -> int:
+        return 1
+
+
+def main() -> None:
+    """Compile what is left, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--arch", default="gfx942")
+    parser.add_argument("--rule-set", default="tiny")
+    parser.add_argument("--dtype", nargs="+", default=["fp16", "bf16", "fp32"])
+    parser.add_argument("--variant", nargs="+", default=[str(one) for one in Direction])
+    parser.add_argument("--ndim", nargs="+", type=int, default=[2, 3])
+    parser.add_argument("--units", type=int)
+    parser.add_argument("--alone", type=int)
+    options = parser.parse_args()
+    device = HipDevice(DeviceOptions(options.arch))
+    sources = {
+        kernel_name(kernel): (kernel, source)
+        for variant in options.variant
+        for ndim in options.ndim
+        for dtype in options.dtype
+        for kernel in rule_set(options.rule_set, Direction(variant), ndim, dtype, device.arch)
+        if (source := _emitted(device, kernel))
+    }
+    every = units(sources, device.unit_kernels)
+    chosen = every if options.units is None else [every[i * len(every) // options.units] for i in range(options.units)]
+    print(f"{device.identity().compiler}\n{len(sources)} kernels in {len(every)} units, {len(chosen)} of them compiled")
+    options.out.mkdir(parents=True, exist_ok=True)
+    records = options.out / "units.jsonl"
+    done = _read(records)
+    units_done = []
+    for names in chosen:
+        unit = next((one for one in done if one.kernels == names), None)
+        if unit is None:
+            unit = _compare(options.arch, [sources[name][0] for name in names], options.alone)
+            with records.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(unit)) + "\n")
+        print(unit, flush=True)
+        units_done.append(unit)
+    _print_all(units_done)
+
+
+def _emitted(device: HipDevice, kernel: ConvKernel) -> str:
+    try:
+        return device.emit(kernel)
+    except UnsupportedKernelError:
+        return ""
+
+
+def _read(path: Path) -> list[_Unit]:
+    """The lines of an earlier run; a last one that was cut off is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [_Unit(**json.loads(line)) for line in lines]
+
+
+def _compare(arch: str, unit: Sequence[ConvKernel], count: int | None) -> _Unit:
+    sample = unit if count is None else [unit[i * len(unit) // count] for i in range(count)]
+    alone_s, alone = _compiled(_Alone(DeviceOptions(arch)), sample)
+    together_s, together = _compiled(HipDevice(DeviceOptions(arch)), unit)
+    return _Unit(
+        kernels=[kernel_name(kernel) for kernel in unit],
+        alone_s=alone_s / len(sample),
+        together_s=together_s / len(unit),
+        built=len(together),
+        alone=len(alone),
+        same=sum(code == together.get(kernel) for kernel, code in alone.items()),
+    )
+
+
+def _compiled(device: HipDevice, unit: Sequence[ConvKernel]) -> tuple[float, dict[Kernel, list[bytes]]]:
+    """User seconds of the compilers, and the device code of each kernel that was built, in an empty cache."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["CKH_CACHE_DIR"] = cache
+        built = KernelBuilder(device, _TIMEOUT_S).build(unit, 1, lambda _count, _text: None)
+        seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        codes = {kernel: _own_code(one) for kernel, one in built.items() if one.status is Status.OK}
+    return seconds, codes
+
+
+def _own_code(built: Built) -> list[bytes]:
+    """Functions and descriptors of the kernel that a library was kept for, in no matter which order."""
+    library = Path(built.library).read_bytes()
+    number = library.partition(b"ckh-chosen:\0")[2][:4]
+    space = f"ckh_u{struct.unpack('<i', number)[0]}" if number else ""
+    own = f"{len(space)}{space}" if space else ""
+    return sorted(code for name, code in device_code(library) if own in name and _KERNEL in name)
+
+
+def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of the functions of a library's code object, and of its kernels' descriptors."""
+    content = library[library.index(_GPU_FILE) :]
+    sections_at, section_size, count = (*struct.unpack_from("<Q", content, 40), *struct.unpack_from("<HH", content, 58))
+    sections = [
+        _Section(*struct.unpack_from("<4xI8xQQQI", content, sections_at + i * section_size)) for i in range(count)
+    ]
+    table = next(section for section in sections if section.type in (_SYMBOL_TABLE, 11))
+    text = content[sections[table.link].offset :]
+    for at in range(table.offset, table.offset + table.size, 24):
+        name_at, info, where, address, size = struct.unpack_from("<IBxHQQ", content, at)
+        name = text[name_at : text.index(b"\0", name_at)].decode()
+        if 0 < where < len(sections) and (info & 15 == _FUNCTION or name.endswith(".kd")):
+            start = sections[where].offset + address - sections[where].address
+            code = bytearray(content[start : start + size])
+            if name.endswith(".kd"):
+                code[_ENTRY_OFFSET] = bytes(8)
+            yield name, bytes(code)
+
+
+def _print_all(every: Sequence[_Unit]) -> None:
+    number = sum(len(unit.kernels) for unit in every)
+    alone = sum(unit.alone_s * len(unit.kernels) for unit in every) / number
+    together = sum(unit.together_s * len(unit.kernels) for unit in every) / number
+    print(f"{number} kernels: {alone:.2f} s a kernel alone, {together:.2f} s together, {together / alone:.1%}")
+    compared = sum(unit.alone for unit in every)
+    print(f"{sum(unit.same for unit in every)} of {compared} that were compiled both ways have the same device code")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+// The functions that the library of several kernels exports: those of one of them, whose number stands behind a mark in
+// the file and is replaced there. To be included after a vocabulary, which says what a Problem is.
+#pragma once
+
+#include <cstdint>
+
+#ifndef __HIP_DEVICE_COMPILE__
+
+namespace ckh {
+
+// The functions of one kernel.
+struct Entry {
+    int32_t (*abi_version)(void);
+    const char* (*name)(void);
+    const char* (*error)(void);
+    const char* (*unsupported)(const Problem*);
+    int64_t (*workspace_bytes)(const Problem*);
+    int32_t (*run)(const Problem*, const void*, const void*, void*, void*);
+    int32_t (*time)(const Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*);
+    void (*set_flush)(void*, int64_t);
+};
+
+struct Chosen {
+    char mark[12];
+    int32_t number;
+};
+
+extern const Entry entries[];
+// Read when a function is called: what is known when this is compiled is not what stands in the file later. No other
+// library that is loaded shares it.
+[[gnu::used]] static const volatile Chosen chosen{"ckh-chosen:", 0};
+
+inline const Entry& entry() { return entries[chosen.number]; }
+
+}  // namespace ckh
+
+extern "C" {
+
+int32_t ckh_abi_version(void) { return ckh::entry().abi_version(); }
+
+const char* ckh_name(void) { return ckh::entry().name(); }
+
+const char* ckh_error(void) { return ckh::entry().error(); }
+
+const char* ckh_unsupported(const ckh::Problem* problem) { return ckh::entry().unsupported(problem); }
+
+int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::entry().workspace_bytes(problem); }
+
+int32_t ckh_run(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace) {
+    return ckh::entry().run(problem, a, b, out, workspace);
+}
+
+int32_t ckh_time(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
+                 int32_t samples, double* ns) {
+    return ckh::entry().time(problem, a, b, out, workspace, loops, samples, ns);
+}
+
+void ckh_set_flush(void* buffer, int64_t bytes) { ckh::entry().set_flush(buffer, bytes); }
+}
+
+#endif

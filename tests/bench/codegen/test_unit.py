@@ -1,0 +1,232 @@
+"""Several kernels in one translation unit: each is what it is alone, whatever is shared."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.bench.binary import parse_resources
+from ckh.bench.codegen import ck_tile
+from ckh.bench.codegen.unit import choices, code_hash, remarks_of, similarity, unit_source
+from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.compiler import find_compiler
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.ops.grouped_conv.rules import rule_set
+from ckh.problems import Direction
+from ckh.schema import Status
+from tests.bench.fake_hipcc import REMARKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+ROOT = Path(__file__).parents[3]
+
+# Of a kernel that gives out its value, as ours are: a vocabulary, headers that read its parameters, and one that does
+# not but includes one of them.
+TEMPLATES = {
+    "vocabulary.hpp": """#pragma once
+#include <cstdint>
+namespace ckh { struct Problem { int64_t n; }; }
+namespace ck_tile {
+template <int Bound, class Kernel> auto make_kernel(Kernel kernel, int n) { return [=] { return kernel(n) + Bound; }; }
+}
+""",
+    "twice.hpp": "#pragma once\nnamespace ckh { struct Twice { int operator()(int n) const { return 2 * n; } }; }\n",
+    "types.hpp": """#pragma once
+#include "twice.hpp"
+namespace ckh { constexpr int sum = kernel::value + kernel::more; }  // of this kernel
+""",
+    "limits.hpp": '#pragma once\n#include "types.hpp"\nnamespace ckh { constexpr int limit = sum; }\n',
+    "abi.hpp": """#pragma once
+#include "types.hpp"
+#include "limits.hpp"
+namespace ckh { inline int32_t flushed = 0; }
+extern "C" {
+int32_t ckh_abi_version(void) { return 1; }
+const char* ckh_name(void) { return ckh::kernel::label + 11; }
+const char* ckh_error(void) { return "ckh-kernel: is not renamed"; }
+const char* ckh_unsupported(const ckh::Problem*) { return nullptr; }
+int64_t ckh_workspace_bytes(const ckh::Problem*) { return ckh::limit; }
+int32_t ckh_run(const ckh::Problem* p, const void*, const void*, void*, void*) {
+    return ck_tile::make_kernel<100>(ckh::Twice{}, int(p->n) * ckh::sum)() + ckh::flushed;
+}
+int32_t ckh_time(const ckh::Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*) { return 0; }
+void ckh_set_flush(void*, int64_t bytes) { ckh::flushed = int32_t(bytes); }
+}
+""",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The templates."""
+    (tmp_path / "templates").mkdir()
+    for name, text in TEMPLATES.items():
+        (tmp_path / "templates" / name).write_text(text, encoding="utf-8")
+    return tmp_path / "templates"
+
+
+def source_of(name: str, value: int, more: int = 1, unread: int = 0) -> str:
+    """A kernel alone."""
+    return f"""#include "vocabulary.hpp"
+
+namespace ckh::kernel {{
+inline constexpr char label[512] = "ckh-kernel:{name}";
+inline constexpr int value = {value};
+inline constexpr int more = {more};
+inline constexpr int unread = {unread};
+}}  // namespace ckh::kernel
+
+#include "limits.hpp"
+#include "abi.hpp"
+// headers 0
+"""
+
+
+@pytest.fixture
+def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
+    """Compiles the unit of some sources to a library."""
+
+    def compile_unit(sources: Sequence[str]) -> bytes:
+        (tmp_path / "unit.cpp").write_text(unit_source(sources, [folder]), encoding="utf-8")
+        folders = [f"-I{one}" for one in (folder, ck_tile.template_dir())]
+        command = [*find_compiler().command, "-std=c++20", "-O2", "-shared", "-fPIC", "-s", *folders]
+        subprocess.run([*command, "-o", str(tmp_path / "unit.so"), str(tmp_path / "unit.cpp")], check=True)
+        return (tmp_path / "unit.so").read_bytes()
+
+    return compile_unit
+
+
+def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[str]], bytes], tmp_path: Path) -> None:
+    """Its name, its parameters, and variables of its own; a library that nothing was chosen of is the first's."""
+    library = compiled([source_of("one", 3), source_of("two", 4, 5), source_of("three", 6)])
+    first, second, third = choices(library, 3)
+    for file, copy, name, total in (
+        ("a", library, "one", 4),
+        ("b", first, "one", 4),
+        ("c", second, "two", 9),
+        ("d", third, "three", 7),
+    ):
+        (tmp_path / file).write_bytes(copy)
+        kernel: Any = ctypes.CDLL(str(tmp_path / file))
+        kernel.ckh_name.restype = kernel.ckh_error.restype = ctypes.c_char_p
+        kernel.ckh_workspace_bytes.restype = ctypes.c_int64
+        assert (kernel.ckh_name().decode(), kernel.ckh_error()) == (name, b"ckh-kernel: is not renamed")
+        problem = ctypes.c_int64(10)
+        assert kernel.ckh_workspace_bytes(ctypes.byref(problem)) == total
+        kernel.ckh_set_flush(None, ctypes.c_int64(1000))
+        assert kernel.ckh_run(ctypes.byref(problem), None, None, None, None) == 2 * 10 * total + 100 + 1000
+
+
+def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
+    """Other headers are included once, in front of all kernels."""
+    text = unit_source([source_of("one", 3), source_of("two", 4)], [folder])
+    assert [line for line in text.splitlines() if line.startswith("#include")] == [
+        '#include "vocabulary.hpp"',
+        '#include "twice.hpp"',
+        '#include "unit.hpp"',
+    ]
+    assert [text.count(part) for part in ("constexpr int sum", "constexpr int limit", "#pragma once")] == [2, 2, 0]
+
+
+@pytest.mark.parametrize("library", [b"", b"no mark", b"ckh-chosen:\0....ckh-chosen:\0...."])
+def test_a_library_that_is_no_units_has_no_choices(library: bytes) -> None:
+    """Where there is no mark, or more than one."""
+    assert choices(library, 3) == []
+
+
+def test_nothing_but_the_number_is_changed() -> None:
+    """The library is as long as before."""
+    found = choices(b"ab ckh-chosen:\0\0\0\0\0 cd", 259)
+    assert (found[0], found[258]) == (b"ab ckh-chosen:\0\0\0\0\0 cd", b"ab ckh-chosen:\0\2\1\0\0 cd")
+
+
+def test_remarks_are_those_of_the_kernels_own_functions() -> None:
+    """The first kernel's are not those of the eleventh."""
+    messages = "a.cpp:1: warning: nothing\n" + "".join(
+        REMARKS.replace("NS_33", f"N{len(space)}{space}9OwnKernelINS_33").replace("@scratch@", str(scratch))
+        for space, scratch in (("ckh_u1", 8), ("ckh_u10", 16), ("ckh_u2", 24), ("ckh_u1", 4))
+    )
+    for number, scratch in ((1, 8), (10, 16), (2, 24)):
+        resources = parse_resources(remarks_of(number, messages), "GroupedConvolution")
+        assert resources is not None
+        assert resources.scratch_bytes == scratch
+    assert remarks_of(3, messages) == ""
+
+
+def test_code_is_the_same_where_nothing_that_is_read_differs(folder: Path) -> None:
+    """Neither a name nor a parameter that no header reads is code; one that a header reads is."""
+    plain = code_hash(source_of("one", 3), [folder])
+    assert code_hash(source_of("another", 3, unread=7), [folder]) == plain
+    assert len({plain, *(code_hash(source_of("one", *values), [folder]) for values in ((4, 1), (3, 2)))}) == 3
+    assert code_hash(source_of("one", 3).replace("// headers 0", "// headers 1"), [folder]) != plain
+
+
+def test_kernels_of_one_tile_are_neighbours() -> None:
+    """Whatever their names and pipelines are."""
+    line = 'label = "ckh-kernel:{}";\nPipeline::{}\nck_tile::index_t tile_m = {};\n'
+    sources = [line.format(n, *kernel) for n, kernel in enumerate([("mem", 16), ("v3", 32), ("v3", 16), ("mem", 32)])]
+    assert [sources.index(one) for one in sorted(sources, key=similarity)] == [0, 2, 3, 1]
+
+
+def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
+    """As the benchmark reads it."""
+    spec = importlib.util.spec_from_file_location("compile_cost", ROOT / "benchmarks/compile_cost.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look
+    spec.loader.exec_module(module)
+    found: Iterator[tuple[str, bytes]] = module.device_code(library)
+    return found
+
+
+class _Alone(HipDevice):
+    """Each kernel by a compiler of its own."""
+
+    @property
+    def unit_kernels(self) -> int:
+        return 1
+
+
+def is_emitted(device: HipDevice, kernel: ConvKernel) -> bool:
+    """Whether the headers can build a kernel."""
+    with suppress(UnsupportedKernelError):
+        return bool(device.emit(kernel))
+    return False
+
+
+@pytest.mark.slow
+def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte by byte, and take the same resources, as compiled alone."""
+    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
+        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
+    alone, together = _Alone(DeviceOptions("gfx942")), HipDevice(DeviceOptions("gfx942"))
+    kernels = [k for k in rule_set("tiny", Direction.FORWARD, 2, "bf16", together.arch) if is_emitted(together, k)][:2]
+    assert len(kernels) == 2
+    builts = []
+    for device in (alone, together):
+        monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / device.__class__.__name__))
+        builts.append(KernelBuilder(device).build(kernels, 1, lambda _count, _text: None))
+    for kernel in kernels:
+        first, second = (built[kernel] for built in builts)
+        assert (first.status, second.status) == (Status.OK, Status.OK)
+        assert first.binary == second.binary is not None
+        every = device_code(Path(first.library).read_bytes())
+        code = {name: one for name, one in every if "kentry" in name}  # the headers have functions of their own besides
+        number = Path(second.library).read_bytes().partition(b"ckh-chosen:\0")[2][0]
+        own = {name: one for name, one in device_code(Path(second.library).read_bytes()) if f"6ckh_u{number}" in name}
+        assert sorted(code.values()) == sorted(own.values())
+        assert any(code.values())

@@ -1,0 +1,194 @@
+"""Kernels that are compiled together: as alone, whatever becomes of the compiler that all of them have."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import HOST, load_arch
+from ckh.bench.compile import KernelBuilder, units
+from ckh.bench.device import HostDevice
+from ckh.bench.kernel_cache import Compilation, KernelCache
+from ckh.bench.library import ENTRY_POINTS
+from ckh.ops import GROUPED_CONV
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.problems import Direction
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+KERNELS = conv_pool(Direction.FORWARD, load_arch("host"))[:5]
+_FUNCTIONS = "".join(f"void {name}() {{}} " for name in ENTRY_POINTS)
+COMPILE = '"$@"'
+TIMEOUT_S = 4.0
+
+
+class Together(HostDevice):
+    """A device whose kernels answer with their number; some do not compile, and units have their own compiler."""
+
+    def __init__(self, unit_compiler: str = COMPILE, bad: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.unit_compiler, self.bad = unit_compiler, bad
+        self.compiled: list[int] = []  # how many kernels each compiler had
+
+    @property
+    def unit_kernels(self) -> int:
+        return 4
+
+    def cache_salt(self) -> bytes:
+        return b""
+
+    def emit(self, kernel: Any) -> str:
+        number = KERNELS.index(kernel)
+        body = "nonsense" if number in self.bad else f"return {number};"
+        return f'extern "C" {{ int answer() {{ {body} }} {_FUNCTIONS} }}\n'
+
+    def emit_unit(self, kernel: Any, sources: Sequence[str]) -> str:
+        assert kernel in KERNELS
+        bodies = [one.partition("int answer() {")[2].partition("}")[0] for one in sources]
+        cases = "".join(f"case {number}: {body}" for number, body in enumerate(bodies))
+        chosen = 'extern "C" const volatile struct { char mark[12]; int number; } chosen = {"ckh-chosen:", 0};'
+        answer = f"int answer() {{ switch (chosen.number) {{ {cases} }} return -1; }}"
+        return f'{chosen}\nextern "C" {{ {answer} {_FUNCTIONS} }}\n// {len(sources)}'
+
+    def compile_command(self, kernel: Any, source: Path, library: Path) -> list[str]:
+        right = super().compile_command(kernel, source, library)
+        *_, last = source.read_text(encoding="utf-8").splitlines()
+        if not last.startswith("// "):
+            self.compiled.append(1)
+            return right
+        self.compiled.append(int(last.removeprefix("// ")))
+        known = f"cd {shlex.quote(str(source.parent))}; library={shlex.quote(str(library))}; "
+        return ["sh", "-c", known + self.unit_compiler, "sh", *right]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def ignore(_count: int, _text: str) -> None:
+    pass
+
+
+def ask(library: str) -> int:
+    return int(ctypes.CDLL(library).answer())
+
+
+def files(cache: Path) -> list[str]:
+    """All files of the cache."""
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
+    """Each under the hash of its own source, and the next build finds them; no other file stays."""
+    device, advanced = Together(), []
+    builder = KernelBuilder(device)
+    built = builder.build(KERNELS[:4], 1, lambda count, _text: advanced.append(count))
+    assert [one.status for one in built.values()] == [Status.OK] * 4
+    assert [ask(built[kernel].library) for kernel in KERNELS[:4]] == [0, 1, 2, 3]
+    assert device.compiled == [4]
+    assert sum(advanced) == 4
+    assert files(cache) == sorted(f"{builder.source_hash(kernel)}.so" for kernel in KERNELS[:4])
+    again = Together()
+    assert KernelBuilder(again).build(KERNELS[:4], 1, ignore) == built
+    assert again.compiled == []
+
+
+@pytest.mark.parametrize(("jobs", "compiled"), [(1, [3, 2]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1] * 5), (9, [1] * 5)])
+def test_every_job_has_something_to_do(jobs: int, compiled: list[int]) -> None:
+    """A unit is no larger than the device says, and no larger than keeps all jobs busy."""
+    device = Together()
+    built = KernelBuilder(device).build(KERNELS, jobs, ignore)
+    assert sorted(device.compiled, reverse=True) == compiled
+    assert [ask(built[kernel].library) for kernel in KERNELS] == [0, 1, 2, 3, 4]
+
+
+def test_what_is_in_the_cache_is_in_no_unit() -> None:
+    """Only what is missing is compiled together."""
+    KernelBuilder(Together()).build(KERNELS[1:2], 1, ignore)
+    device = Together()
+    built = KernelBuilder(device).build(KERNELS[:4], 1, ignore)
+    assert device.compiled == [3]
+    assert [ask(built[kernel].library) for kernel in KERNELS[:4]] == [0, 1, 2, 3]
+
+
+def test_a_kernel_that_does_not_compile_fails_alone() -> None:
+    """Where a unit fails, each of its kernels is compiled alone."""
+    device = Together(bad=[2])
+    built = KernelBuilder(device).build(KERNELS[:4], 1, ignore)
+    ok, error = Status.OK, Status.COMPILE_ERROR
+    assert [built[kernel].status for kernel in KERNELS[:4]] == [ok, ok, error, ok]
+    assert "nonsense" in built[KERNELS[2]].message
+    assert [ask(built[KERNELS[n]].library) for n in (0, 1, 3)] == [0, 1, 3]
+    assert device.compiled == [4, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exit 1",
+        "exit 0",
+        "kill -9 $$",
+        "echo 'LLVM ERROR: out of memory' >&2; exit 1",
+        "sleep 1000",
+        "while :; do echo flood >&2; done",
+        f"{COMPILE}; kill -9 $$",
+        f"{COMPILE}; truncate -s 3000 $library",
+        f"{COMPILE}; sed -i s/ckh-chosen/ckh-chasen/ $library",
+        f"{COMPILE}; printf 'ckh-chosen:\\0' >> $library",
+        "echo 'int a;' > a.c; gcc -shared -fPIC -o $library a.c",
+        "mkdir $library",
+    ],
+)
+def test_an_evil_compiler_of_a_unit_harms_nobody(script: str, cache: Path) -> None:
+    """Whatever it does, each kernel is then compiled alone."""
+    device = Together(script)
+    built = KernelBuilder(device, TIMEOUT_S).build(KERNELS[:3], 1, ignore)
+    assert [ask(built[kernel].library) for kernel in KERNELS[:3]] == [0, 1, 2]
+    assert device.compiled == [3, 1, 1, 1]
+    assert {Path(file).suffix for file in files(cache)} == {".so"}
+
+
+def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path: Path) -> None:
+    """Neither together nor alone, and no file is left."""
+    note = tmp_path / "note"
+    device = Together(f"touch {note}; sleep 1000")
+    assert KernelBuilder(device).build(KERNELS[:3], 1, ignore, note.exists) == {}
+    assert device.compiled == [3]
+    assert files(cache) == []
+
+
+def test_units_are_of_one_operation() -> None:
+    """Their number is the least, and they are about as large as each other."""
+    sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
+    assert units(sources, 4) == [["0", "1", "2"], ["3", "4"]]
+    assert units({}, 4) == []
+
+
+def test_compilers_times_are_remembered(tmp_path: Path) -> None:
+    """Of the architecture, else of another GPU, never of another operation or the host; damage is skipped."""
+    assert KernelCache().seconds_each(HOST, GROUPED_CONV) is None
+    KernelBuilder(Together()).build(KERNELS[:4], 1, ignore)
+    cache = KernelCache()
+    seconds = cache.seconds_each(HOST, GROUPED_CONV)
+    assert seconds is not None
+    assert 0 < seconds < 60
+    assert cache.seconds_each("gfx942", GROUPED_CONV) is cache.seconds_each(HOST, "gemm_universal") is None
+    for number, (arch, each) in enumerate(
+        [("gfx942", 4.0), ("gfx942", 8.0), ("gfx950", 30.0), ("gfx950", float("nan"))]
+    ):
+        (tmp_path / "made").write_bytes(b"library")
+        cache.put(f"{number:032d}", tmp_path / "made", None, Compilation(arch, GROUPED_CONV, each))
+    for number, content in enumerate([b"", b"short", os.urandom(100), b"{}" + b"\2\0\0\0" + bytes(32) + b"ckh-so-2"]):
+        cache.path(f"00x{number}").write_bytes(content)
+    assert [cache.seconds_each(arch, GROUPED_CONV) for arch in ("gfx942", "gfx950", "gfx90a")] == [6.0, 30.0, 14.0]
