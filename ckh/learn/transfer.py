@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import HOST, load_arch
+from ckh.archs import HOST, arch_names, load_arch
 from ckh.learn.artifact import Model, find_model, list_models
 from ckh.learn.estimate import estimated_us
 from ckh.learn.ranking_text import NotMeasured
@@ -145,11 +145,13 @@ def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
     return here.target_family == there.target_family
 
 
-def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, str]:
+def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, str]:
     here, there = load_arch(wanted.arch), load_arch(spec.arch)
     # Half a precision more or less changes tiles and instructions; another generation, mostly the rates.
     width = spec.dtype not in (ANY, wanted.dtype)
-    return spec.arch != wanted.arch, width, here.family != there.family, spec.arch
+    # Of other generations the later: names of GPUs ascend with them.
+    earlier = sum(other < there.family for other in {load_arch(name).family for name in arch_names()})
+    return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
 
 
 def _worth(spec: ModelSpec, wanted: Wanted) -> str:
