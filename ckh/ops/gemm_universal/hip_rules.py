@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
 from ckh.kernels.pipelines import LATE_PIPELINES, TABLE_PIPELINES, wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
@@ -54,8 +54,6 @@ _WAVEFRONT = 64
 _TRANSPOSED_BYTES = {1: 4, 2: 2}
 # Of 2025. It has no scheduler: what its name says of one makes no difference.
 _UNSCHEDULED = "basic_v1"
-_LDS_TRANSPOSES = "gfx950"
-_TRANSPOSED_ACCESS_BYTES = 8  # of LDS that such an access takes
 _PACK_BYTES = 16  # of a row that compv6 takes from LDS at once; it multiplies its tile once for each
 
 
@@ -74,7 +72,7 @@ class _Target:
     @property
     def transposes_in_lds(self) -> bool:
         """Whether operands are transposed when they are taken from LDS, not before they are written there."""
-        return self.headers.transposing is not None and self.arch.name == _LDS_TRANSPOSES
+        return self.headers.transposing is not None and self.arch.name == LDS_TRANSPOSES
 
 
 def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:
@@ -184,7 +182,8 @@ def _missing_loads(
     if is_transposed and is_native_only and widths[0] not in {NATIVE_WIDTH, widths[1]}:
         yield f"{{which}} transpose {operand} with its native vector width {widths[1]} only, not {widths[0]}"
         return
-    share = _share_of_thread(kernel, (lines, extent), widths[0] or widths[1], target.wavefront)
+    width = widths[0] or widths[1]
+    share = share_of_thread(target.arch, kernel.wave, lines, extent, width, _wave_groups(kernel))
     if share is None:
         yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
     elif is_transposed and not (target.transposes_in_lds or _transposes(kernel, target.headers, share)):
@@ -205,26 +204,12 @@ def _missing_transposition(kernel: GemmKernel, target: _Target) -> Iterator[str]
     if known is None or not target.transposes_in_lds or not is_transposed or kernel.dtype not in ELEMENTS:
         return
     _, n, k = kernel.warp_tile
-    accesses = n * k * DTYPE_BYTES[kernel.dtype] / target.wavefront / _TRANSPOSED_ACCESS_BYTES
+    accesses = n * k * DTYPE_BYTES[kernel.dtype] / target.wavefront / TRANSPOSED_ACCESS_BYTES
     if (ELEMENTS[kernel.dtype], kernel.warp_tile, accesses) not in known:
         yield (
             f"{{which}} have no {_by(kernel.warp_tile)} matrix instruction for {kernel.dtype} "
             f"whose operands {arch.name} transposes in LDS"
         )
-
-
-def _share_of_thread(kernel: GemmKernel, tile: tuple[int, int], width: int, wavefront: int) -> tuple[int, int] | None:
-    """Vectors that a thread loads of a tile's lines, and their width; None if they cannot be spread evenly over waves.
-
-    Source: CK Tile's encoding pattern of 2D tiles, thread-raked, as it was in 2025; later trees spread more.
-    """
-    lines, extent = tile
-    waves = prod(kernel.wave)
-    width = min(width, extent * lines // (waves * wavefront))
-    if width == 0 or extent % width or wavefront % (extent // width):
-        return None
-    lines_at_once = wavefront // (extent // width) * (waves // _wave_groups(kernel))
-    return None if lines % lines_at_once else (lines // lines_at_once, width)
 
 
 def _wave_groups(kernel: GemmKernel) -> int:
