@@ -8,7 +8,7 @@ script goes on where it was interrupted. `--units N` does N of them, spread over
 of each unit alone. Seconds are user seconds of the compilers, without those of the system.
 
 Device code is the same where the functions of the kernel and their descriptors in the code object are, byte by byte but
-for where a descriptor's function begins.
+for where a descriptor's function begins, and for distances to constants, which follow from what else is in the file.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import struct
 import tempfile
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 3600.0
 _GPU_FILE = b"\x7fELF\x02\x01\x01\x40"  # of 64 bits, for amdhsa
 _SYMBOL_TABLE, _FUNCTION = 2, 2
+# s_getpc_b64, then s_add_u32 and s_addc_u32 with a literal each.
+_DISTANCE = re.compile(rb"(\x00\x1c.\xbe.\xff.\x80).{4}(.\xff.\x82).{4}", re.DOTALL)
 _KERNEL = "kentry"  # CK Tile's headers have functions of their own besides
 _ENTRY_OFFSET = slice(16, 24)  # of a kernel descriptor, LLVM's AMDGPUUsage
 
@@ -181,7 +184,7 @@ def device_code(library: bytes) -> Iterator[tuple[str, bytes]]:
             code = bytearray(content[start : start + size])
             if name.endswith(".kd"):
                 code[_ENTRY_OFFSET] = bytes(8)
-            yield name, bytes(code)
+            yield name, _DISTANCE.sub(lambda found: found[1] + bytes(4) + found[2] + bytes(4), bytes(code))
 
 
 def _print_all(every: Sequence[_Unit]) -> None:
