@@ -127,6 +127,7 @@ _SCALAR = [
     "s_and_saveexec_b64 s[8:9], s[4:5]",
     "s_mov_b32 s8, 0x12345678",
     "s_mov_b64 s[8:9], -1",
+    "s_mov_b64 s[8:9], 0xffffffff",
     "s_movk_i32 s8, -3",
     "s_addk_i32 s8, 5",
     "s_add_i32 s8, s8, s4",

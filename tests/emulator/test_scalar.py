@@ -140,6 +140,8 @@ def test_constants(wave: Wave) -> None:
     state = wave.run("s_mov_b32 s8, 0x12345678", "s_addk_i32 s8, 5")
     assert state.sgprs[8] == 0x1234567D
     assert wave.run("s_mov_b64 s[8:9], -1").pair(8) == _PAIR - 1
+    # LLVM writes such a literal for numbers of 32 bits.
+    assert wave.run("s_mov_b64 s[8:9], 0xffffffff").pair(8) == _WORD - 1
     assert wave.run("s_movk_i32 s8, -3").sgprs[8] == _WORD - 3
 
 

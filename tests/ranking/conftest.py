@@ -13,7 +13,9 @@ import lightgbm
 import numpy as np
 import pytest
 
+from ckh.data.dataset import read_dataset
 from ckh.features.engine import Feature, FeatureEngine
+from ckh.learn.spec import ANY, ModelSpec
 from ckh.ranking import library as c_part
 from ckh.ranking.layout import CSRC
 from ckh.ranking.lightgbm_text import parse_forest
@@ -22,6 +24,18 @@ from ckh.ranking.packed import PackedForest, pack
 FEATURES = Path(__file__).with_name("features.c")
 SOURCES = [*sorted(str(path) for path in CSRC.glob("*.c") if path.name != "ckh.c"), str(FEATURES)]
 COMPILERS = [name for name in ("gcc", "clang", "clang-19") if shutil.which(name)]
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def problems_of(spec: ModelSpec) -> list[Any]:
+    """Problems of one pool that a shipped model can rank: of its operation's first set, or else of the shipped data."""
+    op = spec.op
+    if op.set_names():
+        variant = None if spec.variant is None else str(spec.variant)
+        return list(op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype))
+    known = read_dataset(DATA / f"{spec.op_type.replace('_', '-')}-{spec.arch}.parquet").problems()
+    return [problem for problem in known if op.candidates_key(problem) == op.candidates_key(known[0])]
 
 
 def compile_library(target: Path, *flags: str, compiler: str | None = None) -> Path:

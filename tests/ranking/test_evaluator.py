@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.artifact import list_models, load_model
-from ckh.learn.spec import ANY
 from ckh.ranking import library as c_part
 from ckh.ranking import plan, pool
 from ckh.ranking.evaluator import Ranker, backend_name, best_first
@@ -25,7 +24,7 @@ from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
 
-from .conftest import ENGINE, HARDWARE, Trained, random_columns, random_problem, train
+from .conftest import ENGINE, HARDWARE, Trained, problems_of, random_columns, random_problem, train
 from .fuzz import portable_scores
 
 if TYPE_CHECKING:
@@ -253,8 +252,7 @@ def test_shipped_models_rank_as_lightgbm(
     monkeypatch.setenv("CKH_CACHE_DIR", str(shared_cache))
     model = load_model(folder)
     spec, op = model.spec, model.spec.op
-    variant = None if spec.variant is None else str(spec.variant)
-    some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
+    some = problems_of(spec)
     kernels = op.candidates(some[0], load_arch(spec.arch), folder).kernels
     columns = op.kernel_features(kernels, spec.encoding)
     problems = [op.problem_features([problem]) for problem in some[:: len(some) // 4 + 1]]

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from ckh.archs import load_arch
 from ckh.features.engine import Feature, FeatureEngine
 from ckh.learn.artifact import list_models, load_model
-from ckh.learn.spec import ANY
 from ckh.ranking.graph import Graph
 from ckh.ranking.symbolic import FormulaError, SymbolicColumns
 
 from .computing import by_formulas, computed
-from .conftest import EXTREMES
+from .conftest import EXTREMES, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,8 +146,7 @@ def test_every_feature_of_shipped_models_is_computed_in_c(library: Path, folder:
     """All 97, 72 and more, tested by any tree or not, to 1e-12 of the formulas."""
     model = load_model(folder)
     spec, op = model.spec, model.spec.op
-    variant = None if spec.variant is None else str(spec.variant)
-    some = op.load_problems(op.set_names()[0], variant, None if spec.dtype == ANY else spec.dtype)
+    some = problems_of(spec)
     kernels = op.kernel_features(op.candidates(some[0], load_arch(spec.arch), folder).pool, spec.encoding)
     for problem in some[:: len(some) // 20 + 1]:
         given = spec.engine, model.hardware, kernels, op.problem_features([problem]), spec.feature_names

@@ -11,10 +11,11 @@ u32 scalar_operand(State* t, const Inst* i, u32 src) {
     return t->sgpr[src];
 }
 
-/* A 64-bit scalar operand; a literal is the upper half of a floating-point number, else it is extended, one is not sure how. */
+/* A 64-bit scalar operand. A literal is the upper half of a floating-point number, else it is extended by zeros, as LLVM's
+   s_mov_b64 expects; of signed numbers one is not sure. */
 u64 scalar_operand64(State* t, const Inst* i, u32 src, int is_float) {
     if (src == LITERAL) {
-        if (!is_float && i->literal >> 31) not_emulated(t);
+        if (!is_float && i->literal >> 31 && strstr(i->op->name, "i64")) not_emulated(t);
         return is_float ? (u64)i->literal << 32 : i->literal;
     }
     if (src == SHARED_BASE) return SHARED_APERTURE;
