@@ -1,8 +1,20 @@
 // How a convolution is launched, in every interface: with_kernel, grid_of and start are the interface's.
 #pragma once
 
-#include "second_stage.hpp"
 #include "types.hpp"
+
+#ifdef CKH_ONE_STAGE
+namespace ckh {
+// Of an interface whose kernels have one stage only.
+template <class>
+struct SecondStage {
+    static bool supports(const Problem&) { return false; }
+    static void launch(const Problem&, const Operands&, hipStream_t) {}
+};
+}  // namespace ckh
+#else
+#include "second_stage.hpp"
+#endif
 
 namespace ckh {
 

@@ -103,4 +103,5 @@ dim3 grid_of(const Problem&, Arguments& arguments) {
 
 }  // namespace ckh
 
+#define CKH_ONE_STAGE  // its headers lack the conversion that a second stage is
 #include "launch.hpp"
