@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compile import default_jobs
-from ckh.bench.device import Device, DeviceOptions, open_device
+from ckh.bench.device import Device, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions, open_device
+from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.bench.executed import RECORD, Executed, executed_classes, record_text
 from ckh.bench.harness import ACCEPTED, RAN, execute, loop_ends
 from ckh.bench.measure import ERROR_PREFIX

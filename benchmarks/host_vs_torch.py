@@ -22,7 +22,7 @@ import torch
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import places
 from ckh.bench.compile import default_jobs
-from ckh.bench.device import HostDevice
+from ckh.bench.host_device import HostDevice
 from ckh.bench.rounds import measure_interleaved
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES, loops_for

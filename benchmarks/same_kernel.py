@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.binary import parse_resources
-from ckh.bench.device import DeviceOptions, open_device
+from ckh.bench.device import DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.grouped_conv.names import parse_kernel_name as parse_conv
 from ckh.problems import Direction

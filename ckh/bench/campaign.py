@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
-from ckh.bench.device import (
-    EMULATED_KIND,
-    HIP_KIND,
-    HOST_KIND,
-    Device,
-    DeviceOptions,
-    default_device_kind,
-    open_device,
-    require_usable,
-)
+from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
+from ckh.bench.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES

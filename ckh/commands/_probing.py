@@ -44,7 +44,7 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
         DataError: the times cannot be written.
         KeyboardInterrupt: it was stopped; what was measured is kept.
     """
-    from ckh.bench.device import device_of
+    from ckh.bench.device_choice import device_of
     from ckh.bench.rounds import compare_kernels
 
     spec = found[0].model.spec

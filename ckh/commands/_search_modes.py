@@ -174,7 +174,8 @@ def _settings(effort: Effort, limits: SearchLimits, *, cold: bool) -> SearchSett
 
 
 def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:
-    from ckh.bench.device import DeviceOptions, default_device_kind, open_device
+    from ckh.bench.device import DeviceOptions
+    from ckh.bench.device_choice import default_device_kind, open_device
 
     gpus = None if options.gpu is None else (options.gpu,)
     chosen = DeviceOptions(None if arch == _HOST else arch, options.hipcc, options.ck_include, gpus, options.cold)

@@ -82,7 +82,8 @@ def kernels(
     """Try them, print, and give the verdict."""
     from ckh.bench.compile import default_jobs
     from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.device import DeviceOptions, default_device_kind, open_device, require_usable
+    from ckh.bench.device import DeviceOptions
+    from ckh.bench.device_choice import default_device_kind, open_device, require_usable
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions

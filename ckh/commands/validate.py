@@ -189,7 +189,7 @@ def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
 
 def _measure_again(model: Model, found: list[Contest], timeout_s: float) -> list[Remeasured]:
     from ckh.assess.oracle import measured_again
-    from ckh.bench.device import device_of
+    from ckh.bench.device_choice import device_of
     from ckh.bench.rounds import compare_kernels
 
     device = device_of(model.spec.arch)

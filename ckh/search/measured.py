@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from ckh.bench.device import require_usable
+from ckh.bench.device_choice import require_usable
 from ckh.bench.plan import SEARCH
 from ckh.bench.stop import Stop, StopReason
 from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord

@@ -20,7 +20,7 @@ from ckh.bench import compile as compile_module
 from ckh.bench.codegen import host as host_codegen
 from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compiler import Compiler, find_compiler
-from ckh.bench.device import HostDevice
+from ckh.bench.host_device import HostDevice
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError, DeviceError
 from ckh.ops.grouped_conv.pool import conv_pool

@@ -12,7 +12,8 @@ from ckh.archs import load_arch
 from ckh.bench import hip_device as module
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.device import DeviceOptions, open_device
+from ckh.bench.device import DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.bench.hip_device import HipDevice
 from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError

@@ -12,7 +12,7 @@ import pytest
 
 from ckh.archs import HOST, load_arch
 from ckh.bench.compile import KernelBuilder, units
-from ckh.bench.device import HostDevice
+from ckh.bench.host_device import HostDevice
 from ckh.bench.kernel_cache import Compilation, KernelCache
 from ckh.bench.library import ENTRY_POINTS
 from ckh.ops import GROUPED_CONV

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
-from ckh.bench.device import HIP_KIND, DeviceOptions, open_device
+from ckh.bench.device import HIP_KIND, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.ops import operation
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import pytest
 
 from ckh.bench.compile import Built, KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions, open_device
+from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.bench.executed import Executed, executed_classes, record_text, was_executed
 from ckh.bench.harness import execute, loop_ends
 from ckh.bench.supervisor import Supervisor, SupervisorOptions

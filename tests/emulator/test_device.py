@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.device import EMULATED_KIND, DeviceOptions, open_device
+from ckh.bench.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.bench.emulated import emulated_runtime
 from ckh.cli import run
 from ckh.data.journal import read_journal

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.bench.device import EMULATED_KIND, DeviceOptions, open_device
+from ckh.bench.device import EMULATED_KIND, DeviceOptions
+from ckh.bench.device_choice import open_device
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.schema import Status

@@ -20,7 +20,7 @@ from ckh.ops.aiter_gemm.problem import (
     AiterGemm,
     parse_aiter_gemm,
 )
-from ckh.ops.base import Operation
+from ckh.ops.base import Operation, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.formats import Formats
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
-    from ckh.requested import Requested
     from ckh.training import TrainOptions
 
 _TEXTS = {
@@ -115,24 +113,6 @@ def _load_problems(
     return load_problems(source, variant, dtype, default_dtype)
 
 
-def _formats() -> Formats:
-    from ckh.ops.aiter_gemm.formats import FORMATS
-
-    return FORMATS
-
-
-def _requested() -> Requested[AiterGemm]:
-    from ckh.ops.aiter_gemm.requested import REQUESTED
-
-    return REQUESTED
-
-
-def _exported() -> object:
-    from ckh.ops.aiter_gemm.exported import EXPORTED
-
-    return EXPORTED
-
-
 OPERATION = Operation(
     name=OP_TYPE,
     summary="AITER's quantised matrix products, from its tuned tables",
@@ -171,8 +151,8 @@ OPERATION = Operation(
     train_defaults=_train_defaults,
     load_problems=_load_problems,
     set_names=tuple,
-    formats=_formats,
-    requested=_requested,
-    exported=_exported,
+    formats=lazily("ckh.ops.aiter_gemm.formats:FORMATS"),
+    requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
+    exported=lazily("ckh.ops.aiter_gemm.exported:EXPORTED"),
     grows_with="m",
 )

@@ -11,7 +11,7 @@ from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
 from ckh.ops.aiter_moe.pool import candidates, candidates_key
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
-from ckh.ops.base import Operation
+from ckh.ops.base import Operation, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.formats import Formats
     from ckh.kernels.pools import Candidates
     from ckh.ops.base import Encoding
-    from ckh.requested import Requested
     from ckh.training import TrainOptions
 
 _WEIGHT_OF_KIND = 4.0  # another kind is as far as a factor 16 in a size
@@ -92,24 +90,6 @@ def _load_problems(
     return load_problems(source, variant, dtype, default_dtype)
 
 
-def _formats() -> Formats:
-    from ckh.ops.aiter_moe.formats import FORMATS
-
-    return FORMATS
-
-
-def _requested() -> Requested[AiterMoe]:
-    from ckh.ops.aiter_moe.requested import REQUESTED
-
-    return REQUESTED
-
-
-def _exported() -> object:
-    from ckh.ops.aiter_moe.exported import EXPORTED
-
-    return EXPORTED
-
-
 OPERATION = Operation(
     name=OP_TYPE,
     summary="the two products of a mixture of experts, from AITER's tuning",
@@ -146,8 +126,8 @@ OPERATION = Operation(
     train_defaults=_train_defaults,
     load_problems=_load_problems,
     set_names=tuple,
-    formats=_formats,
-    requested=_requested,
-    exported=_exported,
+    formats=lazily("ckh.ops.aiter_moe.formats:FORMATS"),
+    requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
+    exported=lazily("ckh.ops.aiter_moe.exported:EXPORTED"),
     grows_with="tokens",
 )

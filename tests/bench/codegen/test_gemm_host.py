@@ -23,7 +23,8 @@ from ckh.bench.buffers import GuardedBuffer, input_array
 from ckh.bench.codegen import host
 from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compiler import find_compiler
-from ckh.bench.device import HostDevice, headers_comment
+from ckh.bench.device import headers_comment
+from ckh.bench.host_device import HostDevice
 from ckh.bench.library import KernelLibrary
 from ckh.bench.verify import FP32_ROUNDING
 from ckh.errors import UsageError

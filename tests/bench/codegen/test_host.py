@@ -16,7 +16,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.bench.codegen.host import HostSimd
 from ckh.bench.compile import KernelBuilder, default_jobs
-from ckh.bench.device import HostDevice
+from ckh.bench.host_device import HostDevice
 from ckh.bench.library import KernelLibrary
 from ckh.bench.measure import Bench
 from ckh.bench.memory import HostMemory

@@ -1,0 +1,73 @@
+"""Opening the device of a kind or of an architecture, and which kind is meant where none is named."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from ckh.bench.device import DEVICE_KINDS, EMULATED_KIND, HIP_KIND, HOST_KIND, DeviceOptions
+from ckh.errors import DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from ckh.bench.device import Device
+
+
+def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
+    """The device of that kind.
+
+    Raises:
+        UsageError: there is no such kind, or an option does not go with it.
+        DeviceError: it cannot be used here.
+    """
+    if kind == HIP_KIND:
+        from ckh.bench.hip_device import HipDevice
+
+        return HipDevice(options)
+    if kind == EMULATED_KIND:
+        from ckh.bench.emulated import EmulatedDevice
+
+        return EmulatedDevice(options)
+    if kind != HOST_KIND:
+        raise UsageError(f"unknown device {kind!r}", "one of " + ", ".join(DEVICE_KINDS))
+    given = [field.name for field in fields(options) if getattr(options, field.name) != field.default]
+    if given:
+        raise UsageError(f"the host device has no {', '.join(given)}", "use --device hip")
+    from ckh.bench.host_device import HostDevice
+
+    return HostDevice()
+
+
+def device_of(arch: str) -> Device:
+    """This machine's device of an architecture.
+
+    Raises:
+        DeviceError: it has none, or it cannot be used.
+    """
+    from ckh.archs import HOST
+
+    is_host = arch == HOST
+    device = open_device(HOST_KIND if is_host else HIP_KIND, DeviceOptions(None if is_host else arch))
+    if device.arch.name != arch:
+        raise DeviceError(f"the model is for {arch}, this machine has {device.arch.name}")
+    require_usable(device)
+    return device
+
+
+def default_device_kind(options: DeviceOptions) -> str:
+    """`hip` where there is an AMD GPU, or where an option is given that only a GPU has; else `host`."""
+    from ckh.archs import detect_gpu_arch
+
+    return HIP_KIND if options != DeviceOptions() or detect_gpu_arch() else HOST_KIND
+
+
+def require_usable(device: Device) -> None:
+    """Find out whether the GPUs can be used, before hours of compilation.
+
+    Raises:
+        DeviceError: a worker cannot be started; says why.
+    """
+    from ckh.bench.process import WorkerProcess
+
+    for config in device.worker_configs():
+        if config.is_hip:
+            WorkerProcess(device, config).kill()
