@@ -22,7 +22,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.conversion import convert
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.formats import ReadOptions
+from ckh.data.formats import ReadOptions
 from ckh.learn.artifact import load_model
 from ckh.learn.save import save
 from ckh.learn.train import train

@@ -22,7 +22,7 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
-from ckh.formats import ReadOptions
+from ckh.data.formats import ReadOptions
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.estimate import estimated_us
 from ckh.ops.grouped_conv.names import amd_short_name

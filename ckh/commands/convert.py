@@ -11,8 +11,8 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
+from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.data.readers import readers
-from ckh.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.log import warn
 from ckh.outputs import check_output
 

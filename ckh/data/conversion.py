@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from ckh.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
+    from ckh.data.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
     from ckh.ops.base import AnyOperation
     from ckh.outputs import FileKind
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from ckh.data.formats import Reading
     from ckh.data.spool import StoredRows
-    from ckh.formats import Reading
     from ckh.ops.base import AnyOperation
     from ckh.schema import Column
 

@@ -165,7 +165,7 @@ class Operation(Generic[P, K]):
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
-        formats: the formats of measurements that are this operation's alone, a `ckh.formats.Formats`.
+        formats: the formats of measurements that are this operation's alone, a `ckh.data.formats.Formats`.
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
             sets alone.
         law: what a kernel's time is a sum of, if that is known.

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import read_input
-from ckh.formats import ReadOptions
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 
 if TYPE_CHECKING:

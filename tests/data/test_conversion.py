@@ -10,9 +10,9 @@ import pytest
 
 from ckh.data import conversion
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import cells
 from ckh.errors import DataError
-from ckh.formats import ReadOptions
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from ckh.data import tables
+from ckh.data.formats import Reading
 from ckh.data.merge import Merged, merge
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.formats import Reading
 
 if TYPE_CHECKING:
     import pyarrow as pa

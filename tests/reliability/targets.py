@@ -10,9 +10,9 @@ from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
 from ckh.bench.registry import read_registry
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, readers
 from ckh.export.groups import DTYPES
-from ckh.formats import ReadOptions
 from ckh.kernels.filter import parse_filter
 from ckh.learn.manifest import trained_problems
 from ckh.learn.spec import read_spec

@@ -13,9 +13,9 @@ import pytest
 
 from ckh import cli
 from ckh.commands._common import print_table
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
-from ckh.formats import ReadOptions
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note, print_error, printable, warn
 from ckh.ops.miopen_conv.fdb import Tally, iter_rows

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from ckh.data.formats import Formats, Reader
 from ckh.data.readers import journal
 from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
 from ckh.errors import DataError, UsageError
-from ckh.formats import Formats, Reader
 from ckh.ops import operation, operation_names, part_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ckh.formats import Reading, ReadOptions
+    from ckh.data.formats import Reading, ReadOptions
     from ckh.ops.base import AnyOperation
 
 _HEAD_BYTES = 65536

@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import RunRecord, iter_records, row_at
 from ckh.data.readers.base import BadRow, refuse_bad, source_of_file
 from ckh.data.readers.journal_rows import JournalRows
 from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.data.spool import StoredRows
 from ckh.errors import CkhError, DataError, UsageError
-from ckh.formats import Reading, ReadOptions
 from ckh.ops import operation
 from ckh.resources import RESOURCE_NAMES
 from ckh.schema import HARDWARE, MEASURED, SHORTEST_MS

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ckh.data.formats import Formats, Reader, Reading, ReadOptions
 from ckh.data.readers.base import BadRow, parquet_columns, read_bytes, refuse_bad, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.formats import Formats, Reader, Reading, ReadOptions
 from ckh.ops.aiter_gemm.tuned import TunedRow, tables
 from ckh.untrusted import as_text, csv_rows, integer
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ckh.formats import ReadOptions
+    from ckh.data.formats import ReadOptions
     from ckh.ops.aiter_gemm.kernel import AiterKernel
 
 FOREIGN = "of a library other than Composable Kernel"

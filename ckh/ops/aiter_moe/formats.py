@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ckh.data.formats import Formats, Reader, Reading, ReadOptions
 from ckh.data.readers.base import parquet_columns, read_bytes, source_of
 from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
-from ckh.formats import Formats, Reader, Reading, ReadOptions
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckh.formats import Formats, ProblemsFormat, Reader
+from ckh.data.formats import Formats, ProblemsFormat, Reader
 from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_json
 from ckh.ops.gemm_universal.readers.winners import WINNERS
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ckh.formats import MeasuredRows
+    from ckh.data.formats import MeasuredRows
 
 AMD_COLUMNS = ("kernel", "problem_idx", *CONV_COLUMNS, "latency_ms", "tflops", "non_zero")
 AMD_CSV = FileKind("CSV file of AMD's columns", lambda path: _is_headed(head_of(path)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ckh.formats import Formats, Reader, RowsFormat
+from ckh.data.formats import Formats, Reader, RowsFormat
 from ckh.ops.grouped_conv import amd_csv
 from ckh.ops.grouped_conv.amd_export import AMD_CSV, write_amd_csv
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.data.formats import Formats, Reader, Reading, ReadOptions
 from ckh.data.readers.base import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
-from ckh.formats import Formats, Reader, Reading, ReadOptions
 from ckh.ops.miopen_conv.fdb import NAME, device_of, sniff
 from ckh.ops.miopen_conv.features import MIOPEN_CONV
 from ckh.ops.miopen_conv.solvers import parse_solver

@@ -10,9 +10,9 @@ import pytest
 
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, UsageError
-from ckh.formats import ReadOptions
 from ckh.ops.grouped_conv import amd_rows as bad
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 

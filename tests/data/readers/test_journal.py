@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
 from ckh.data.readers import find_reader, journal_rows, read_input, readers
 from ckh.data.readers import journal as reader
 from ckh.errors import DataError
-from ckh.formats import Reading, ReadOptions
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem

@@ -10,8 +10,8 @@ import pytest
 
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.errors import DataError, UsageError
-from ckh.formats import ReadOptions
 from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
+from ckh.data.formats import ReadOptions, WinnerSummary
 from ckh.data.readers.base import BadRow, read_bytes, refuse_bad, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
-from ckh.formats import ReadOptions, WinnerSummary
 from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
 from ckh.ops.gemm_universal.readers.winners import Winner, require_csv_name, write_winners
 from ckh.untrusted import as_text, csv_rows, integer

@@ -17,9 +17,9 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from ckh.data.formats import Reading, ReadOptions
 from ckh.data.spool import store
 from ckh.errors import DataError
-from ckh.formats import Reading, ReadOptions
 from ckh.jsonfields import JsonError, parse_json
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.readers.kernels import kernel_of

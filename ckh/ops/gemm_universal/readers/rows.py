@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ckh.formats import ReadOptions
+    from ckh.data.formats import ReadOptions
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 BAD_PROBLEM = "with an impossible problem"

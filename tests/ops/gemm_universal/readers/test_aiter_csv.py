@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.data.readers.cells import WRONG_CELLS
 from ckh.errors import DataError, OutputError, UsageError
-from ckh.formats import ReadOptions
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.problem_files import read_problems
 from ckh.ops.gemm_universal.readers import aiter_csv

@@ -12,10 +12,10 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.formats import ReadOptions
 from ckh.ops.gemm_universal.readers import bench_log as reader
 from ckh.ops.gemm_universal.readers import kernels, scan
 from ckh.ops.gemm_universal.readers import rows as gemm_rows
@@ -330,7 +330,7 @@ _GROWTH = """
 import resource, sys, time
 from pathlib import Path
 from ckh.data.readers import read_input
-from ckh.formats import ReadOptions
+from ckh.data.formats import ReadOptions
 def read(path):
     reading = read_input(Path(path), ReadOptions(arch="gfx950", skip_bad=True), "bench-log")
     return reading.rows.table().num_rows, sum(reading.bad.values()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

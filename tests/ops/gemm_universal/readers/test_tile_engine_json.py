@@ -9,10 +9,10 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
+from ckh.data.formats import Reading, ReadOptions
 from ckh.data.merge import merge
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.errors import DataError, ExitCode, UsageError
-from ckh.formats import Reading, ReadOptions
 from ckh.ops.gemm_universal.readers import kernels
 from ckh.ops.gemm_universal.readers import rows as gemm_rows
 from ckh.ops.gemm_universal.readers import tile_engine_json as reader
