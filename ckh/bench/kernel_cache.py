@@ -57,6 +57,14 @@ class Compilation:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelCost:
+    """Seconds of the compiler, and bytes of the library, for a kernel."""
+
+    seconds: float
+    bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class CachedLibrary:
     """A whole library in the cache, and what was kept of it."""
 
@@ -115,15 +123,20 @@ class KernelCache:
         library.replace(path)
         return CachedLibrary(path, binary)
 
-    def seconds_each(self, arch: str, op: str) -> float | None:
-        """What compiling a kernel of an operation took on average, if it is known.
+    def cost_each(self, arch: str, op: str) -> KernelCost | None:
+        """What a kernel of an operation costs on average, if it is known.
 
-        Times of the architecture are looked at or, where there are none, those of other GPUs.
+        Kernels of the architecture are looked at or, where there are none, those of other GPUs.
         """
-        times = list(islice(filter(None, map(_compilation, self.folder.glob("??/*.so"))), _MOST_TIMES))
-        same = [one for one in times if one.op == op and (one.arch == HOST) == (arch == HOST)]
-        seconds = [one.seconds for one in same if one.arch == arch] or [one.seconds for one in same]
-        return fmean(seconds) if seconds else None
+        seen = list(islice(filter(None, map(_compiled, self.folder.glob("??/*.so"))), _MOST_TIMES))
+        same = [one for one in seen if one[0].op == op and (one[0].arch == HOST) == (arch == HOST)]
+        costs = [cost for one, cost in same if one.arch == arch] or [cost for _, cost in same]
+        return KernelCost(fmean(c.seconds for c in costs), fmean(c.bytes for c in costs)) if costs else None
+
+    def seconds_each(self, arch: str, op: str) -> float | None:
+        """What compiling a kernel of an operation took on average, if it is known: see `cost_each`."""
+        cost = self.cost_each(arch, op)
+        return None if cost is None else cost.seconds
 
     @contextmanager
     def workshop(self) -> Iterator[Path]:
@@ -168,7 +181,7 @@ def _opened(path: Path, content: bytes) -> CachedLibrary | None:
     return CachedLibrary(path, None if binary is None else binary_from_values(binary))
 
 
-def _compilation(path: Path) -> Compilation | None:
+def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
     """How a library in the cache was compiled, if it says so; no more than its end is read."""
     try:
         with path.open("rb") as file:
@@ -179,9 +192,11 @@ def _compilation(path: Path) -> Compilation | None:
             file.seek(-_END.size - length, os.SEEK_END)
             values = json.loads(file.read(length))["compilation"]
             found = Compilation(str(values["arch"]), str(values["op"]), float(values["seconds"]))
+            state = os.fstat(file.fileno())
     except (OSError, ValueError, KeyError, TypeError):  # cut off, damaged, or of something that is no kernel
         return None
-    return found if 0 <= found.seconds < float("inf") else None
+    cost = KernelCost(found.seconds, state.st_size / state.st_nlink)  # kernels of one file are names of it
+    return (found, cost) if 0 <= found.seconds < float("inf") else None
 
 
 def _digest(content: bytes, text_length: int) -> bytes:

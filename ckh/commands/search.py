@@ -7,13 +7,14 @@ from typing import Any
 
 import typer
 
+from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ExitCode, UsageError
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
 
-_TOP, _SEEDS, _BUDGET = 10, 10, 500
+_TOP, _SEEDS, _BUDGET, _KEEP = 10, 10, 500, 0.99
 
 
 class StrategyName(StrEnum):
@@ -44,6 +45,10 @@ if they are very many. A model, if there is one, says where to begin. Compilers 
 will probably follow. At the end the best --top and the model's first choice of the candidates are timed again in turns.
 Every result is journalled in --out; Ctrl-C keeps all of them.
 
+--set K chooses the fewest of the kernels measured in --data that keep 99 % (--keep) of the oracle's mean over its
+problems, with one that works for every problem: exactly for small pools, else greedily, with the number that any set
+needs. ckh bench, predict and export take the registry that --write-registry writes.
+
 Strategies: surrogate (a Gaussian process, the default), de (differential evolution), local (iterated local search),
 random (the best of random ones).
 """
@@ -59,6 +64,7 @@ def register(app: typer.Typer) -> None:
             "ckh search --m 128 --n 1536 --k 7168 --top 5",
             "ckh search --n 16 --c 256 --measure --budget 200 --time 10m --out runs/layer1",
             "ckh search --m 16 --n 4096 --k 4096 --measure --device hip --json",
+            "ckh search --set 20 --keep 0.99 --data layers.parquet --write-registry set.json",
             "ckh search --replay measured.parquet --strategy surrogate --budget 220 --seeds 20",
             "ckh convert runs/layer1 --out layer1.parquet",
         ),
@@ -95,6 +101,23 @@ def search(
     jobs: int | None = typer.Option(
         None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
     ),
+    kernel_set: int | None = typer.Option(
+        None, "--set", metavar="K", min=1, help="Choose the fewest kernels, K at most, of those measured in --data."
+    ),
+    data: list[Path] = typer.Option([], "--data", help="--set: measured dataset; may be repeated."),
+    keep: float | None = typer.Option(
+        None, "--keep", metavar="SHARE", min=0.01, max=1.0, help="--set: of the oracle's mean to keep.  [0.99]"
+    ),
+    problems: str | None = typer.Option(
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="--set: only these problems of the data.",
+    ),
+    write_registry: Path | None = typer.Option(
+        None, "--write-registry", help="--set: write the kernels to a JSON registry."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Search and print."""
@@ -104,8 +127,19 @@ def search(
     measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
     measuring |= {"cold": cold or None, "force": force or None}
     replaying = {"seeds": seeds}
+    choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
     named = None if strategy is None else str(strategy)
     effort = modes.Effort(named, _BUDGET if budget is None else budget, seed or 0, top or _TOP)
+    if kernel_set is not None:
+        others = {**typed.given, "strategy": strategy, "budget": budget, "top": top, "seed": seed, "jobs": jobs}
+        others |= {**measuring, "force": None, "measure": measure or None, "replay": replay, **replaying}
+        _refuse(others, "does not go with --set")
+        from ckh.commands._search_set import SetRequest, search_set
+
+        wanted = SetRequest(kernel_set, _KEEP if keep is None else keep, tuple(data), problems, write_registry)
+        search_set(wanted, force=force, as_json=as_json)
+        return
+    _refuse(choosing, "needs --set")
     if replay is not None:
         not_replayed = {**typed.given, "top": top, **measuring, "measure": measure or None}
         _refuse(not_replayed, "does not go with --replay")

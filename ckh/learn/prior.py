@@ -98,7 +98,7 @@ def _fitted(
     terms: NDArray[np.float64], latency: NDArray[np.float64], efficiency: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """A kernel's coefficients, shape (terms,)."""
-    from scipy.optimize import nnls  # type: ignore[import-untyped]
+    from scipy.optimize import nnls
 
     weight = efficiency / latency
     found = np.zeros(terms.shape[1])

@@ -52,7 +52,7 @@ class GaussianProcess:
             targets: what was observed, standardised.
             iterations: of L-BFGS, at most.
         """
-        from scipy.optimize import minimize  # type: ignore[import-untyped]
+        from scipy.optimize import minimize
 
         found = minimize(
             self._loss,
@@ -103,7 +103,7 @@ class GaussianProcess:
 
     def predict(self, targets: NDArray[np.float64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Mean and standard deviation over the pool, given what was observed, in the order it was added."""
-        from scipy.linalg import solve_triangular  # type: ignore[import-untyped]
+        from scipy.linalg import solve_triangular
 
         root = self._root[: self._count, : self._count]
         weights = solve_triangular(root, targets, lower=True, check_finite=False).astype(np.float32)

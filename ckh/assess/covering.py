@@ -1,0 +1,219 @@
+"""The fewest kernels that keep most of what the best of all kernels reach on a workload.
+
+A set of kernels is as good on a problem as its best kernel there. Its efficiency on a workload is the weighted mean of
+oracle / best time in the set. To choose the fewest kernels that reach a given mean, so that every problem has one that
+works, is a covering problem ("facility location"): an integer programme, which HiGHS (`scipy.optimize.milp`) solves for
+small pools. For larger ones the greedy choice is taken: the efficiency of a set is submodular, so that what any set of
+k kernels reaches is at most that of the chosen ones and the k largest single gains over them (Nemhauser, Wolsey and
+Fisher 1978), which bounds from below how many kernels are needed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_EXACT_PAIRS = 20_000  # usable pairs that the integer programme takes
+SOLVER_SECONDS = 60.0
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """What kernels reach on problems: the pairs that work.
+
+    Attributes:
+        problem: number of each pair's problem, shape (pairs,).
+        kernel: number of each pair's kernel, shape (pairs,).
+        efficiency: the problem's least time / the pair's, shape (pairs,).
+        weight: of each problem, all together 1, shape (problems,).
+        kernels: how many there are.
+    """
+
+    problem: NDArray[np.int64]
+    kernel: NDArray[np.int64]
+    efficiency: NDArray[np.float64]
+    weight: NDArray[np.float64]
+    kernels: int
+
+    def reached(self, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Efficiency of a set on each problem, 0 where none of its kernels works; shape (problems,)."""
+        inside = np.isin(self.kernel, chosen)
+        best = np.zeros(len(self.weight))
+        np.maximum.at(best, self.problem[inside], self.efficiency[inside])
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The first kernels of the greedy order.
+
+    Attributes:
+        kernel: the number of the one that was added last.
+        mean: what they reach on the workload.
+        least: and on the worst problem, 0 while one has no kernel that works.
+        bound: what no set of as many kernels exceeds in the mean, if each problem has one that works.
+    """
+
+    kernel: int
+    mean: float
+    least: float
+    bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSet:
+    """A set of kernels.
+
+    Attributes:
+        kernels: their numbers, in the order of the gain of each over those before it.
+        mean: what they reach on the workload.
+        least: and on the worst problem.
+        keeps: whether that is what was requested, and every problem has a kernel.
+        fewest: no smaller set of kernels can keep that much.
+        curve: the greedy order, as far as it was followed.
+    """
+
+    kernels: tuple[int, ...]
+    mean: float
+    least: float
+    keeps: bool
+    fewest: int
+    curve: tuple[Step, ...]
+
+    @property
+    def is_fewest(self) -> bool:
+        """Whether it is proved that no smaller set keeps as much."""
+        return self.keeps and len(self.kernels) == self.fewest
+
+
+def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
+    """The fewest kernels, `most` at most, that keep a share of the oracle's mean and have one for every problem.
+
+    Where `most` are too few, they are those of the greedy order.
+
+    Args:
+        workload: the problems and kernels.
+        keep: share, above 0 and at most 1.
+        most: the largest number of kernels.
+
+    Raises:
+        DataError: a problem has no kernel that works, or there is no problem.
+    """
+    if not len(workload.weight) or np.bincount(workload.problem, minlength=len(workload.weight)).min() == 0:
+        raise DataError("every problem of a workload needs a kernel that works")
+    curve, enough, fewest = _greedy(workload, keep, most)
+    chosen = [step.kernel for step in curve[: enough or most]]
+    if enough is not None and enough > fewest and len(workload.problem) <= MOST_EXACT_PAIRS:
+        better, proved = _exact(workload, keep)
+        fewest = max(fewest, proved)
+        if better is not None and len(better) < len(chosen):
+            chosen = _by_gain(workload, better)
+    reached = workload.reached(np.array(chosen))
+    return KernelSet(
+        tuple(chosen),
+        float(reached @ workload.weight),
+        float(reached.min()),
+        enough is not None,
+        fewest,
+        tuple(curve),
+    )
+
+
+def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[Step], int | None, int]:
+    """Adds the kernel of the largest gain until enough is kept, or there are `most`.
+
+    What is added up is the mean efficiency and the share of problems that have a kernel, so that these come first.
+
+    Returns:
+        the order, how many of it keep enough if they do, and how many kernels every set needs that does.
+    """
+    values = 1.0 + workload.efficiency
+    value = np.zeros(len(workload.weight))  # 1 + efficiency, 0 without a kernel
+    ceiling = np.full(workload.kernels, 2.0)  # what sets of 1, 2, … kernels cannot exceed
+    chosen: list[int] = []
+    reached: list[tuple[float, float]] = []
+    while True:
+        gains = _gains(workload, values, value)
+        np.minimum(ceiling, value @ workload.weight + np.cumsum(np.sort(gains)[::-1]), out=ceiling)
+        enough = _keeps(value, workload, keep)
+        if enough or len(chosen) == min(most, workload.kernels):
+            break
+        chosen.append(int(gains.argmax()))
+        _serve(workload, values, value, chosen[-1])
+        efficiency = np.maximum(value - 1.0, 0.0)
+        reached.append((float(efficiency @ workload.weight), float(efficiency.min())))
+    bounds = np.clip(ceiling[: len(chosen)] - 1.0, 0.0, 1.0).tolist()
+    steps = [Step(kernel, *both, bound) for kernel, both, bound in zip(chosen, reached, bounds, strict=True)]
+    possible = np.flatnonzero(ceiling >= 1.0 + keep - _ROUNDING)
+    fewest = int(possible[0]) + 1 if len(possible) else workload.kernels + 1
+    return steps, len(chosen) if enough else None, fewest
+
+
+def _gains(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What each kernel adds to what is reached, shape (kernels,)."""
+    more = np.maximum(values - reached[workload.problem], 0.0) * workload.weight[workload.problem]
+    return np.bincount(workload.kernel, weights=more, minlength=workload.kernels)
+
+
+def _serve(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64], kernel: int) -> None:
+    """Add a kernel to what is reached."""
+    rows = workload.kernel == kernel
+    np.maximum.at(reached, workload.problem[rows], values[rows])
+
+
+def _keeps(value: NDArray[np.float64], workload: Workload, keep: float) -> bool:
+    return bool(value.min() >= 1.0) and float((value - 1.0) @ workload.weight) >= keep - _ROUNDING
+
+
+def _by_gain(workload: Workload, chosen: NDArray[np.int64]) -> list[int]:
+    """Kernels in the order of the gain of each over those before it."""
+    left, value, order = set(map(int, chosen)), np.zeros(len(workload.weight)), list[int]()
+    values = 1.0 + workload.efficiency
+    while left:
+        gains = _gains(workload, values, value)
+        best = max(sorted(left), key=lambda kernel: gains[kernel])
+        _serve(workload, values, value, best)
+        order.append(best)
+        left.remove(best)
+    return order
+
+
+def _exact(workload: Workload, keep: float) -> tuple[NDArray[np.int64] | None, int]:
+    """The fewest kernels that keep enough, by an integer programme, and how many any such set needs.
+
+    Variables are whether a kernel is chosen (integers) and the share of a problem that a pair serves. Each problem is
+    served once, by chosen kernels alone, and the mean is kept. None where the time did not suffice to find a set.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array, hstack
+
+    pairs, kernels, problems = len(workload.problem), workload.kernels, len(workload.weight)
+    number, one = np.arange(pairs), np.ones(pairs)
+    serves = coo_array((one, (workload.problem, number)), shape=(problems, pairs))
+    needs = hstack(
+        [coo_array((-one, (number, workload.kernel)), shape=(pairs, kernels)), coo_array((one, (number, number)))]
+    )
+    gains = workload.efficiency * workload.weight[workload.problem]
+    found = milp(
+        np.concatenate([np.ones(kernels), np.zeros(pairs)]),
+        integrality=np.concatenate([np.ones(kernels), np.zeros(pairs)]),
+        bounds=Bounds(0, 1),
+        constraints=[
+            LinearConstraint(hstack([coo_array((problems, kernels)), serves]).tocsr(), 1, 1),
+            LinearConstraint(needs.tocsr(), -np.inf, 0),
+            LinearConstraint(np.concatenate([np.zeros(kernels), gains])[None, :], keep - _ROUNDING, np.inf),
+        ],
+        options={"time_limit": SOLVER_SECONDS},
+    )
+    bound = found.mip_dual_bound
+    proved = 1 if bound is None or not math.isfinite(bound) else math.ceil(bound - 1e-6)
+    return (None if found.x is None else np.flatnonzero(np.round(found.x[:kernels]))), proved

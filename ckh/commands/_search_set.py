@@ -1,0 +1,191 @@
+"""`ckh search --set`: the fewest kernels of measured ones that keep most of the oracle's mean over a workload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from ckh.assess.covering import Workload, choose_set
+from ckh.assess.measured import judged, needed_columns, times_of
+from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.registry import REGISTRY, write_registry
+from ckh.commands._common import print_json, print_table
+from ckh.commands._duration import format_duration
+from ckh.data.dataset import read_dataset
+from ckh.errors import UsageError
+from ckh.log import note
+from ckh.outputs import check_output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.assess.covering import KernelSet
+    from ckh.bench.kernel_cache import KernelCost
+    from ckh.data.dataset import Dataset
+
+_SHOWN = 40  # steps of the curve that are printed
+
+
+@dataclass(frozen=True, slots=True)
+class SetRequest:
+    """What set is chosen.
+
+    Attributes:
+        most: the largest number of kernels.
+        keep: share of the oracle's mean to keep.
+        data: Parquet files of measurements.
+        problems: the problem set or file that is the workload; None: all problems of the data.
+        registry: where the set is written.
+    """
+
+    most: int
+    keep: float
+    data: tuple[Path, ...]
+    problems: str | None
+    registry: Path | None
+
+
+def search_set(request: SetRequest, *, force: bool, as_json: bool) -> None:
+    """Choose the set, write its registry, and print both with the curve of efficiency against number.
+
+    Raises:
+        DataError: the data cannot be read, or hold no usable time.
+        UsageError: a problem of the workload was not measured, or nothing was.
+        OutputError: the registry cannot be written.
+    """
+    if not request.data:
+        raise UsageError("--set needs measurements to choose from", "name a dataset with --data")
+    if request.registry is not None:
+        check_output(request.registry, REGISTRY, force=force, inputs=request.data)
+    dataset = _of_workload(judged(read_dataset(*request.data, columns=needed_columns)), request.problems)
+    arch = dataset.arch
+    times = times_of(dataset)
+    efficiency = times.efficiency()
+    names, kernel = np.unique(dataset.frame["kernel_name"].astype(str).to_numpy(), return_inverse=True)
+    works = efficiency > 0
+    weight = np.full(times.count, 1.0 / times.count)
+    workload = Workload(times.problem[works], kernel[works], efficiency[works], weight, len(names))
+    found = choose_set(workload, request.keep, request.most)
+    kernels = [str(names[number]) for number in found.kernels]
+    if request.registry is not None:
+        write_registry(request.registry, [dataset.op.parse_kernel(name) for name in kernels], arch=arch)
+    cost = KernelCache().cost_each(arch, dataset.op.name)
+    unmeasured = 1.0 - len(dataset) / (times.count * len(names))
+    report = _Report(request, dataset, found, [str(name) for name in names], times.count, unmeasured, cost)
+    (report.print_json if as_json else report.print_text)()
+
+
+def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
+    """The rows of the problems of a set or file.
+
+    Raises:
+        UsageError: one of them was not measured.
+    """
+    if source is None:
+        return dataset
+    wanted = dataset.op.load_problems(source, None, None, str(dataset.frame["dtype"].iloc[0]))
+    numbers = {problem.canonical(): number for number, problem in enumerate(dataset.problems())}
+    missing = [problem.canonical() for problem in wanted if problem.canonical() not in numbers]
+    if missing:
+        raise UsageError(
+            f"{len(missing)} of {len(wanted)} problems of {source} have no usable time in the data, e.g. {missing[0]}",
+            f"measure them first: ckh bench --problems {source}",
+        )
+    chosen = np.array([numbers[problem.canonical()] for problem in wanted])
+    return dataset.select(np.isin(dataset.problem_ids, chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What is said of a set of kernels that was chosen."""
+
+    request: SetRequest
+    dataset: Dataset
+    found: KernelSet
+    names: list[str]
+    problems: int
+    unmeasured: float
+    cost: KernelCost | None
+
+    def print_json(self) -> None:
+        """One document."""
+        found = self.found
+        seconds, size = self._costs(len(found.kernels))
+        print_json(
+            {
+                "op": self.dataset.op.name,
+                "arch": self.dataset.arch,
+                "problems": self.problems,
+                "measured_kernels": len(self.names),
+                "pairs_not_measured": self.unmeasured,
+                "keep": self.request.keep,
+                "kernels": [self.names[number] for number in found.kernels],
+                "efficiency_mean": found.mean,
+                "efficiency_min": found.least,
+                "keeps": found.keeps,
+                "fewest_possible": found.fewest,
+                "is_fewest": found.is_fewest,
+                "build_s": seconds,
+                "library_bytes": size,
+                "registry": None if self.request.registry is None else str(self.request.registry),
+                "curve": [self._step(count) for count in range(1, len(found.curve) + 1)],
+            }
+        )
+
+    def _step(self, count: int) -> dict[str, Any]:
+        step, (seconds, size) = self.found.curve[count - 1], self._costs(count)
+        return {
+            "kernels": count,
+            "efficiency_mean": step.mean,
+            "efficiency_min": step.least,
+            "at_most": step.bound if step.bound >= step.mean else None,
+            "build_s": seconds,
+            "library_bytes": size,
+            "added": self.names[step.kernel],
+        }
+
+    def print_text(self) -> None:
+        """Tables: the curve, then the set."""
+        found, op = self.found, self.dataset.op
+        where = f"{op.name} on {self.dataset.arch}"
+        typer.echo(f"{self.problems} problems of {where}, {len(self.names)} kernels measured\n")
+        rows = [
+            [
+                str(count),
+                f"{step.mean:.2%}",
+                f"{step.least:.2%}",
+                f"{step.bound:.2%}" if step.bound >= step.mean else "-",
+                *self._cost_cells(count),
+            ]
+            for count, step in enumerate(found.curve[:_SHOWN], 1)
+        ]
+        columns = ("kernels", "mean", "worst problem", "no set above", "build", "size")
+        print_table("efficiency of the first kernels in greedy order:", columns, rows)
+        typer.echo("")
+        print_table(f"{self._verdict()}:", ("kernel",), [[self.names[number]] for number in found.kernels])
+        if self.unmeasured > 0:
+            note(f"{self.unmeasured:.1%} of the pairs were not measured: they count as not working")
+        if self.request.registry is not None:
+            typer.echo(f"\nwrote {self.request.registry}; next: ckh bench --registry {self.request.registry}")
+
+    def _verdict(self) -> str:
+        found, keep = self.found, self.request.keep
+        count = f"{len(found.kernels)} kernel{'s' * (len(found.kernels) > 1)}"
+        kept = f"{count} keep {found.mean:.2%} of the oracle's mean, {found.least:.2%} on the worst problem"
+        if not found.keeps:
+            need = f"at least {found.fewest} are needed" if found.fewest > len(found.kernels) else "more are needed"
+            return f"{kept}; for {keep:.4g} of it, with one for every problem, {need}"
+        return f"{kept}; " + ("no set of fewer does" if found.is_fewest else f"at least {found.fewest} are needed")
+
+    def _costs(self, count: int) -> tuple[float | None, float | None]:
+        """Seconds to build so many kernels on one core, and bytes of their libraries, by what was seen here."""
+        if self.cost is None:
+            return None, None
+        return self.cost.seconds * count, self.cost.bytes * count
+
+    def _cost_cells(self, count: int) -> list[str]:
+        seconds, size = self._costs(count)
+        return ["" if seconds is None else format_duration(seconds), "" if size is None else f"{size / 1e6:.1f} MB"]

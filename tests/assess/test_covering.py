@@ -1,0 +1,82 @@
+"""Sets of kernels that are enough, against all sets of small workloads."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from ckh.assess import covering
+from ckh.assess.covering import Workload, choose_set
+from ckh.errors import DataError
+
+
+def workload_of(efficiency: np.ndarray, weight: np.ndarray | None = None) -> Workload:
+    """A workload of a matrix (problems, kernels), 0 where a pair does not work."""
+    problem, kernel = np.nonzero(efficiency)
+    shares = np.full(len(efficiency), 1.0) if weight is None else weight
+    return Workload(problem, kernel, efficiency[problem, kernel], shares / shares.sum(), efficiency.shape[1])
+
+
+def random_matrix(seed: int, problems: int = 12, kernels: int = 9) -> np.ndarray:
+    """Efficiencies whose best is 1 on each problem; a third of the pairs does not work."""
+    random = np.random.default_rng(seed)
+    found = random.uniform(0.3, 1.0, (problems, kernels)) * (random.random((problems, kernels)) > 1 / 3)
+    found[:, 0] = np.where(found.max(axis=1) == 0, 0.5, found[:, 0])
+    return np.asarray(found / found.max(axis=1, keepdims=True))
+
+
+def means_of_all(matrix: np.ndarray, size: int) -> list[float]:
+    """Mean efficiency of each set of a size that has a kernel for every problem."""
+    best = [matrix[:, list(some)].max(axis=1) for some in combinations(range(matrix.shape[1]), size)]
+    return [float(one.mean()) for one in best if one.min() > 0]
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("keep", [0.7, 0.9, 0.97, 1.0])
+def test_the_set_is_the_smallest_of_all(seed: int, keep: float) -> None:
+    """No smaller set keeps as much, which is proved, and the figures are those of the set."""
+    matrix = random_matrix(seed)
+    found = choose_set(workload_of(matrix), keep, matrix.shape[1])
+    smallest = next(size for size in range(1, 10) if max(means_of_all(matrix, size), default=0.0) >= keep - 1e-9)
+    reached = matrix[:, list(found.kernels)].max(axis=1)
+    assert found.keeps
+    assert found.is_fewest
+    assert len(found.kernels) == found.fewest == smallest
+    assert found.mean == pytest.approx(reached.mean())
+    assert found.least == reached.min() > 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_without_the_solver_the_bounds_hold(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For large pools the choice is greedy: it keeps enough, and no set contradicts its bounds."""
+    monkeypatch.setattr(covering, "MOST_EXACT_PAIRS", 0)
+    matrix = random_matrix(seed)
+    found = choose_set(workload_of(matrix), 0.95, matrix.shape[1])
+    sizes = range(1, matrix.shape[1] + 1)
+    smallest = next(size for size in sizes if max(means_of_all(matrix, size), default=0.0) >= 0.95)
+    assert found.mean >= 0.95 - 1e-9
+    assert found.fewest <= smallest <= len(found.kernels)
+    for size, step in enumerate(found.curve, 1):
+        assert max(means_of_all(matrix, size), default=0.0) <= step.bound + 1e-9
+
+
+def test_problems_weigh_as_they_are_said_to() -> None:
+    """A problem that weighs nearly all decides which kernel is taken."""
+    matrix = np.array([[1.0, 0.5], [0.5, 1.0], [0.5, 1.0]])
+    assert choose_set(workload_of(matrix, np.array([98.0, 1.0, 1.0])), 0.9, 2).kernels == (0,)
+    assert choose_set(workload_of(matrix), 0.8, 2).kernels == (1,)
+
+
+def test_too_few_kernels_keep_what_they_can() -> None:
+    """A limit below what is needed gives the greedy choice, and says how many would be needed."""
+    found = choose_set(workload_of(np.eye(5)), 0.99, 2)
+    assert (found.keeps, found.is_fewest, found.fewest) == (False, False, 5)
+    assert (found.mean, found.least, len(found.kernels)) == (pytest.approx(0.4), 0.0, 2)
+
+
+def test_a_problem_without_a_kernel_is_refused() -> None:
+    """What nothing works on cannot be kept."""
+    with pytest.raises(DataError, match="needs a kernel that works"):
+        choose_set(workload_of(np.array([[1.0, 0.5], [0.0, 0.0]])), 0.9, 2)
