@@ -161,7 +161,7 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[Step], int
 def _gains(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64]) -> NDArray[np.float64]:
     """What each kernel adds to what is reached, shape (kernels,)."""
     more = np.maximum(values - reached[workload.problem], 0.0) * workload.weight[workload.problem]
-    return np.bincount(workload.kernel, weights=more, minlength=workload.kernels)
+    return np.bincount(workload.kernel, weights=more, minlength=workload.kernels).astype(np.float64)
 
 
 def _serve(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64], kernel: int) -> None:

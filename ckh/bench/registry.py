@@ -19,10 +19,11 @@ from ckh.outputs import FileKind, head_of, write_output
 from ckh.untrusted import MOST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from ckh.kernels.filter import FieldType
+    from ckh.learn.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel
 
 K = TypeVar("K")
@@ -76,6 +77,20 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     for number, first in _repeated(kernels):
         file.fail(f"kernels[{number}]", f"is kernels[{first}] again")
     return Registry(arch, kernels)
+
+
+def limit_models(path: Path, models: Iterable[Model]) -> None:
+    """Limit the answers of models to the kernels of a registry.
+
+    Raises:
+        DataError: it cannot be read.
+        UsageError: it is another architecture's.
+    """
+    for model in models:
+        registry = read_registry(path, model.spec.op)
+        if registry.arch != model.spec.arch:
+            raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {model.spec.arch}")
+        model.only = frozenset(registry.kernels)
 
 
 def _name(kernel: Kernel) -> str:

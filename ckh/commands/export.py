@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh export --model models/grouped_conv_forward_fp32_host --to c --out ckh_c",
             "ckh export --model models/forward --model models/bwd_data --to c --embed --out ckh_c --force",
+            "ckh export --model models/forward --registry set.json --to c --out ckh_c",
             "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
         ),
     )(export)
@@ -47,6 +48,7 @@ def export(
     ),
     to: Target = typer.Option(..., "--to", help="What to write."),
     out: Path = typer.Option(..., "--out", help="Folder to write."),
+    registry: Path | None = typer.Option(None, "--registry", help="Only the kernels of this JSON registry."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: models as part of the sources."),
     force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -57,10 +59,15 @@ def export(
     from ckh.export.to_lgbm import lgbm_files
     from ckh.learn.artifact import load_model
 
-    if embed and to is not Target.C:
-        raise UsageError("--embed goes with --to c only", "leave it out")
-    check_output(out, EXPORT, force=force, inputs=model)
+    for name, is_given in (("--embed", embed), ("--registry", registry is not None)):
+        if is_given and to is not Target.C:
+            raise UsageError(f"{name} goes with --to c only", "leave it out")
+    check_output(out, EXPORT, force=force, inputs=[*model, *([] if registry is None else [registry])])
     models = [load_model(path) for path in model]
+    if registry is not None:
+        from ckh.bench.registry import limit_models
+
+        limit_models(registry, models)
     made, report = c_files(models, embed=embed) if to is Target.C else lgbm_files(models)
     files = with_list(made, report)
     write_folder(out, files.items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -64,6 +65,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --op miopen_conv --arch gfx90a --n 16 --c 256",
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
+            "ckh predict --problems layers.csv --registry set.json --top 1",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
             "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
         ),
@@ -80,6 +82,7 @@ def predict(
         metavar="SET|FILE",
         help="Many problems: a set, or a .txt, .csv or .json file.",
     ),
+    registry: Path | None = typer.Option(None, "--registry", help="Rank only the kernels of this JSON registry."),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
@@ -91,7 +94,7 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None)
+    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, registry=registry)
     again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {problems}")
     chooser = typed.chooser(typed.arch)
     if problems is None:
@@ -122,12 +125,14 @@ class _Measuring:
         timeout_s: the time limit for one, in seconds.
         uses_old: whether what was probed before counts.
         stands_in: whether something else answers where there is no model.
+        registry: the file of the kernels that are ranked; None: all.
     """
 
     probe: int
     timeout_s: float
     uses_old: bool
     stands_in: bool
+    registry: Path | None
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
@@ -141,6 +146,10 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         model = chooser.model(problem, stands_in=wanted.stands_in)
         models[id(model)] = model
         of_model.setdefault(id(model), []).append(problem)
+    if wanted.registry is not None:
+        from ckh.bench.registry import limit_models
+
+        limit_models(wanted.registry, models.values())
     known: dict[Problem, Answer] = {}
     for key, some in of_model.items():
         found = answers(some, models[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
@@ -89,6 +89,12 @@ class Group:
     key: tuple[int, int, int, int]
     example: Problem
     candidates: tuple[Candidate, ...]
+
+    def among(self, kernels: frozenset[Kernel] | None) -> Group:
+        """The group with those candidates that are some of these kernels; None: all."""
+        if kernels is None:
+            return self
+        return replace(self, candidates=tuple(one for one in self.candidates if one.kernel in kernels))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

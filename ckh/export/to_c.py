@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.errors import UsageError
 from ckh.export.folder import model_names
 from ckh.export.groups import exported, kinds
 from ckh.export.header import names_header
@@ -72,7 +73,10 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
 
 def _prepare(name: str, model: Model) -> _Exported:
     part = exported(model.spec.op_type)
-    groups = tuple(part.groups(model))
+    limited = (group.among(model.only) for group in part.groups(model))
+    groups = tuple(group for group in limited if group.candidates or model.only is None)
+    if not groups:
+        raise UsageError(f"{model.path} has none of the registry's kernels")
     return _Exported(name, model, part.kind, groups, model_content(model, name, part.kind, groups))
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import numpy as np
+
 from ckh.kernels.judging import ProblemRules
 from ckh.kernels.table import KernelTable
 
@@ -13,13 +15,13 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel, Rules
 
 K = TypeVar("K")
+_NOT_LISTED = "it is not in the registry"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +43,12 @@ class Candidates(Generic[K]):
     def kernels(self) -> tuple[K, ...]:
         """Those that apply."""
         return tuple(self.pool[index] for index in self.chosen.tolist())
+
+    def among(self, kernels: frozenset[K]) -> Candidates[K]:
+        """Those that are some of these kernels."""
+        inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
+        left_out = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
+        return Candidates(self.pool, self.chosen[inside], {**self.refused, **left_out})
 
 
 class Knows(Protocol):

@@ -268,4 +268,5 @@ def _known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
 
 
 def _candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    return model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+    found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+    return found if model.only is None else found.among(model.only)

@@ -161,6 +161,7 @@ class Model:
         remembered: answers it gave (`answer.Answer`), by problem.
         candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
+        only: the kernels that its answers are limited to; None: all candidates.
         not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
     """
 
@@ -175,6 +176,7 @@ class Model:
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
         self.others: tuple[Path, ...] = ()
+        self.only: frozenset[Kernel] | None = None
         self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]

@@ -73,7 +73,8 @@ def test_too_few_kernels_keep_what_they_can() -> None:
     """A limit below what is needed gives the greedy choice, and says how many would be needed."""
     found = choose_set(workload_of(np.eye(5)), 0.99, 2)
     assert (found.keeps, found.is_fewest, found.fewest) == (False, False, 5)
-    assert (found.mean, found.least, len(found.kernels)) == (pytest.approx(0.4), 0.0, 2)
+    assert found.mean == pytest.approx(0.4)
+    assert (found.least, len(found.kernels)) == (0.0, 2)
 
 
 def test_a_problem_without_a_kernel_is_refused() -> None:

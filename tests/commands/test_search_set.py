@@ -1,0 +1,92 @@
+"""`ckh search --set` as it is called, and the commands that take the registry which it writes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.errors import ExitCode
+from tests.learn.conftest import measured, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A measured dataset, and a model of it where models are looked for."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    (tmp_path / "models").mkdir()
+    saved(tmp_path / "models" / "mine")
+    path = tmp_path / "measured.parquet"
+    write_dataset(measured(), path)
+    return path
+
+
+def document(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    """The one JSON document of a command that works."""
+    assert run([*args, "--json"]) == ExitCode.OK
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def test_a_set_keeps_what_its_figures_say(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mean and the worst efficiency are those of the best of its kernels on each measured problem."""
+    found = document(capsys, "search", "--set", "50", "--keep", "0.97", "--data", str(data))
+    frame = measured().frame
+    times = frame.assign(ms=np.where(frame["is_valid"], frame["latency_ms"], np.inf), problem=measured().problem_ids)
+    best = times.groupby("problem")["ms"].min()
+    of_set = times[times["kernel_name"].isin(found["kernels"])].groupby("problem")["ms"].min()
+    assert found["efficiency_mean"] == pytest.approx((best / of_set).mean())
+    assert found["efficiency_mean"] >= 0.97 - 1e-9
+    assert found["efficiency_min"] == pytest.approx((best / of_set).min())
+    assert found["keeps"]
+    assert [step["kernels"] for step in found["curve"]] == [*range(1, len(found["curve"]) + 1)]
+
+
+def test_the_registry_of_a_set_limits_what_follows(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`predict` ranks those kernels alone, as it would among all; `export` ships no other, `bench` takes no other."""
+    registry, exported = tmp_path / "set.json", tmp_path / "c"
+    found = document(capsys, "search", "--set", "4", "--data", str(data), "--write-registry", str(registry))
+    asked = ["predict", "--c", "16", "--hi", "7", "--top", "400"]
+    all_kernels = [one["kernel"] for one in document(capsys, *asked)["kernels"]]
+    limited = [one["kernel"] for one in document(capsys, *asked, "--registry", str(registry))["kernels"]]
+    assert limited == [name for name in all_kernels if name in found["kernels"]]
+    assert 0 < len(limited) <= 4
+    model = str(tmp_path / "models" / "mine")
+    args = ["export", "--model", model, "--to", "c", "--out", str(exported), "--registry", str(registry)]
+    assert document(capsys, *args)["models"][0]["kernels"] == len(found["kernels"])
+    plan = document(
+        capsys, "bench", "--device", "host", "--registry", str(registry), "--dry-run", "--problems", "host-train"
+    )
+    assert plan["kernels"] <= len(found["kernels"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--set", "3"], "needs measurements"),
+        (["--set", "3", "--data", "DATA", "--measure"], "--measure does not go with --set"),
+        (["--keep", "0.9", "--c", "16"], "--keep needs --set"),
+        (["--set", "3", "--data", "DATA", "--problems", "host-train"], "have no usable time in the data"),
+        (["--set", "3", "--data", "DATA", "--write-registry", "DATA", "--force"], "is an input"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    args: list[str], message: str, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One error, which says what is wrong, and the data as they were."""
+    before = data.read_bytes()
+    assert run(["search", *(str(data) if arg == "DATA" else arg for arg in args)]) == ExitCode.USAGE
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert message in stderr
+    assert data.read_bytes() == before
