@@ -96,6 +96,16 @@ class TrainOptions:
     prior: float = 0.0
     params: TreeParams = field(default_factory=TreeParams)
 
+    @property
+    def rank_target(self) -> str:
+        """The target whose model orders kernels."""
+        return TFLOPS if self.rank is RankObjective.TFLOPS else RANK
+
+    @property
+    def all_targets(self) -> tuple[str, ...]:
+        """The targets that are trained, in order."""
+        return self.targets + (() if self.rank is RankObjective.TFLOPS else (RANK,))
+
 
 # Rows up to which trees of a size are the default; those of the last where there are more.
 _SIZES = (

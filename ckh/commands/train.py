@@ -122,8 +122,9 @@ def train(
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.data.dataset import read_dataset
+    from ckh.learn.prepared import too_few_to_validate
     from ckh.learn.save import MODEL, save
-    from ckh.learn.train import rounds, too_few_to_validate
+    from ckh.learn.train import rounds
     from ckh.learn.train import train as fit
     from ckh.learn.warm_start import continued, read_start
     from ckh.progress import progress

@@ -6,9 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError, UsageError
+from ckh.learn.boosting import Boosting
 from ckh.learn.halving import Tuning, draw, fits, halve
+from ckh.learn.prepared import prepare
 from ckh.learn.targets import make_fit
-from ckh.learn.train import Trainer, prepare, rank_target
+from ckh.learn.validation import Validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,11 +52,11 @@ def tune(
     if not splits:
         raise DataError("too few problems to tune by cross-validation", "leave out --tune")
     settings = draw(count, options.params, options.seed, fixed)
-    fit = prepared.weighted(make_fit(rank_target(options), prepared.dataset, options.rank, options.focus))
+    fit = prepared.weighted(make_fit(options.rank_target, prepared.dataset, options.rank, options.focus))
 
     def score(number: int, fold: int) -> NDArray[np.float64]:
-        trainer = Trainer(prepared, replace(options, params=settings[number]), lambda _steps, _text: None)
-        efficiency = trainer.fold_efficiency(fit, splits[fold])
+        boosting = Boosting(prepared, replace(options, params=settings[number]), lambda _steps, _text: None)
+        efficiency = Validation(boosting).fold_efficiency(fit, splits[fold])
         advance(1, f"setting {number + 1} of {len(settings)}, fold {fold + 1}")
         return efficiency
 

@@ -1,0 +1,133 @@
+"""Fitting one model by LightGBM: its parameters, its rows, and the trees that it goes on from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.learn.prior import PRIOR_TREES, has_prior, prior_rows
+from ckh.learn.targets import Fit
+from ckh.training import RANK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from ckh.learn.matrix import FeatureMatrix
+    from ckh.learn.prepared import Prepared
+    from ckh.training import TrainOptions, TreeParams
+
+_EVAL_AT = (1, 2, 3, 4, 5)
+
+
+class Boosting:
+    """Fits models to rows of what was prepared.
+
+    Args:
+        prepared: the rows.
+        options: how models are trained.
+        advance: called with rounds that are done, and with what is being fitted.
+    """
+
+    def __init__(self, prepared: Prepared, options: TrainOptions, advance: Callable[[int, str], None]) -> None:
+        self.prepared = prepared
+        self.options = options
+        self.advance = advance
+
+    def fit(
+        self,
+        fit: Fit,
+        rows: NDArray[np.int64],
+        stop: NDArray[np.int64] | None,
+        text: str,
+        trees: int | None = None,
+        number: int = 0,
+    ) -> Any:
+        """A `lightgbm.Booster` of some rows.
+
+        Args:
+            fit: what is learned.
+            rows: numbers of the rows.
+            stop: rows by which to stop early; None: all rounds are done.
+            text: what the progress bar calls it.
+            trees: how many rounds, by default those of the options.
+            number: of the model in an ensemble, which its seed follows from.
+        """
+        import lightgbm
+
+        options, budget, done = self.options, self.options.params.n_estimators, 0
+
+        def count_round(_: Any) -> None:
+            nonlocal done
+            done += 1
+            self.advance(1, text)
+
+        parameters = self._parameters(fit, options.params, options.seed + number)
+        callbacks: list[Any] = [count_round]
+        if stop is not None:
+            callbacks.append(lightgbm.early_stopping(options.early_stopping, first_metric_only=True, verbose=False))
+        start = self.prepared.start
+        model = lightgbm.train(
+            parameters,
+            self._rows(fit, rows, parameters),
+            budget if trees is None else trees,
+            valid_sets=None if stop is None else [self._rows(fit, stop, parameters)],
+            init_model=None if start is None else start.booster(fit.target),
+            callbacks=callbacks,
+        )
+        model.free_dataset()
+        self.advance(budget - done, text)
+        return model
+
+    def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
+        """Trees of a law of time that is fitted to rows; None where there is to be none, or it cannot be fitted."""
+        import lightgbm
+
+        dataset, options = self.prepared.dataset, self.options
+        if fit.target != RANK or not options.prior or not has_prior(dataset, rows):
+            return None
+        known = prior_rows(dataset, rows, self.prepared.efficiency, options.seed)
+        law = Fit(fit.target, known.efficiency, known.efficiency**options.focus, dict(fit.parameters), is_grouped=False)
+        parameters = self._parameters(law, PRIOR_TREES, options.seed)
+        data = self._rows(law, np.arange(len(known.efficiency)), parameters, known.matrix)
+        return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators)
+
+    def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
+        """LightGBM's parameters, without the number of trees."""
+        parameters = {
+            **trees.to_dict(),
+            **fit.parameters,
+            # What scikit-learn's interface to LightGBM sets too, and a model's text says.
+            "metric": fit.parameters["objective"],
+            **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
+            "random_state": seed,
+            "n_jobs": self.options.jobs,
+            "deterministic": True,
+            "force_col_wise": True,
+            "verbose": -1,
+        }
+        del parameters["n_estimators"]
+        return parameters
+
+    def _rows(
+        self, fit: Fit, rows: NDArray[np.int64], parameters: dict[str, Any], matrix: FeatureMatrix | None = None
+    ) -> Any:
+        """Rows as LightGBM's data, which keeps its bins of their features and not the features."""
+        import lightgbm
+
+        engine, problem = self.prepared.dataset.op.engine, self.prepared.dataset.problem_ids
+        rows = rows[np.argsort(problem[rows], kind="stable")] if fit.is_grouped else rows
+        arguments: dict[str, Any] = {
+            "label": fit.label[rows],
+            "weight": None if fit.weight is None else fit.weight[rows],
+            "group": np.unique(problem[rows], return_counts=True)[1] if fit.is_grouped else None,
+            "feature_name": list(engine.names),
+            "categorical_feature": list(engine.categorical),
+            "params": parameters,
+        }
+        if self.prepared.start is None:
+            return (matrix or self.prepared.matrix).lightgbm_data(rows, **arguments)
+        # A model that is continued predicts for arrays only.
+        return lightgbm.Dataset(self.prepared.matrix.take(rows), **arguments)

@@ -1,0 +1,137 @@
+"""What all fits of a training share: the rows that are learned from, and their features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.errors import DataError, UsageError
+from ckh.learn.matrix import FeatureMatrix
+from ckh.learn.spec import spec_of
+from ckh.learn.splits import MIN_GROUPS, FoldSplit, grouped_splits
+from ckh.learn.targets import Fit, noise_weights, weighted
+from ckh.learn.warm_start import Start, check_start
+from ckh.learn.winners import with_rivals
+from ckh.training import RANK, Labels, RankObjective, TrainOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+_FEWEST_ROWS = 2  # that LightGBM takes
+_REGRESSIONS = frozenset({RankObjective.EFFICIENCY, RankObjective.RELATIVE, RankObjective.BLEND})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """What all fits share.
+
+    Attributes:
+        known: the usable rows of the data.
+        dataset: what is fitted: these, and with winners alone the rivals of each.
+        matrix: features of what is fitted.
+        efficiency: of each row, were it chosen, shape (rows,).
+        noise: weights by measurement noise, shape (rows,); None without.
+        start: the model whose trees are added to.
+    """
+
+    known: Dataset
+    dataset: Dataset
+    matrix: FeatureMatrix
+    efficiency: NDArray[np.float64]
+    noise: NDArray[np.float64] | None
+    start: Start | None
+
+    def weighted(self, fit: Fit) -> Fit:
+        """A fit with the weights by noise, if there are any."""
+        return fit if self.noise is None else weighted(fit, self.noise)
+
+    def splits(self, folds: int) -> list[FoldSplit]:
+        """The splits of cross-validation; none for too few groups."""
+        return list(grouped_splits(self.dataset.split_ids, folds))
+
+    def chosen_efficiency(self, scores: NDArray[np.float64], rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The efficiency of each problem's best row by score, shape (problems of the rows,).
+
+        Args:
+            scores: of all rows, of which only those of `rows` count.
+            rows: numbers of the rows to choose from.
+        """
+        problem = np.unique(self.dataset.problem_ids[rows], return_inverse=True)[1]
+        chosen = choices(scores[rows], problem, int(problem.max()) + 1)
+        return np.asarray(self.efficiency[rows[chosen]])
+
+
+def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None) -> Prepared:
+    """Check what is to be trained on, and extract its features.
+
+    Raises:
+        DataError: there is no valid row, the rows are of several directions, dtypes or architectures, have no spread
+            to weigh by, or are of too few problems for mining.
+        UsageError: the start does not fit, or mining has no folds or two objectives.
+    """
+    valid = dataset.valid()
+    _check_rows(valid)
+    _check_mining(valid, options)
+    if start is not None:
+        check_start(start, spec_of(valid, options.all_targets), options)
+    rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
+    columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
+    spread = rows.frame["spread"].to_numpy(dtype=np.float64)
+    return Prepared(
+        known=valid,
+        dataset=rows,
+        matrix=FeatureMatrix(rows.op.engine, columns, rows.hardware()),
+        efficiency=times_of(rows).efficiency(),
+        noise=noise_weights(spread) if options.noise_weights else None,
+        start=start,
+    )
+
+
+def check_options(options: TrainOptions, start: Start | None) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        UsageError: an ensemble of no model, a focus without weights, winners with anything but their order, or a prior
+            where it does not fit.
+    """
+    if options.ensemble > 1 and options.rank_target != RANK:
+        raise UsageError("an ensemble orders kernels, and TFLOPS are to order them", "leave out --ensemble or --rank")
+    if options.focus != TrainOptions().focus and options.rank not in _REGRESSIONS:
+        raise UsageError(f"focus weighs a regression of the order, and {options.rank} is none", "leave out --focus")
+    if options.labels is Labels.WINNERS and (options.targets or options.rank is not RankObjective.LAMBDARANK):
+        raise UsageError("of winners alone only their order is learned", "give --rank lambdarank and no --targets")
+    if options.labels is Labels.WINNERS and options.noise_weights:
+        raise UsageError("the noise of winners alone is that of no choice", "leave out --noise-weights")
+    if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
+        raise UsageError("a prior goes with a model of efficiency that is trained anew", "leave out --prior")
+
+
+def _check_rows(valid: Dataset) -> None:
+    if not len(valid.frame):
+        raise DataError("the dataset has no usable time", "see the column status for why")
+    if len(valid.frame) < _FEWEST_ROWS:
+        raise DataError(f"the dataset has {len(valid.frame)} usable row, which is nothing to learn from")
+    for name in ("arch", *valid.op.model_per):
+        if len(found := sorted(valid.frame[name].unique())) > 1:
+            hint = "choose one with --variant" if name == "variant" else "train one model for each"
+            raise DataError(f"the dataset holds several of {name}: {', '.join(found)}", hint)
+
+
+def _check_mining(valid: Dataset, options: TrainOptions) -> None:
+    if options.mine and options.rank is RankObjective.BLEND:
+        raise UsageError("hard examples are mined for one objective, and a blend has two", "leave out --mine or --rank")
+    if options.mine and not options.folds:
+        raise UsageError("hard examples cannot be mined without folds to find them by", "give --folds 3 or more")
+    if options.mine and len(np.unique(valid.split_ids)) < MIN_GROUPS:
+        raise DataError("too few problems to mine hard ones by cross-validation", "leave out --mine")
+
+
+def too_few_to_validate(dataset: Dataset) -> bool:
+    """Whether there are too few problems for cross-validation."""
+    return len(np.unique(dataset.problem_ids)) < MIN_GROUPS

@@ -1,0 +1,142 @@
+"""Cross-validation: every problem is scored by a fold's model that has not seen it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.learn.manifest import problem_id
+from ckh.learn.mining import Mined, mine, row_weights
+from ckh.learn.targets import Fit, weighted
+from ckh.learn.trained import FoldMetrics
+from ckh.learn.warm_start import StartComparison, compare
+from ckh.training import RANK, TFLOPS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.learn.boosting import Boosting
+    from ckh.learn.splits import FoldSplit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validated:
+    """A cross-validation.
+
+    Attributes:
+        fit: what the final model is to be fitted to.
+        predicted: what each row's fold predicted for it, shape (rows,); NaN without folds.
+        folds: how they went.
+        mined: how hard examples were mined, if they were.
+    """
+
+    fit: Fit
+    predicted: NDArray[np.float64]
+    folds: tuple[FoldMetrics, ...]
+    mined: Mined | None = None
+
+
+class Validation:
+    """Cross-validates fits.
+
+    Args:
+        boosting: what fits their models.
+    """
+
+    def __init__(self, boosting: Boosting) -> None:
+        self._boosting = boosting
+        self._prepared = boosting.prepared
+        self._options = boosting.options
+
+    def run(self, fit: Fit) -> Validated:
+        """Cross-validate a fit, with the weights by noise, and by which hard examples are mined if they are to be."""
+        fit = self._prepared.weighted(fit)
+        if self._options.mine and fit.target == self._options.rank_target:
+            return self._mined(fit)
+        return self._validated(fit, fit.target)
+
+    def fold_efficiency(self, fit: Fit, split: FoldSplit) -> NDArray[np.float64]:
+        """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
+        model = self._boosting.fit(fit, split.train, split.stop, fit.target)
+        predicted = np.full(len(fit.label), np.nan)
+        predicted[split.score] = self._predicted(fit, model, split)
+        return self._prepared.chosen_efficiency(predicted, split.score)
+
+    def efficiency(self, validated: Validated) -> NDArray[np.float64] | None:
+        """The efficiency of the held-out choices, shape (problems,); None if there are none."""
+        if not validated.folds or validated.fit.target not in (TFLOPS, RANK):
+            return None
+        return self._prepared.chosen_efficiency(validated.predicted, np.arange(len(validated.predicted)))
+
+    def against_start(self, target: str, chosen: NDArray[np.float64] | None) -> StartComparison | None:
+        """The held-out choices against those of the start."""
+        start, dataset = self._prepared.start, self._prepared.dataset
+        if start is None or chosen is None or target != self._options.rank_target:
+            return None
+        scores = self._prepared.matrix.predict(start.booster(target), num_threads=self._options.jobs)
+        before = self._prepared.chosen_efficiency(scores, np.arange(len(scores)))
+        return compare(before, chosen, _seen(dataset, start.problems) if start.problems else None)
+
+    def _mined(self, fit: Fit) -> Validated:
+        options, groups = self._options, self._prepared.dataset.problem_ids
+        tried: list[Validated] = []
+
+        def efficiency_of(number: int, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+            harder = weighted(fit, row_weights(weight, groups)) if number else fit
+            tried.append(self._validated(harder, f"{fit.target}, mining {number} of {options.mine}"))
+            return self._prepared.chosen_efficiency(tried[-1].predicted, np.arange(len(fit.label)))
+
+        mined = mine(options.mine, int(groups.max()) + 1, efficiency_of)
+        left = options.mine + 1 - len(mined.rounds)
+        self._boosting.advance(left * options.folds * options.params.n_estimators, f"{fit.target}, mined")
+        kept = tried[mined.kept]
+        return Validated(kept.fit, kept.predicted, kept.folds, mined)
+
+    def _validated(self, fit: Fit, text: str) -> Validated:
+        predicted = np.full(len(fit.label), np.nan)
+        folds = []
+        for number, split in enumerate(self._prepared.splits(self._options.folds)):
+            model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
+            predicted[split.score] = self._predicted(fit, model, split)
+            folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration)))
+        return Validated(fit, predicted, tuple(folds))
+
+    def _predicted(self, fit: Fit, model: Any, split: FoldSplit) -> NDArray[np.float64]:
+        """What a fold's model, and the prior fitted to its rows, say of the rows that it is scored on."""
+        matrix, weight = self._prepared.matrix, self._options.prior
+        own, prior = matrix.predict(model, split.score), self._boosting.prior(fit, split.train)
+        return own if prior is None else (own + weight * matrix.predict(prior, split.score)) / (1.0 + weight)
+
+    def _metrics(
+        self, number: int, fit: Fit, split: FoldSplit, predicted: NDArray[np.float64], best_iteration: int
+    ) -> FoldMetrics:
+        label, error = fit.label[split.score], predicted[split.score] - fit.label[split.score]
+        ranks = fit.target in (TFLOPS, RANK)
+        chosen = self._prepared.chosen_efficiency(predicted, split.score) if ranks else None
+        squared, variance = float(np.mean(error**2)), float(label.var())
+        return FoldMetrics(
+            fold=number,
+            rmse=None if fit.is_grouped else float(np.sqrt(squared)),
+            r2=None if fit.is_grouped or variance == 0 else 1.0 - squared / variance,
+            mean_efficiency=None if chosen is None else float(chosen.mean()),
+            p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
+            train_size=len(split.train),
+            val_size=len(split.score),
+            val_groups=len(np.unique(self._prepared.dataset.problem_ids[split.score])),
+            best_iteration=best_iteration,
+        )
+
+
+def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
+    """Whether a model that knows some problems has seen each of a dataset's, shape (problems,).
+
+    It has if it knows any of the group that cross-validation keeps together.
+    """
+    is_known = np.array([problem_id(problem) in known for problem in dataset.problems()])
+    group = dataset.split_ids[dataset.first_rows]
+    in_group = np.zeros(int(group.max()) + 1, dtype=bool)
+    np.logical_or.at(in_group, group, is_known)
+    return np.asarray(in_group[group])
