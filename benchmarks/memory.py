@@ -98,9 +98,23 @@ def write_journal(path: Path, rows: int, seed: int = 0) -> None:
     kernels, arch = _pool(), load_arch(_ARCH)
     names = list(map(kernel_name, kernels))
     run = RunRecord(
-        "run", "0", "2026-01-01T00:00:00", "hip", _ARCH, "made up", 2100, arch.hardware.to_dict(), "none", (),
-        seed, 3, "forward", "made up", "all", "bf16",
-    )  # fmt: skip
+        run_id="run",
+        ckh_version="0",
+        started="2026-01-01T00:00:00",
+        device_kind="hip",
+        arch=_ARCH,
+        device="made up",
+        clock_mhz=2100,
+        hardware=arch.hardware.to_dict(),
+        compiler="none",
+        flags=(),
+        seed=seed,
+        samples=3,
+        variant="forward",
+        problems="made up",
+        kernels="all",
+        dtype="bf16",
+    )
     again = names[::10]
     with path.open("w", encoding="ascii") as file:
         file.write(record_line(run))

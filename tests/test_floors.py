@@ -23,7 +23,7 @@ FLOORS = (
     ("assess",),
     ("data",),
     ("ops",),
-    ("ranking", "requested", "training"),
+    ("ranking", "requested", "declared", "training"),
     ("features",),
     ("kernels",),
     ("archs",),

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
+from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
-from ckh.bench.settings import Given, Settings, as_option
+from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
 from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
-from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, RunRecord, is_started, read_journal
+from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
+from ckh.data.settings import Given, Settings
 from ckh.errors import DeviceError, UsageError
 from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.outputs import check_output
 from ckh.problems import Direction
-from ckh.version import __version__
+from ckh.requested import as_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,29 +35,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.bench.limits import BenchLimits
+    from ckh.data.journal import RunRecord
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
 
-DEFAULT_TIMEOUT_S = 30.0
-
 _RUNS = Path("runs")
-_SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
+SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
 # Seconds for the estimate of a run where none are known yet: a kernel's compiler; a pair, and what its operations add.
 _COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 8.0, EMULATED_KIND: 8.0}
 _PAIR_S = 0.004
 _PAIR_S_PER_GFLOP = 0.02
 _FLOPS_PER_GFLOP = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a run may use. None: the default."""
-
-    budget_s: float | None = None
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    jobs: int | None = None
-    compile_timeout_s: float = DEFAULT_COMPILE_TIMEOUT_S
-    leaders: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +149,7 @@ class Campaign:
         stored = None if self._journal is None else stored_plan(self._journal, operation(self.settings.op))
         self._is_stored = stored is not None
         self.plan: Plan = stored or self._made_plan()
-        if stored is not None and any(getattr(given, name) is not None for name in _SOURCES):
+        if stored is not None and any(given[name] is not None for name in SOURCES):
             self._refuse_other_pairs(self._made_plan())
         self._results = Results(() if self._journal is None else self._journal.final_rows())
 
@@ -172,7 +161,7 @@ class Campaign:
         problems, source = measured.problems(settings), measured.candidate_source(settings)
         return make_plan(problems, settings.kernels, arch, settings.seed, source, score)
 
-    def outlook(self, limits: Limits) -> Outlook:
+    def outlook(self, limits: BenchLimits) -> Outlook:
         """What is left to do, without doing it."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
@@ -201,7 +190,7 @@ class Campaign:
         for kind, (kernels, refused) in self.plan.groups.items():
             yield Group(kind, self.device.arch.name, kernels, refused)
 
-    def build(self, limits: Limits) -> dict[Kernel, BuildReport]:
+    def build(self, limits: BenchLimits) -> dict[Kernel, BuildReport]:
         """Compile the kernels that are left and load each in a process of its own, without measuring.
 
         Raises:
@@ -217,7 +206,7 @@ class Campaign:
                 should_stop=stop,
             )
 
-    def run(self, limits: Limits) -> Outcome:
+    def run(self, limits: BenchLimits) -> Outcome:
         """Measure what is left, until complete, interrupted or out of time.
 
         Raises:
@@ -228,7 +217,7 @@ class Campaign:
         require_usable(self.device)
         journal = JournalWriter(self.out, replace=self._force)
         try:
-            record = self._record()
+            record = new_record(self.device, self.settings, None if self._is_stored else self.plan.pairs)
             journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
             options = SweepOptions(
                 jobs=limits.jobs or default_jobs(self.device.job_bytes),
@@ -247,7 +236,7 @@ class Campaign:
 
     def _require_new(self, given: Given) -> None:
         path = self.out / JOURNAL_NAME
-        inputs = [Path(text) for name in _SOURCES if (text := getattr(given, name)) is not None]
+        inputs = [Path(text) for name in SOURCES if (text := given[name]) is not None]
         force = self._force or not is_started(path)
         check_output(path, JOURNAL, force=force, inputs=inputs, instead="go on with --resume, ")
 
@@ -280,24 +269,6 @@ class Campaign:
         gflops = sum(len(task.kernels) * task.problem.flops for task in left.tasks) / _FLOPS_PER_GFLOP
         return float(left.pairs * _PAIR_S + gflops * _PAIR_S_PER_GFLOP)
 
-    def _record(self) -> RunRecord:
-        identity, settings = self.device.identity(), self.settings
-        now = datetime.now(timezone.utc)
-        return RunRecord(
-            run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
-            ckh_version=__version__,
-            started=now.isoformat(timespec="seconds"),
-            device_kind=identity.kind,
-            arch=identity.arch,
-            device=identity.name,
-            clock_mhz=identity.clock_mhz,
-            hardware=identity.hardware,
-            compiler=identity.compiler,
-            flags=identity.flags,
-            pairs=None if self._is_stored else self.plan.pairs,
-            **asdict(settings),
-        )
-
 
 def _read_run(out: Path, given: Given) -> Journal:
     """The journal of a run to go on with.
@@ -312,9 +283,9 @@ def _read_run(out: Path, given: Given) -> Journal:
     last = journal.runs[-1]
     if last.kernels.startswith(SEARCH):
         raise UsageError(f"{out} holds a search, which cannot be resumed", "search again into another --out")
-    for name in Given.__slots__:
-        wanted, had = getattr(given, name), getattr(last, name)
-        if wanted is not None and wanted != had:
+    for name, wanted in given.values.items():
+        had = getattr(last, name)
+        if wanted != had:
             raise UsageError(
                 f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
                 "leave the option out to go on with the run, or choose another --out",
@@ -324,21 +295,28 @@ def _read_run(out: Path, given: Given) -> Journal:
 
 def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
     if journal is not None:
-        return Settings(**{name: getattr(journal.runs[-1], name) for name in Settings.__slots__})
-    op = operation(given.op or DEFAULT_OPERATION)
+        return journal.runs[-1].settings
+    op = operation(given["op"] or DEFAULT_OPERATION)
     measured = measured_of(op)
     emission = measured.host if device_kind == HOST_KIND else measured.hip
     if emission is None:
         raise UsageError(f"ckh builds no kernels of {op.name} for the device {device_kind}")
-    if device_kind == EMULATED_KIND and given.problems is None:
+    if device_kind == EMULATED_KIND and given["problems"] is None:
         raise UsageError(
             "an emulated GPU takes some milliseconds for a workgroup: the default problems are too large for it",
             "name a file of small ones with --problems, or see ckh validate kernels",
         )
     variant = Direction.FORWARD.value if op.has_directions else ""
-    settings = Settings(variant, emission.problems, ALL, default_dtype, None, 0, DEFAULT_SAMPLES, op=op.name)
-    wanted: dict[str, Any] = {name: getattr(given, name) for name in Given.__slots__}
-    return replace(settings, **{name: value for name, value in wanted.items() if value is not None})
+    settings = Settings(
+        op=op.name,
+        variant=variant,
+        problems=emission.problems,
+        kernels=ALL,
+        dtype=default_dtype,
+        seed=0,
+        samples=DEFAULT_SAMPLES,
+    )
+    return replace(settings, **given.values)
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
@@ -371,7 +349,7 @@ def _path(text: str | None) -> Path | None:
 
 
 def _run_prefix(given: Given, arch: str) -> str:
-    what = given.variant or (Direction.FORWARD.value if given.op in (None, DEFAULT_OPERATION) else given.op)
+    what = given["variant"] or (Direction.FORWARD.value if given["op"] in (None, DEFAULT_OPERATION) else given["op"])
     return f"{what}-{arch}-"
 
 

@@ -21,6 +21,7 @@ from ckh.bench.codegen.unit import choices, remarks_of, similarity
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, fault
+from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
 from ckh.errors import DataError
 from ckh.log import note
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from ckh.bench.compiling import CompilerRun
     from ckh.bench.device import Device
     from ckh.ops.base import Kernel
-
-DEFAULT_COMPILE_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.codegen.host import HostSimd
-    from ckh.bench.settings import Settings
+    from ckh.data.settings import Settings
     from ckh.ops.base import AnyOperation
 
 Shape = tuple[int, ...]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ckh.bench.codegen.source import header_contents
 from ckh.bench.protocol import EMULATED, HIP, WorkerConfig
+from ckh.declared import Declared, declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +39,16 @@ class DeviceOptions:
         cold: whether caches are emptied before every timed run.
     """
 
-    arch: str | None = None
-    hipcc: str | None = None
-    ck_include: str | None = None
-    gpus: tuple[int, ...] | None = None
+    arch: str | None = declared(
+        Declared("hip: compile for this architecture.  [the GPU's]", completion="architectures"), default=None
+    )
+    hipcc: str | None = declared(Declared("hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"), default=None)
+    ck_include: str | None = declared(
+        Declared("hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"), default=None
+    )
+    gpus: tuple[int, ...] | None = declared(
+        Declared("hip: GPUs to use, a worker each.  [all]", metavar="N[,N…]"), default=None
+    )
     cold: bool = False
 
 

@@ -1,21 +1,48 @@
-"""Journal rows from what a worker answered: the one place that says what no time and an unstable time are."""
+"""Records of the journal: of a run that begins, and of what a worker answered.
+
+This is the one place that says what no time and an unstable time are.
+"""
 
 from __future__ import annotations
 
+import secrets
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ckh.bench.timing import UNSTABLE_SPREAD, complaint, summarize
-from ckh.data.journal import ResultRow
+from ckh.data.journal import ResultRow, RunRecord
 from ckh.schema import Status
+from ckh.version import __version__
 
 if TYPE_CHECKING:
     from ckh.bench.compile import Built
+    from ckh.bench.device import Device
     from ckh.bench.protocol import Reply
+    from ckh.data.settings import Settings
 
 NS_PER_MS = 1e6
 _MIN_SAMPLES_FOR_SPREAD = 3
+
+
+def new_record(device: Device, settings: Settings, pairs: int | None = None) -> RunRecord:
+    """The record of a run that begins now, of a plan of so many pairs."""
+    identity, now = device.identity(), datetime.now(timezone.utc)
+    return RunRecord(
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        ckh_version=__version__,
+        started=now.isoformat(timespec="seconds"),
+        device_kind=identity.kind,
+        arch=identity.arch,
+        device=identity.name,
+        clock_mhz=identity.clock_mhz,
+        hardware=identity.hardware,
+        compiler=identity.compiler,
+        flags=identity.flags,
+        pairs=pairs,
+        **asdict(settings),
+    )
 
 
 def with_times(reply: Reply) -> Reply:

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.bench.device import DeviceOptions
+from ckh.bench.limits import BenchLimits
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
+from ckh.commands._declared_options import option_of
 from ckh.commands._duration import parse_duration
 from ckh.errors import ExitCode, UsageError
 from ckh.log import warn
@@ -62,19 +65,12 @@ def kernels(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type; the device's own by default."
     ),
     device: str | None = typer.Option(None, "--device", help="host, hip or emulated.  [hip where a GPU is found]"),
-    arch: str | None = typer.Option(
-        None,
-        "--arch",
-        autocompletion=_completion.architectures,
-        help="hip: compile for this architecture.  [the GPU's]",
-    ),
-    hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
-    ck_include: str | None = typer.Option(None, "--ck-include", help="hip: folder with CK Tile's headers."),
+    arch: str | None = option_of(DeviceOptions, "arch"),
+    hipcc: str | None = option_of(DeviceOptions, "hipcc"),
+    ck_include: str | None = option_of(DeviceOptions, "ck_include"),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
-    jobs: int | None = typer.Option(
-        None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory."
-    ),
+    jobs: int | None = option_of(BenchLimits, "jobs"),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
     force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -82,7 +78,6 @@ def kernels(
     """Try them, print, and give the verdict."""
     from ckh.bench.compile import default_jobs
     from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.device import DeviceOptions
     from ckh.bench.device_choice import default_device_kind, open_device, require_usable
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop

@@ -7,9 +7,13 @@ from typing import Any
 
 import typer
 
+from ckh.bench.device import DeviceOptions
+from ckh.bench.limits import BenchLimits
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
+from ckh.commands._declared_options import option_of
 from ckh.commands._problem_options import Typed, says_a_problem
+from ckh.data.settings import Settings
 from ckh.errors import ExitCode, UsageError
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
@@ -83,15 +87,11 @@ def search(
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
     device: DeviceKind | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
-    samples: int | None = typer.Option(None, "--samples", min=1, max=100, help="Samples of a time.  [5]"),
-    timeout: str | None = typer.Option(None, "--timeout", metavar="TIME", help="Longest for one kernel.  [30s]"),
-    compile_timeout: str | None = typer.Option(
-        None, "--compile-timeout", metavar="TIME", help="Longest for one compiler.  [5m]"
-    ),
-    hipcc: str | None = typer.Option(None, "--hipcc", help="hip: the compiler.  [HIPCC, ROCM_PATH, PATH]"),
-    ck_include: str | None = typer.Option(
-        None, "--ck-include", help="hip: folder with CK Tile's headers.  [CK_TILE_INCLUDE, ROCm's]"
-    ),
+    samples: int | None = option_of(Settings, "samples"),
+    timeout: str | None = option_of(BenchLimits, "timeout_s"),
+    compile_timeout: str | None = option_of(BenchLimits, "compile_timeout_s"),
+    hipcc: str | None = option_of(DeviceOptions, "hipcc"),
+    ck_include: str | None = option_of(DeviceOptions, "ck_include"),
     gpu: int | None = typer.Option(None, "--gpu", min=0, help="hip: the GPU to use.  [the first]"),
     cold: bool = typer.Option(False, "--cold", help="hip: empty the caches before every timed run."),
     replay: Path | None = typer.Option(

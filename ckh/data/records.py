@@ -7,7 +7,7 @@ import reprlib
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ckh.ops import DEFAULT_OPERATION
+from ckh.data.settings import SETTINGS, Settings
 from ckh.resources import Resources
 from ckh.schema import SCHEMA_VERSION, Status
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _INT64 = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """What a run was measured with: the provenance of the rows that carry its `run_id`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord(Settings):
+    """What a run was measured with: the provenance of the rows that carry its `run_id`, and its settings.
 
     `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host", "hip" or
     "emulated".
@@ -36,24 +36,13 @@ class RunRecord:
     hardware: dict[str, int]
     compiler: str
     flags: tuple[str, ...]
-    seed: int
-    samples: int
-    variant: str
-    problems: str
-    kernels: str
-    dtype: str
-    ndim: int | None = None
-    rule_set: str = "default"
-    registry: str | None = None
-    filter: str | None = None
-    split_k: tuple[int, ...] = (1,)
-    pad_channels: bool = False
-    max_scratch: int | None = None
-    cold: bool = False
-    op: str = DEFAULT_OPERATION
-    model: str | None = None
     pairs: int | None = None
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def settings(self) -> Settings:
+        """The settings alone."""
+        return Settings(**{name: getattr(self, name) for name in SETTINGS})
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from ckh.bench.device_choice import require_usable
 from ckh.bench.plan import SEARCH
+from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
-from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord
+from ckh.data.journal import EndRecord, JournalWriter, ResultRow
+from ckh.data.settings import Settings
 from ckh.ops import operation_of
 from ckh.search.measuring import MeasureOptions, Measurer
 from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
-from ckh.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.device import Device
+    from ckh.data.journal import RunRecord
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.strategies import Strategy
@@ -204,25 +204,15 @@ def _reason(interrupt: Stop, *, is_done: bool) -> StopReason:
 
 
 def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRecord:
-    identity, op = device.identity(), operation_of(problem.canonical())
-    now = datetime.now(timezone.utc)
-    return RunRecord(
-        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
-        ckh_version=__version__,
-        started=now.isoformat(timespec="seconds"),
-        device_kind=identity.kind,
-        arch=identity.arch,
-        device=identity.name,
-        clock_mhz=identity.clock_mhz,
-        hardware=identity.hardware,
-        compiler=identity.compiler,
-        flags=identity.flags,
-        seed=settings.seed,
-        samples=settings.measure.samples,
+    op = operation_of(problem.canonical())
+    recorded = Settings(
+        op=op.name,
         variant=str(problem.variant) if op.has_directions else "",  # type: ignore[attr-defined]
         problems=problem.canonical(),
         kernels=f"{SEARCH}{settings.strategy}",
         dtype=problem.dtype,
+        seed=settings.seed,
+        samples=settings.measure.samples,
         cold=settings.measure.cold,
-        op=op.name,
     )
+    return new_record(device, recorded)

@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import DEFAULT_COMPILE_TIMEOUT_S, KernelBuilder, default_jobs
+from ckh.bench.compile import KernelBuilder, default_jobs
+from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds

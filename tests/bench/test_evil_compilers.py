@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Limits
+from ckh.bench.campaign import Campaign
 from ckh.bench.compile import KernelBuilder
+from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
-from ckh.bench.settings import Given
 from ckh.data.journal import ResultRow, read_journal
+from ckh.data.settings import Given
 from ckh.schema import Status
 from tests.bench.faults import GOOD, PROBLEM, FaultyDevice
 from tests.bench.test_evil_kernels import processes_with
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 RIGHT = 6  # kernels
-LIMITS = Limits(timeout_s=60.0, jobs=2, compile_timeout_s=4.0)
+LIMITS = BenchLimits(timeout_s=60.0, jobs=2, compile_timeout_s=4.0)
 MARK = "CKH_TEST_EVIL"
 ORDERS = {"short": 1, "long": 10}
 _COMPILE = '"$@"'  # what a right compiler does

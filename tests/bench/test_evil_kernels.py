@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Limits
+from ckh.bench.campaign import Campaign
+from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import WorkerConfig
-from ckh.bench.settings import Given
 from ckh.data.journal import ResultRow, read_journal
+from ckh.data.settings import Given
 from ckh.schema import Status
 from tests.bench.evil import KINDS
 from tests.bench.faults import CLAIMED_MS, GOOD, OTHER_PROBLEM, PROBLEM, FaultyDevice
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RIGHT = 20  # kernels
-LIMITS = Limits(timeout_s=2.0, jobs=2)
+LIMITS = BenchLimits(timeout_s=2.0, jobs=2)
 MARK = "CKH_TEST_EVIL"
 ORDERS = {"short": 1, "long": 10}
 PROBLEMS = {"short": (PROBLEM,), "long": (PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM)}

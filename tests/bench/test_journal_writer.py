@@ -31,22 +31,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUN = RunRecord(
-    "run",
-    "0",
-    "now",
-    "host",
-    "host",
-    "cpu",
-    1,
-    dict.fromkeys(HARDWARE, 1),
-    "g++",
-    ("-O3",),
-    0,
-    5,
-    "f",
-    "p",
-    "k",
-    "fp32",
+    run_id="run",
+    ckh_version="0",
+    started="now",
+    device_kind="host",
+    arch="host",
+    device="cpu",
+    clock_mhz=1,
+    hardware=dict.fromkeys(HARDWARE, 1),
+    compiler="g++",
+    flags=("-O3",),
+    seed=0,
+    samples=5,
+    variant="f",
+    problems="p",
+    kernels="k",
+    dtype="fp32",
 )
 ROWS = [
     ResultRow("run", f"problem {i}", "kernel", Status.OK, "", 1.5, 1.25, 0.5, (1.5e6, 1.25e6), 3, time=7.0)

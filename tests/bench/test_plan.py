@@ -14,7 +14,7 @@ import pytest
 from ckh.archs import ArchSpec, load_arch
 from ckh.bench.computation import measured_of
 from ckh.bench.plan import ALL, Plan, full_name, make_plan
-from ckh.bench.settings import Settings
+from ckh.data.settings import Settings
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.candidate_source import candidate_source as gemm_source
@@ -327,7 +327,13 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
     arch = load_arch("gfx942")
     problems = gemm_problems("gemm-train", None, "fp16")
     gemm = operation("gemm_universal")
-    plan = make_plan(problems, "sample:2", arch, 0, gemm_source(Settings("", "", "", "fp16", None, 0, 1)))
+    plan = make_plan(
+        problems,
+        "sample:2",
+        arch,
+        0,
+        gemm_source(Settings(variant="", problems="", kernels="", dtype="fp16", seed=0, samples=1)),
+    )
     assert (len(plan.tasks), plan.pairs) == (569, 1138)
     for task in plan.tasks:
         assert all(measured_of(gemm).reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)

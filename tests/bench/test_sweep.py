@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.bench import campaign as campaign_module
-from ckh.bench.campaign import Campaign, Limits, Outcome
+from ckh.bench.campaign import Campaign, Outcome
+from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import WorkerConfig
-from ckh.bench.settings import Given
 from ckh.bench.stop import StopReason
 from ckh.bench.sweep import MAX_LEADERS, Results
 from ckh.data.journal import ResultRow, read_journal
+from ckh.data.settings import Given
 from ckh.errors import UsageError
 from ckh.schema import Status
 from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, HANG, OTHER_PROBLEM, PROBLEM, SLOW, FaultyDevice, claims
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
     from tests.bench.faults import Fault
 
-LIMITS = Limits(timeout_s=1.0, jobs=2)
+LIMITS = BenchLimits(timeout_s=1.0, jobs=2)
 HANGS = {name for name, (fault, _, _) in FAULTS.items() if HANG.run in (fault.run, fault.time)}
 
 
@@ -46,7 +47,7 @@ class Runs:
         given = Given(problems=str(self._problems), kernels=kernels or str(self._kernels), seed=seed)
         return Campaign("host", given, self.out, resume=resume)
 
-    def run(self, *, resume: bool = False, limits: Limits = LIMITS) -> Outcome:
+    def run(self, *, resume: bool = False, limits: BenchLimits = LIMITS) -> Outcome:
         """Measure."""
         return self.campaign(resume=resume).run(limits)
 
@@ -193,15 +194,15 @@ def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs])
     """Three kernels, two within 8 %: a resumed run with --leaders 3 measures all three again, and then no more."""
     runs = make_runs(claims(100.0, 180.0), claims(107.0, 170.0), claims(250.0, 90.0))
     assert runs.run().totals.remeasured == 2
-    outcome = runs.run(resume=True, limits=Limits(timeout_s=5.0, jobs=2, leaders=3))
+    outcome = runs.run(resume=True, limits=BenchLimits(timeout_s=5.0, jobs=2, leaders=3))
     assert (outcome.totals.statuses.total(), outcome.totals.remeasured) == (0, 3)
-    assert runs.run(resume=True, limits=Limits(timeout_s=5.0, jobs=2, leaders=3)).totals.remeasured == 0
+    assert runs.run(resume=True, limits=BenchLimits(timeout_s=5.0, jobs=2, leaders=3)).totals.remeasured == 0
 
 
 def test_a_budget_stops_the_run_early(make_runs: Callable[..., Runs]) -> None:
     """What is over when the time is, and what is left, add up; resuming does the rest."""
     runs = make_runs(*[SLOW] * 12, problems=(PROBLEM, OTHER_PROBLEM))
-    outcome = runs.run(limits=Limits(budget_s=0.6, timeout_s=5.0, jobs=2))
+    outcome = runs.run(limits=BenchLimits(budget_s=0.6, timeout_s=5.0, jobs=2))
     assert outcome.reason is StopReason.BUDGET
     assert 0 < outcome.pairs_left == 24 - outcome.totals.statuses.total()
     assert read_journal(runs.out).ends[-1].reason == "budget"

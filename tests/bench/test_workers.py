@@ -13,12 +13,13 @@ import pytest
 from ckh.bench import campaign as campaign_module
 from ckh.bench import hip_device as hip_device_module
 from ckh.bench.binary import Binary
-from ckh.bench.campaign import Campaign, Limits, Outcome
+from ckh.bench.campaign import Campaign, Outcome
 from ckh.bench.device import DeviceOptions
+from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import WorkerConfig
-from ckh.bench.settings import Given
 from ckh.data.journal import KernelRecord, ResultRow, read_journal
+from ckh.data.settings import Given
 from ckh.errors import DeviceError
 from ckh.gpus import Gpu
 from ckh.resources import Resources
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-LIMITS = Limits(timeout_s=120.0, jobs=2)
+LIMITS = BenchLimits(timeout_s=120.0, jobs=2)
 PROBLEMS = tuple(replace(PROBLEM, hi=size) for size in range(5, 11))
 CANONICAL = {problem.hi: problem.canonical() for problem in PROBLEMS}
 TAKES = Resources(32, 0, 16, 1024, 0, 0, 0, 8)

@@ -43,8 +43,24 @@ def csv(tmp_path: Path) -> Path:
 def journal(folder: Path, *rows: ResultRow, run_id: str = "run1") -> Path:
     """A run of ckh bench."""
     hardware = dict.fromkeys(HARDWARE, 4)
-    device = ("hip", "gfx942", "GPU", 2100, hardware, "hipcc", ())
-    record = RunRecord(run_id, "0", "now", *device, 0, 3, "f", "p", "k", "fp32")
+    record = RunRecord(
+        run_id=run_id,
+        ckh_version="0",
+        started="now",
+        device_kind="hip",
+        arch="gfx942",
+        device="GPU",
+        clock_mhz=2100,
+        hardware=hardware,
+        compiler="hipcc",
+        flags=(),
+        seed=0,
+        samples=3,
+        variant="f",
+        problems="p",
+        kernels="k",
+        dtype="fp32",
+    )
     writer = JournalWriter(folder)
     writer.start_run(record)
     writer.add(*rows)

@@ -51,8 +51,22 @@ _HARDWARE = load_arch("gfx942").hardware.to_dict() | {"num_cus": 4}
 def journal() -> list[bytes]:
     """Two runs of convolutions, with a failure, and what the compiler said."""
     run = RunRecord(
-        *("run1", "0", "2026-01-01", "host", "host", "A CPU", 3000, _HARDWARE, "c++", ("-O3",), 0, 3),
-        *("forward", "p", "k", "fp32"),
+        run_id="run1",
+        ckh_version="0",
+        started="2026-01-01",
+        device_kind="host",
+        arch="host",
+        device="A CPU",
+        clock_mhz=3000,
+        hardware=_HARDWARE,
+        compiler="c++",
+        flags=("-O3",),
+        seed=0,
+        samples=3,
+        variant="forward",
+        problems="p",
+        kernels="k",
+        dtype="fp32",
     )
     known = Resources(**{field.name: 8 for field in dataclasses.fields(Resources)})
     names = [kernel_name(kernel) for kernel in _HOST_POOL[:3]]

@@ -13,7 +13,7 @@ from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 
 if TYPE_CHECKING:
-    from ckh.bench.settings import Settings
+    from ckh.data.settings import Settings
 
 
 def candidate_source(settings: Settings) -> PoolSource[GemmProblem, GemmKernel]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.registry import Registry
-    from ckh.bench.settings import Settings
+    from ckh.data.settings import Settings
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 

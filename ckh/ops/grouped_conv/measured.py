@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.candidates import CandidateSource
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
-    from ckh.bench.settings import Settings
+    from ckh.data.settings import Settings
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 

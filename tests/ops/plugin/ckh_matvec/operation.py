@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.candidates import PoolSource
-    from ckh.bench.settings import Settings
+    from ckh.data.settings import Settings
     from ckh.export.groups import Group
     from ckh.learn.artifact import Model
     from ckh.ops.base import Encoding

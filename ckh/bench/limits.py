@@ -1,0 +1,34 @@
+"""What building and measuring kernels may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ckh.declared import Declared, declared
+
+DEFAULT_COMPILE_TIMEOUT_S = 300.0
+DEFAULT_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class BenchLimits:
+    """Lengths of time in seconds, compilers at a time (None: by cores and memory), and leaders of a problem.
+
+    `leaders` is how many kernels of a problem are measured again; None: up to 12 that are within 8 % of the best.
+    """
+
+    budget_s: float | None = declared(Declared("Stop after this long, e.g. 20m.", metavar="TIME"), default=None)
+    leaders: int | None = declared(
+        Declared("Measure a problem's N fastest again.  [those within 8 %, up to 12]", metavar="N", low=2), default=None
+    )
+    timeout_s: float = declared(
+        Declared(f"Longest for one kernel on one problem.  [{DEFAULT_TIMEOUT_S:g}s]", metavar="TIME"),
+        default=DEFAULT_TIMEOUT_S,
+    )
+    jobs: int | None = declared(
+        Declared("Compilers at a time; by cores and memory.", typed=("--jobs", "-j"), low=1, high=1024), default=None
+    )
+    compile_timeout_s: float = declared(
+        Declared(f"Longest for one compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
+        default=DEFAULT_COMPILE_TIMEOUT_S,
+    )

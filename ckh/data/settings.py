@@ -1,0 +1,96 @@
+"""The settings of a run of `ckh bench`, each declared once.
+
+The command's options, what a resumed run may not be given otherwise, and the record of a run follow from `Settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ckh.declared import Declared, declared
+from ckh.ops import DEFAULT_OPERATION, operation_names
+from ckh.requested import as_option
+from ckh.strenum import StrEnum
+
+
+class Variant(StrEnum):
+    """What `--variant` takes: a direction, or all of them."""
+
+    FORWARD = "forward"
+    BWD_DATA = "bwd_data"
+    BWD_WEIGHT = "bwd_weight"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What is measured. It is recorded in the journal; a resumed run takes it from there."""
+
+    op: str = declared(
+        Declared(f"Operation: {{}}.  [{DEFAULT_OPERATION}]", choices=operation_names, completion="operations"),
+        default=DEFAULT_OPERATION,
+    )
+    variant: str = declared(Declared("Direction; forward unless a resumed run says.", kind=Variant))
+    problems: str = declared(
+        Declared(
+            "Problem set, or .txt, .csv or .json file.  [host-train or train]",
+            metavar="SET|FILE",
+            completion="problem_sets",
+        )
+    )
+    kernels: str = declared(
+        Declared(
+            "all, sample:N a problem, best:N by a model, best:N+M with M others, a pattern, a file of names.  [all]",
+            metavar="WHICH",
+        )
+    )
+    model: str | None = declared(
+        Declared("What says which kernels are best.  [the one that predict asks]", kind=Path, completion="models"),
+        default=None,
+    )
+    rule_set: str = declared(
+        Declared("default, tiny, tests, full-tests, profiler or full.  [default]"), default="default"
+    )
+    registry: str | None = declared(Declared("Choose from the kernels of this JSON registry.", kind=Path), default=None)
+    filter: str | None = declared(
+        Declared("Only these kernels, e.g. 'pipeline == \"mem\" and tile_m >= 64'.", metavar="EXPR"), default=None
+    )
+    split_k: tuple[int, ...] = declared(
+        Declared("Parts of K to try bwd_weight kernels with.  [1]", metavar="N[,N…]", low=1), default=(1,)
+    )
+    ndim: int | None = declared(Declared("Only problems of 2 or 3 dimensions.", low=2, high=3), default=None)
+    dtype: str = declared(Declared("Element type; the device's own by default.", completion="dtypes"))
+    pad_channels: bool = declared(
+        Declared("Round C/G and K/G up to a multiple of 8.", typed=("--pad-channels/--no-pad-channels",)), default=False
+    )
+    seed: int = declared(Declared("What orders and samples follow from.  [0]"))
+    samples: int = declared(Declared("Samples of a time.  [5]", low=1, high=100))
+    max_scratch: int | None = declared(
+        Declared("hip: skip kernels with more scratch memory a lane.", metavar="BYTES", low=0), default=None
+    )
+    cold: bool = declared(
+        Declared("hip: empty the caches before every timed run.  [warm]", typed=("--cold/--warm",)), default=False
+    )
+
+    def first_given(self, *names: str) -> str:
+        """The option of the first of these settings that is not the default; empty if all are."""
+        defaults = {field.name: field.default for field in fields(self)}
+        return next((as_option(name) for name in names if getattr(self, name) != defaults[name]), "")
+
+
+SETTINGS = tuple(one.name for one in fields(Settings))
+
+
+class Given:
+    """The settings that were given, by name; those that are None were not."""
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - set(SETTINGS):
+            raise TypeError(f"no settings: {', '.join(sorted(unknown))}")
+        self.values = {name: value for name, value in values.items() if value is not None}
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting's value; None: it was not given."""
+        return self.values.get(name)
