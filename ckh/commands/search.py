@@ -9,6 +9,7 @@ import typer
 
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
+from ckh.cluster import CLUSTER_HELP, everywhere_or_here
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import option_of
@@ -101,6 +102,7 @@ def search(
     jobs: int | None = typer.Option(
         None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
     ),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Replay: {CLUSTER_HELP}"),
     kernel_set: int | None = typer.Option(
         None, "--set", metavar="K", min=1, help="Choose the fewest kernels, K at most, of those measured in --data."
     ),
@@ -126,7 +128,7 @@ def search(
     measuring: dict[str, Any] = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
     measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
     measuring |= {"cold": cold or None, "force": force or None}
-    replaying = {"seeds": seeds}
+    replaying = {"seeds": seeds, "cluster": cluster}
     choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
     named = None if strategy is None else str(strategy)
     effort = modes.Effort(named, _BUDGET if budget is None else budget, seed or 0, top or _TOP)
@@ -142,8 +144,11 @@ def search(
     _refuse(choosing, "needs --set")
     if replay is not None:
         not_replayed = {**typed.given, "top": top, **measuring, "measure": measure or None}
+        if cluster is not None:
+            _refuse({"jobs": jobs}, "does not go with --cluster, whose workers are all used")
         _refuse(not_replayed, "does not go with --replay")
-        modes.replay_recording(replay, effort, seeds or _SEEDS, jobs or 1, as_json=as_json)
+        with everywhere_or_here(cluster):
+            modes.replay_recording(replay, effort, seeds or _SEEDS, -1 if cluster else jobs or 1, as_json=as_json)
         return
     _refuse(replaying, "needs --replay")
     if not measure:

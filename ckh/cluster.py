@@ -1,0 +1,253 @@
+"""A cluster of machines: a Dask scheduler with its workers, and calls that run there.
+
+`ckh` brings no scheduler of its own. What runs on workers is a plain function of a module of ckh with plain arguments,
+so every machine needs the same ckh. A call is given to another worker when its own dies; it may then run twice, and
+whoever takes the results must be able to bear that.
+"""
+
+from __future__ import annotations
+
+import queue
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DeviceError, UsageError
+from ckh.log import note
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from distributed import Client, Future
+
+CLUSTER_HELP = "Work on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, a scheduler's file, or local:N."
+_PROTOCOLS = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
+_LOCAL = "local:"
+_MOST_LOCAL = 1024
+_CONNECT_S = 15
+_WORKER_S = 60  # until there is a worker
+_POLL_S = 0.25
+_RETRIES = 3  # of a call whose worker dies
+_AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A worker of the cluster: its address, the name of its machine, and how many calls it runs at a time."""
+
+    address: str
+    host: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of a module of ckh and its arguments.
+
+    Attributes:
+        function: it runs on a worker.
+        args: its arguments; they are sent with it.
+        key: two calls of one key, of whatever client, run once; empty: the call is like no other.
+        needs: what it takes of a worker's resources while it runs.
+        on: the address of the only worker that may run it; empty: any.
+    """
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    key: str = ""
+    needs: dict[str, float] = field(default_factory=dict)
+    on: str = ""
+
+
+class Cluster:
+    """The workers behind a client of Dask.
+
+    Attributes:
+        client: Dask's own.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The workers, by address.
+
+        Raises:
+            DeviceError: the scheduler is gone, or has no worker.
+        """
+        workers = self._info()["workers"]
+        if not workers:
+            raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS")
+        return tuple(Node(address, one["host"], one["nthreads"]) for address, one in sorted(workers.items()))
+
+    def everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
+        """What a function gives on every worker, by address.
+
+        Raises:
+            DeviceError: a worker did not answer.
+        """
+        try:
+            found: dict[str, Any] = self.client.run(function, *args)
+        except (OSError, TimeoutError) as error:
+            raise _gone(error) from error
+        return dict(sorted(found.items()))
+
+    def results(
+        self, calls: Iterable[Call], should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[Call, Any]]:
+        """Calls with what they give, as they end; no more than the workers need are given out at a time.
+
+        Calls that have not begun when the iteration ends, or `should_stop`, are withdrawn.
+
+        Raises:
+            CkhError: a call raised it.
+            DeviceError: the scheduler is gone, or the workers that were given a call died, one after the other.
+        """
+        ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        open_calls: dict[Future, Call] = {}
+        left = iter(calls)
+        try:
+            while not should_stop():
+                for call in self._next(left, len(open_calls)):
+                    future = self._submit(call)
+                    open_calls[future] = call
+                    future.add_done_callback(ended.put)
+                if not open_calls:
+                    return
+                with suppress(queue.Empty):
+                    future = ended.get(timeout=_POLL_S)
+                    yield open_calls.pop(future), _result(future)
+                self._require_alive()
+        finally:
+            with suppress(OSError, TimeoutError):
+                self.client.cancel(list(open_calls))
+
+    def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
+        """Calls to give out, where so many are open."""
+        most = _AHEAD * max(1, sum(one["nthreads"] for one in self._info()["workers"].values()))
+        for _ in range(most - count):
+            call = next(left, None)
+            if call is None:
+                return
+            yield call
+
+    def _submit(self, call: Call) -> Future:
+        key = {"key": call.key} if call.key else {"pure": False}
+        where = {"workers": [call.on]} if call.on else {}
+        needs = call.needs or None
+        return self.client.submit(call.function, *call.args, retries=_RETRIES, resources=needs, **key, **where)
+
+    def _info(self) -> Any:
+        self._require_alive()
+        return self.client.scheduler_info(n_workers=-1)
+
+    def _require_alive(self) -> None:
+        if self.client.status != "running":
+            raise _gone(f"the connection is {self.client.status}")
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """The cluster at an address, for as long as the context lasts.
+
+    Args:
+        address: of a scheduler; or the file in which one has written its address; or `local:N`, which starts N workers
+            on this machine, reachable from it alone.
+
+    Raises:
+        UsageError: Dask is not installed, or that is no address.
+        DeviceError: nobody answers there, or a worker has another ckh.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
+    with _backend(address) as where, _client(distributed, address, where) as client:
+        cluster = Cluster(client)
+        _require_same(cluster)
+        yield cluster
+
+
+@contextmanager
+def everywhere_or_here(address: str | None) -> Iterator[None]:
+    """Lets what joblib runs at a time run on a cluster, if an address is given.
+
+    Raises:
+        UsageError: as `connected`.
+        DeviceError: as `connected`.
+    """
+    if address is None:
+        yield
+        return
+    from joblib import parallel_config
+
+    with connected(address), parallel_config(backend="dask"):
+        yield
+
+
+@contextmanager
+def _backend(address: str) -> Iterator[dict[str, Any]]:
+    """What a client is made with; local workers live as long as the context."""
+    if address.startswith(_LOCAL):
+        from distributed import LocalCluster
+
+        count = address.removeprefix(_LOCAL)
+        if not count.isascii() or not count.isdecimal() or not 0 < int(count[:9]) <= _MOST_LOCAL:
+            raise UsageError(f"--cluster {address}: N of local:N must be a number from 1 to {_MOST_LOCAL}")
+        with LocalCluster(
+            n_workers=int(count), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as local:
+            yield {"address": local}
+    elif address.startswith(_PROTOCOLS):
+        yield {"address": address}
+    elif Path(address).is_file():
+        yield {"scheduler_file": address}
+    else:
+        raise UsageError(
+            f"--cluster {address}: neither an address ({', '.join(_PROTOCOLS)}…), nor local:N, nor a scheduler's file"
+        )
+
+
+@contextmanager
+def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[Client]:
+    try:
+        client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=True)
+    except (OSError, TimeoutError, ValueError, KeyError) as error:
+        raise DeviceError(f"no cluster answers at {address}: {error}", "start one with: dask scheduler") from error
+    with client:
+        has_dashboard = "dashboard" in client.scheduler_info()["services"]
+        note(f"cluster {client.scheduler.address}" + (f", dashboard {client.dashboard_link}" * has_dashboard))
+        with suppress(TimeoutError):
+            client.wait_for_workers(1, timeout=_WORKER_S)
+        yield client
+
+
+def _require_same(cluster: Cluster) -> None:
+    """Refuse workers with another ckh."""
+    cluster.nodes()
+    versions = cluster.everywhere(_own_version)
+    for address, version in versions.items():
+        if version != __version__:
+            raise DeviceError(f"the worker {address} has ckh {version}, this is {__version__}", "install the same")
+
+
+def _own_version() -> str:
+    return __version__
+
+
+def _result(future: Future) -> Any:
+    """What a call gave; raises what it raised."""
+    from distributed import CancelledError, KilledWorker
+
+    try:
+        return future.result()
+    except KilledWorker as error:
+        raise DeviceError(f"the workers that were given a call died one after the other: {error}") from error
+    except (CancelledError, OSError, TimeoutError) as error:
+        raise _gone(error) from error
+
+
+def _gone(why: object) -> DeviceError:
+    return DeviceError(f"the cluster is gone: {why}", "what was measured is saved: go on with --resume")

@@ -1,0 +1,168 @@
+"""Calls on a real Dask cluster of local worker processes: results, errors, workers and schedulers that die."""
+
+from __future__ import annotations
+
+import operator
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh import cluster as cluster_module
+from ckh.cli import run
+from ckh.cluster import Call, connected
+from ckh.errors import DeviceError, ExitCode, UsageError
+from ckh.ops import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from ckh.cluster import Cluster
+
+pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Cluster]:
+    """Three worker processes of this machine."""
+    with connected("local:3") as cluster:
+        yield cluster
+
+
+def test_every_call_gives_its_result(local: Cluster) -> None:
+    """Calls come back with what they give, each once."""
+    found = {call.args: result for call, result in local.results(Call(pow, (base, 2)) for base in range(100))}
+    assert found == {(base, 2): base**2 for base in range(100)}
+
+
+def test_a_call_that_fails_raises_its_error_here(local: Cluster) -> None:
+    """An error of ckh is the same error on the client, with its hint."""
+    with pytest.raises(UsageError, match="unknown operation") as caught:
+        list(local.results([Call(operation, ("nothing",))]))
+    assert caught.value.hint
+
+
+def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
+    """Calls for one worker run in its process."""
+    pids = local.everywhere(os.getpid)
+    node = local.nodes()[1]
+    found = {result for _, result in local.results(Call(os.getpid, (), on=node.address) for _ in range(5))}
+    assert found == {pids[node.address]}
+
+
+def test_calls_of_one_key_run_once(local: Cluster) -> None:
+    """Two calls of one key have one result: the same moment."""
+    moments = [result for _, result in local.results(Call(time.time_ns, (), key="moment") for _ in range(4))]
+    assert len(moments) == 4
+    assert len(set(moments)) == 1
+
+
+def test_no_more_than_needed_is_given_out(local: Cluster) -> None:
+    """Calls are made when workers are about to need them, and not at all after a stop."""
+    made: list[int] = []
+
+    def calls() -> Iterator[Call]:
+        for number in range(1000):
+            made.append(number)
+            yield Call(operator.neg, (number,))
+
+    taken = []
+    for _, result in local.results(calls(), lambda: len(taken) >= 5):
+        taken.append(result)
+    assert len(taken) == 5
+    assert len(made) <= 5 + 2 * 3
+
+
+def test_a_worker_that_dies_loses_no_call(local: Cluster) -> None:
+    """A call whose worker is killed runs again on another."""
+    pids = set(local.everywhere(os.getpid).values())
+    found = []
+    for number, (call, _) in enumerate(local.results(Call(time.sleep, (0.05 + i * 1e-6,)) for i in range(60))):
+        found.append(call.args)
+        if number == 5:
+            os.kill(next(iter(pids)), signal.SIGKILL)
+    assert sorted(found) == [(0.05 + i * 1e-6,) for i in range(60)]
+
+
+def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
+    """It is not tried for ever."""
+    with pytest.raises(DeviceError, match="died one after the other"):
+        list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
+
+
+def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
+    """Whoever waits for results is told that the cluster is gone, and how to go on."""
+    file = tmp_path / "scheduler.json"
+    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    scheduler = subprocess.Popen([*start, "--no-dashboard", "--scheduler-file", str(file)], stderr=subprocess.DEVNULL)
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard"],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(file)
+        with connected(str(file)) as cluster:
+            results = cluster.results(Call(time.sleep, (0.1 + i * 1e-6,)) for i in range(1000))
+            next(results)
+            scheduler.kill()
+            with pytest.raises(DeviceError, match="the cluster is gone") as caught:
+                list(results)
+            assert "--resume" in caught.value.hint
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+
+
+def _wait_for(path: Path) -> None:
+    for _ in range(600):
+        if path.is_file() and path.stat().st_size:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the scheduler does not start")
+
+
+@pytest.mark.parametrize(
+    "address", ["local:", "local:0", "local:-1", "local:x", "local:99999999999", "nowhere", "http://127.0.0.1:1"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """One error, and nothing is started."""
+    with pytest.raises(UsageError, match="--cluster"), connected(address):
+        pass
+
+
+def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that does not answer is no usable device."""
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.5)
+    with pytest.raises(DeviceError, match="no cluster answers"), connected("tcp://127.0.0.1:9"):
+        pass
+
+
+def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers with another version are named."""
+    monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+    with pytest.raises(DeviceError, match=r"has ckh .*, this is 0.0.1"), connected(local.client.scheduler.address):
+        pass
+
+
+def test_a_replay_on_a_cluster_finds_what_it_finds_here(
+    local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Searches are spread over the workers, with the same result."""
+    import numpy as np
+    import pandas as pd
+
+    random = np.random.default_rng(0)
+    x, y = (one.ravel() for one in np.meshgrid(np.arange(20), np.arange(20)))
+    frame: pd.DataFrame = pd.DataFrame({"x": x, "y": y, "time_ms": random.uniform(1, 2, 400), "status": "ok"})
+    frame.to_parquet(tmp_path / "all.parquet")
+    args = ["search", "--replay", str(tmp_path / "all.parquet"), "--strategy", "de", "--budget", "60", "--seeds", "6"]
+    assert run([*args, "--json"]) == ExitCode.OK
+    here = capsys.readouterr().out
+    assert run([*args, "--json", "--cluster", local.client.scheduler.address]) == ExitCode.OK
+    assert capsys.readouterr().out == here
