@@ -71,7 +71,7 @@ def test_no_more_than_needed_is_given_out(local: Cluster) -> None:
             made.append(number)
             yield Call(operator.neg, (number,))
 
-    taken = []
+    taken: list[int] = []
     for _, result in local.results(calls(), lambda: len(taken) >= 5):
         taken.append(result)
     assert len(taken) == 5
