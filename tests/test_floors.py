@@ -29,7 +29,7 @@ FLOORS = (
     ("archs",),
     ("archfile",),
     ("archspec",),
-    ("outputs", "progress", "boundary", "schema", "cluster"),
+    ("outputs", "progress", "boundary", "cluster", "schema"),
     ("problems", "paths", "gpus", "jsonfields"),
     ("tabletext",),
     ("log", "resources", "machine", "safety", "untrusted"),
