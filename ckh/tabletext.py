@@ -6,18 +6,29 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ckh.log import printable
+from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
-def json_text(document: Any) -> str:
-    """One JSON document. NaN and infinity are not JSON: they must not be in it.
+# Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
+# or goes, which no minor version of ckh does.
+JSON_VERSION = "1.0"
+
+
+def json_text(schema: str, document: Mapping[str, Any]) -> str:
+    """One JSON document, which says by which schema it reads (`ckh/jsonschemas`), and who wrote it.
 
     Raises:
-        ValueError: the document holds NaN or an infinity.
+        ValueError: the document holds NaN or an infinity, which are not JSON.
     """
-    return json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return json.dumps(enveloped(schema, document), indent=2, allow_nan=False) + "\n"
+
+
+def enveloped(schema: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document behind the three fields that all have."""
+    return {"schema": f"ckh.{schema}", "schema_version": JSON_VERSION, "ckh_version": __version__, **document}
 
 
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,8 +1,13 @@
-"""`--reliability`: how long the reliability suites (docs/reliability.md) go on."""
+"""`--reliability`, how long the reliability suites (docs/reliability.md) go on; JSON is compared with its schema."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RELIABILITY = ("short", "long")
 
@@ -21,3 +26,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def reliability(request: pytest.FixtureRequest) -> str:
     """The choice, "short" or "long"."""
     return str(request.config.getoption("--reliability"))
+
+
+@pytest.fixture(autouse=True)
+def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare each JSON document that a test prints in this process with its schema (tests/jsonschemas.py)."""
+    from ckh import tabletext
+    from tests.jsonschemas import require_described
+
+    enveloped = tabletext.enveloped
+
+    def checked(schema: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        made = enveloped(schema, document)
+        require_described(schema, made)
+        return made
+
+    monkeypatch.setattr(tabletext, "enveloped", checked)

@@ -172,7 +172,7 @@ def test_mentioned_commands_and_options_exist(page: Path) -> None:
     calls = [call for text in texts if text.startswith("ckh ") for call in calls_of_ckh(text)]
     assert [word for call in calls for word in unknown_in(call)] == []
     known = options_of().union(*(options_of(name) for name in COMMANDS if name != "validate"), OTHERS)
-    known = known.union(*(options_of("validate", name) for name in ("oracle", "compare", "kernels")))
+    known = known.union(*(options_of("validate", name) for name in ("oracle", "compare", "selection", "kernels")))
     assert [text for text in texts if text.startswith("--") and re.split(r"[ =/]", text)[0] not in known] == []
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.assess.paired import paired_interval
+from ckh.assess.verdict import Check
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -28,11 +33,13 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both models."""
+    """A figure of both models; `low` to `high` is the 95 % interval of new - old (`paired.paired_interval`)."""
 
     name: str
     old: float
     new: float
+    low: float
+    high: float
     allowed_loss: float
 
     @property
@@ -57,7 +64,7 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both models on all problems; `degraded` has the worst loss first. `failures` is empty if the new one passes."""
+    """Both models on all problems; `degraded` has the worst loss first, `checks` what the new one must pass."""
 
     problems: int
     agreement: float
@@ -65,7 +72,12 @@ class Comparison:
     improved: int
     same: int
     degraded: tuple[Degraded, ...]
-    failures: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why the new one may not replace the old one; empty if it may."""
+        return tuple(check.failure for check in self.checks if check.failure)
 
     @property
     def passes(self) -> bool:
@@ -81,24 +93,23 @@ def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]
     times = times_of(dataset)
     rows = [choices(scores, times.problem, times.count) for scores in (old, new)]
     before, after = (times.efficiency()[chosen] for chosen in rows)
-    differences = (
-        Difference("mean", float(before.mean()), float(after.mean()), thresholds.mean),
-        Difference("median", float(np.median(before)), float(np.median(after)), thresholds.median),
-        Difference("P10", float(np.percentile(before, 10)), float(np.percentile(after, 10)), thresholds.p10),
+    figures: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "P10": partial(np.percentile, q=10)}
+    allowed = (thresholds.mean, thresholds.median, thresholds.p10)
+    differences = tuple(
+        Difference(
+            name,
+            float(figure(before)),
+            float(figure(after)),
+            *paired_interval(figure, before, after),
+            allowed_loss=most,
+        )
+        for (name, figure), most in zip(figures.items(), allowed, strict=True)
     )
     problems = dataset.problems()
     worse = [
         Degraded(problems[i].canonical(), float(before[i]), float(after[i])) for i in np.flatnonzero(after < before)
     ]
     worse.sort(key=lambda one: -one.loss)
-    failures = [
-        f"{one.name} efficiency falls from {one.old:.2%} to {one.new:.2%}, by more than {one.allowed_loss:.1%}"
-        for one in differences
-        if not one.passes
-    ]
-    if worse and worse[0].loss > thresholds.problem:
-        count = sum(one.loss > thresholds.problem for one in worse)
-        failures.append(f"{count} problems lose more than {thresholds.problem:.0%}, the worst {worse[0].loss:.1%}")
     return Comparison(
         problems=times.count,
         agreement=float(np.mean(rows[0] == rows[1])),
@@ -106,5 +117,20 @@ def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
         degraded=tuple(worse),
-        failures=tuple(failures),
+        checks=(*map(_check_of, differences), _check_of_worst(worse, thresholds.problem)),
     )
+
+
+def _check_of(one: Difference) -> Check:
+    detail = f"{one.old:.2%} -> {one.new:.2%}, by {one.low:+.2%} to {one.high:+.2%} (95 %)"
+    fall = f"{one.name} efficiency falls from {one.old:.2%} to {one.new:.2%}, by more than {one.allowed_loss:.1%}"
+    return Check(f"{one.name} efficiency", "" if one.passes else fall, detail)
+
+
+def _check_of_worst(worse: Sequence[Degraded], most: float) -> Check:
+    name = f"no problem loses more than {most:.0%}"
+    lost = [one for one in worse if one.loss > most]
+    if not lost:
+        return Check(name)
+    detail = "\n".join(f"{one.problem}: {one.old_efficiency:.2%} -> {one.new_efficiency:.2%}" for one in lost)
+    return Check(name, f"{len(lost)} problems lose more than {most:.0%}, the worst {lost[0].loss:.1%}", detail)

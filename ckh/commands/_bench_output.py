@@ -29,7 +29,9 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
     kernels = sorted(campaign.plan.kernels)
     write_registry(path, kernels, arch=campaign.device.arch.name)
     if as_json:
-        print_json({"registry": str(path), "arch": campaign.device.arch.name, "kernels": len(kernels)})
+        print_json(
+            "bench_registry", {"registry": str(path), "arch": campaign.device.arch.name, "kernels": len(kernels)}
+        )
         return
     typer.echo(f"{len(kernels)} kernels of {campaign.device.arch.name} written to {path}")
 
@@ -37,7 +39,9 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
 def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
     """Print what a run would do."""
     if as_json:
-        print_json({"out": str(campaign.out), "settings": asdict(campaign.settings), **asdict(outlook)})
+        print_json(
+            "bench_outlook", {"out": str(campaign.out), "settings": asdict(campaign.settings), **asdict(outlook)}
+        )
         return
     counts = [
         ("kernels", outlook.kernels),
@@ -75,7 +79,10 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
             for kernel, report in reports.items()
         ]
         arch = campaign.device.arch.name
-        print_json({"arch": arch, "wanted": wanted, "statuses": dict(statuses), "ok": is_good, "kernels": kernels})
+        print_json(
+            "bench_build",
+            {"arch": arch, "wanted": wanted, "statuses": dict(statuses), "ok": is_good, "kernels": kernels},
+        )
         return is_good
     rows = [[f"status {status}", str(count)] for status, count in statuses.most_common()]
     if len(reports) < wanted:
@@ -119,7 +126,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             "worker_restarts": totals.restarts,
             "next": after,
         }
-        print_json(document)
+        print_json("bench", document)
         return
     counts = [
         *((f"status {status}", count) for status, count in totals.statuses.most_common()),

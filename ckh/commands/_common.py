@@ -11,7 +11,7 @@ from ckh.ops import operation_names
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 OP_HELP = f"Operation: {', '.join(operation_names())}."
 JSON_HELP = "Print one JSON document instead of tables."
@@ -19,13 +19,9 @@ JSON_HELP = "Print one JSON document instead of tables."
 _SIZE = re.compile(r" = \d+")
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document on stdout. NaN and infinity are not JSON: they must not be in it.
-
-    Raises:
-        ValueError: the document holds NaN or an infinity.
-    """
-    sys.stdout.write(json_text(document))
+def print_json(schema: str, document: Mapping[str, Any]) -> None:
+    """Print one JSON document on stdout, as `tabletext.json_text`."""
+    sys.stdout.write(json_text(schema, document))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
+
 from ckh.errors import DataError
 from ckh.log import warn
 
@@ -51,6 +53,7 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
 
 
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
+MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
 
 
 def for_verdict(

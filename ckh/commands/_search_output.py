@@ -79,6 +79,7 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
     is_in_order = is_falling(one.tflops for one in search.found)
     if as_json:
         print_json(
+            "search",
             {
                 "problem": problem.canonical(),
                 "sizes": problem.to_dict(),
@@ -88,7 +89,7 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
                 "predictions_in_order": is_in_order,
                 "first_choice": None if first is None else _ranked(op, first),
                 "kernels": [{**_ranked(op, one), "candidate": is_candidate} for one, is_candidate in shown],
-            }
+            },
         )
         return
     _print_problem(problem, model)
@@ -118,6 +119,7 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
     if as_json:
         first = outcome.first_choice
         print_json(
+            "search_measured",
             {
                 **summary.document(),
                 "out": str(out),
@@ -129,7 +131,7 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
                 "ratio": outcome.ratio,
                 "kernels": [{**_measured(summary, row), "candidate": row.kernel in pool} for row in outcome.best],
                 "next": after,
-            }
+            },
         )
         return
     summary.print_head()
@@ -167,6 +169,7 @@ def print_replay(
             for count, shares in table
         ]
         print_json(
+            "search_replay",
             {
                 "recording": str(path),
                 "configurations": len(recording.space),
@@ -175,7 +178,7 @@ def print_replay(
                 "strategy": strategy,
                 "seeds": len(found.best_ms),
                 "checkpoints": points,
-            }
+            },
         )
         return
     typer.echo(f"recording  {path}: {len(recording.space)} configurations of {', '.join(recording.space.names)}")

@@ -115,6 +115,7 @@ class _Report:
         found = self.found
         seconds, size = self._costs(len(found.kernels))
         print_json(
+            "search_set",
             {
                 "op": self.dataset.op.name,
                 "arch": self.dataset.arch,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -21,6 +20,7 @@ from ckh.errors import ExitCode, UsageError
 from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION
 from ckh.outputs import FileKind, check_output, head_of, write_output
+from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
     from ckh.bench.device import Device
@@ -36,7 +36,11 @@ On an emulated GPU each kernel runs on a dozen small problems that reach every e
 table says on how many problems a kernel ran, and of one that did not run, whether a kernel of its class ever did.
 """
 
-_FINDINGS = FileKind("file of findings", lambda path: re.match(rb'\{\s*"matrix":', head_of(path)) is not None)
+_SCHEMA = "validate_kernels"
+_FINDINGS = FileKind(
+    "file of findings",
+    lambda path: re.match(rb'\{\s*("schema": "ckh.validate_kernels"|"matrix":)', head_of(path)) is not None,
+)
 
 
 def register(group: typer.Typer) -> None:
@@ -112,9 +116,9 @@ def kernels(
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     document = _document(findings, matrix, found.arch.name) | {"caution": caution}
     if out is not None:
-        write_output(out, (json.dumps(document, indent=2) + "\n").encode())
+        write_output(out, json_text(_SCHEMA, document).encode())
     if as_json:
-        print_json(document)
+        print_json(_SCHEMA, document)
     else:
         _print(findings, str(matrix), found.arch.name)
     if not document["ok"]:

@@ -94,7 +94,7 @@ def convert(
     _warn(summary)
     next_command = f"ckh train {out} --out model" if to == PARQUET else None
     if as_json:
-        print_json({"out": str(out), **summary.to_dict(), "next": next_command})
+        print_json("convert", {"out": str(out), **summary.to_dict(), "next": next_command})
     else:
         _print_summary(out, summary, next_command)
 
@@ -109,7 +109,7 @@ def _warn(summary: ConversionSummary | WinnerSummary) -> None:
 def _report_winners(out: Path, summary: WinnerSummary, as_json: bool) -> None:
     _warn(summary)
     if as_json:
-        print_json({"out": str(out), **summary.to_dict()})
+        print_json("convert_winners", {"out": str(out), **summary.to_dict()})
         return
     rows = [
         ("winners", str(summary.winners)),

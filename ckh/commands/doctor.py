@@ -37,7 +37,7 @@ def doctor(
     """Gather what `ckh` found and print it; finding little is not an error, but a folder without headers is one."""
     report = gather(ck_include)
     if as_json:
-        print_json(report)
+        print_json("doctor", report)
         return
     texts = report | {"ck_tile": _headers_text(report["ck_tile"])}
     rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "warnings"}]

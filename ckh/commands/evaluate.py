@@ -88,7 +88,8 @@ def evaluate(
     document, values, show = judged(loaded, dataset, learned_from, worst)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
-        print_json({"model": str(model), **document, "figures": values, "failures": failures})
+        schema = "evaluate_winners" if is_winners else "evaluate"
+        print_json(schema, {"model": str(model), **document, "figures": values, "failures": failures})
     else:
         show(str(model))
     for failure in failures:

@@ -72,7 +72,9 @@ def export(
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
-        print_json({"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}})
+        print_json(
+            "export", {"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}}
+        )
         return
     for one in report["models"]:
         typer.echo(f"model  {one['name']}, {_in_words(one)}")

@@ -181,7 +181,7 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
     found = [_ranking(one, top, again) for one in answers if len(one.order)]
     failures = [failure for one in answers if (failure := one.failure)]
     if as_json:
-        print_json({"results": [one.document() for one in found]})
+        print_json("predict_many", {"results": [one.document() for one in found]})
     else:
         is_measured = any(one.probe is not None for one in found)
         rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]

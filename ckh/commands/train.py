@@ -242,7 +242,7 @@ def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
             for name, made in trained.targets.items()
         }
         document = {"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets}
-        print_json({**document, **_how(trained)})
+        print_json("train", {**document, **_how(trained)})
         return
     rows = [
         [

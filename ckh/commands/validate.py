@@ -1,24 +1,22 @@
-"""`ckh validate`: choices against the oracle, a new model against an old one, kernels. The exit code is the verdict."""
+"""`ckh validate`: choices against the oracle, and the group of the other gates. The exit code is the verdict."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands import _completion, _validate_kernels
+from ckh.commands import _completion, _validate_compare, _validate_kernels, _validate_selection
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
-from ckh.commands._judging import LEAST_PROBLEMS, for_verdict, load_judged, percent
-from ckh.errors import ExitCode, UsageError
-from ckh.log import note, warn
+from ckh.commands._judging import MIN_PROBLEMS, for_verdict, load_judged, percent
+from ckh.commands._verdicts import give_verdict
+from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.assess.compare import Comparison
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.bench.protocol import Reply
     from ckh.learn.artifact import Model
@@ -31,24 +29,18 @@ turns, so that the verdict does not rest on times of another day.
 There is no verdict, and exit code 4, where fewer than --min-problems are left: those that the model was trained on do
 not count (for models of AMD's tools this cannot be known, and is said), nor those with a single measured kernel.
 """
-_COMPARE_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
-
-It may if mean and median efficiency stay within 0.5 points, P10 within 2, and no problem loses more than 10 %.
-Problems that either was trained on, and those with a single measured kernel, do not count.
-"""
-_WORST = 5
 _FEWER = "set --min-problems"
-_MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     group = typer.Typer(
         name="validate",
-        help="Compare choices with an oracle, a new model with an old one; try kernels. The exit code is the verdict.",
+        help="Gates: choices against an oracle or golden ones, a new model against an old one, kernels that work here.",
         epilog=examples(
             "ckh validate oracle --model models/mine --data holdout.parquet",
             "ckh validate compare models/old models/new --data holdout.parquet",
+            "ckh validate selection golden.json",
             "ckh validate kernels --matrix pipelines",
         ),
         no_args_is_help=True,
@@ -63,14 +55,8 @@ def register(app: typer.Typer) -> None:
             "ckh validate oracle --model models/mine --data holdout.parquet --on-device --limit 30",
         ),
     )(oracle)
-    group.command(
-        name="compare",
-        help=_COMPARE_HELP,
-        epilog=examples(
-            "ckh validate compare models/old models/new --data holdout.parquet",
-            "ckh validate compare models/old models/new --data holdout.parquet --max-p10-loss 0.01 --json",
-        ),
-    )(compare)
+    _validate_compare.register(group)
+    _validate_selection.register(group)
     _validate_kernels.register(group)
     app.add_typer(group)
 
@@ -80,7 +66,7 @@ def oracle(
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
     min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
     min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
-    min_problems: int = _MIN_PROBLEMS,
+    min_problems: int = MIN_PROBLEMS,
     top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="How many choices to look at."),
     on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again."),
     limit: int | None = typer.Option(None, "--limit", min=1, help="Measure again on this many random problems."),
@@ -131,54 +117,13 @@ def oracle(
     ]
     document = {"model": str(model), "problems": len(efficiency), "on_device": on_device, "figures": figures}
     if as_json:
-        print_json({**document, "failures": failures, "passes": not failures})
+        print_json("validate_oracle", {**document, "failures": failures, "passes": not failures})
     else:
         how = "measured again on this machine" if on_device else "as measured in the data"
         print_table(
             f"{model}: {len(efficiency)} problems, {how}", ("", "value"), [[k, percent(v)] for k, v in figures.items()]
         )
-    _verdict(failures)
-
-
-def compare(
-    old: Path = typer.Argument(
-        ..., metavar="OLD", autocompletion=_completion.models, help="Model directory that is in use."
-    ),
-    new: Path = typer.Argument(
-        ..., metavar="NEW", autocompletion=_completion.models, help="Model directory that would replace it."
-    ),
-    data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
-    max_mean_loss: float = typer.Option(0.005, "--max-mean-loss", min=0, max=1, help="Of mean efficiency."),
-    max_median_loss: float = typer.Option(0.005, "--max-median-loss", min=0, max=1, help="Of median efficiency."),
-    max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Of P10 efficiency."),
-    max_problem_loss: float = typer.Option(0.10, "--max-problem-loss", min=0, max=1, help="Of one problem, relative."),
-    min_problems: int = _MIN_PROBLEMS,
-    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
-) -> None:
-    """Compare, print and give the verdict."""
-    from ckh.assess import compare as comparing
-    from ckh.learn.artifact import load_model
-
-    before, after = load_model(old), load_model(new)
-    if before.spec.purpose != after.spec.purpose:
-        raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
-    dataset = for_verdict(load_judged(after, data, is_held_out=False), [before, after], min_problems)
-    thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
-    result = comparing.compare(dataset, before.scores(dataset), after.scores(dataset), thresholds)
-    if as_json:
-        document: dict[str, Any] = asdict(result)
-        print_json({"old": str(old), "new": str(new), **document, "passes": result.passes})
-    else:
-        _print_comparison(result, f"{old} -> {new}")
-    _verdict(result.failures)
-
-
-def _verdict(failures: Sequence[str]) -> None:
-    for failure in failures:
-        warn(failure)
-    note("FAIL" if failures else "PASS")
-    if failures:
-        raise typer.Exit(int(ExitCode.GATE_FAILED))
+    give_verdict(failures)
 
 
 def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
@@ -211,16 +156,3 @@ def _figures_again(again: Sequence[Remeasured], top_k: int) -> dict[str, float]:
         f"mean efficiency of the best of {top_k}": float(np.mean([one.top_efficiency for one in again])),
         "mean efficiency of the oracle's kernel": float(np.mean([one.oracle_efficiency for one in again])),
     }
-
-
-def _print_comparison(result: Comparison, title: str) -> None:
-    rows = [[one.name, percent(one.old), percent(one.new), f"{one.new - one.old:+.2%}"] for one in result.differences]
-    print_table(f"{title}: {result.problems} problems", ("efficiency", "old", "new", "difference"), rows)
-    counts = f"{result.improved} improved, {result.same} same, {len(result.degraded)} degraded"
-    typer.echo(f"\nsame choice on {percent(result.agreement)} of problems; {counts}")
-    if result.degraded:
-        typer.echo("")
-        worst = [
-            [one.problem, percent(one.old_efficiency), percent(one.new_efficiency)] for one in result.degraded[:_WORST]
-        ]
-        print_table("", ("degraded most", "old", "new"), worst)

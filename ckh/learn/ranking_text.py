@@ -130,7 +130,7 @@ class Ranking:
 
     def json(self) -> str:
         """For programs."""
-        return json_text(self.document())
+        return json_text("predict", self.document())
 
     def document(self) -> dict[str, Any]:
         """What is said, for JSON."""

@@ -1,0 +1,106 @@
+"""What a gate found, for CI: as JUnit XML, which servers show as tests, and as Markdown, which they show as a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from ckh.log import printable
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+JUNIT_START = b"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"ckh"
+SUMMARY_START = "<!-- ckh"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a gate looks at; `failure` says what is wrong, empty if nothing is."""
+
+    name: str
+    failure: str = ""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text under names of columns; the first column is left-aligned."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a gate found.
+
+    Attributes:
+        command: the gate, as "ckh validate compare".
+        title: what was judged.
+        checks: what it looked at.
+        lines: sentences for people.
+        tables: figures for people.
+    """
+
+    command: str
+    title: str
+    checks: tuple[Check, ...]
+    lines: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What is wrong; empty if the gate passes."""
+        return tuple(check.failure for check in self.checks if check.failure)
+
+    def junit(self) -> bytes:
+        """One test suite with a test for each check, as Jenkins, GitLab and GitHub's actions read it."""
+        counts = {"tests": str(len(self.checks)), "failures": str(len(self.failures)), "errors": "0"}
+        suites = ET.Element("testsuites", {"name": f"ckh {__version__}", **counts})
+        suite = ET.SubElement(suites, "testsuite", {"name": printable(self.command), **counts, "skipped": "0"})
+        classname = self.command.replace(" ", ".")
+        for check in self.checks:
+            case = ET.SubElement(suite, "testcase", {"classname": classname, "name": printable(check.name)})
+            if check.failure:
+                failure = ET.SubElement(case, "failure", {"message": printable(check.failure)})
+                failure.text = _lines(check.detail or check.failure)
+            elif check.detail:
+                ET.SubElement(case, "system-out").text = _lines(check.detail)
+        ET.indent(suites)
+        return bytes(ET.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+    def markdown(self) -> bytes:
+        """The verdict, its reasons and its tables as a page."""
+        verdict = "FAIL" if self.failures else "PASS"
+        parts = [
+            f"{SUMMARY_START} {__version__} {self.command} -->",
+            f"## {verdict}: {_escaped(self.title)}",
+            "\n".join(f"- {_escaped(one)}" for one in self.failures),
+            *map(_escaped, self.lines),
+            *map(_markdown_table, self.tables),
+        ]
+        return ("\n\n".join(filter(None, parts)) + "\n").encode()
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _markdown_table(table: Table) -> str:
+    rules = ["---", *["---:"] * (len(table.columns) - 1)]
+    lines = [" | ".join(map(_escaped, row)) for row in (table.columns, *table.rows)]
+    lines.insert(1, " | ".join(rules))
+    shown = "\n".join(f"| {line} |" for line in lines)
+    return f"{_escaped(table.title)}\n\n{shown}" if table.title else shown
+
+
+def _escaped(text: str) -> str:
+    """Text in which nothing is markup."""
+    shown = printable(text)
+    for sign in "\\`*_<>|[]":
+        shown = shown.replace(sign, "\\" + sign)
+    return shown

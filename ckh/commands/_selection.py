@@ -1,0 +1,145 @@
+"""The work of `ckh validate selection`: writing golden choices, what changed since, and measuring it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ckh.errors import NoKernelError, UsageError
+from ckh.log import note, warn
+from ckh.outputs import check_output, write_output
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import pandas as pd
+
+    from ckh.assess.selection import Change, Golden
+    from ckh.bench.protocol import Reply
+    from ckh.learn.artifact import Model
+    from ckh.learn.choice import Chooser
+    from ckh.ops.base import Problem
+
+_NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChoices:
+    """What golden choices are created for; None: the default."""
+
+    model: Path | None
+    arch: str | None
+    dtype: str | None
+    op: str | None
+    variant: Direction | None
+
+
+def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> None:
+    """Write the golden choices of a list of problems."""
+    from ckh.assess.selection import GOLDEN, Golden, read_golden
+    from ckh.learn.choice import Chooser
+
+    check_output(path, GOLDEN, force=force, inputs=[wanted.model] if wanted.model else [])
+    if source is not None:
+        chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, wanted.op)
+        variant = None if wanted.variant is None else str(wanted.variant)
+        problems: Sequence[Problem] = chooser.load_problems(source, variant, wanted.dtype)
+    elif path.exists():
+        old = read_golden(path)
+        chooser = Chooser(wanted.model, wanted.arch or old.arch, None, old.op)
+        problems = _problems(old)
+    else:
+        raise UsageError("--create needs the list of problems", "name a set or a file with --problems")
+    kernels = _chosen(chooser, problems)
+    if not kernels:
+        raise NoKernelError(f"no kernel applies to any of {len(problems)} problems")
+    if len(kernels) < len(problems):
+        warn(f"left out {len(problems) - len(kernels)} problems that no kernel applies to")
+    write_output(path, Golden(chooser.op.name, chooser.arch, kernels).text().encode())
+    note(f"wrote {path}: the choices for {len(kernels)} problems on {chooser.arch}")
+
+
+def _problems(golden: Golden) -> list[Problem]:
+    from ckh.ops import operation
+
+    return [operation(golden.op).parse_problem(text) for text in golden.kernels]
+
+
+def _chosen(chooser: Chooser, problems: Iterable[Problem]) -> dict[str, str]:
+    """The first choice for each problem that a kernel applies to, by the problem's canonical text."""
+    from ckh.learn.answer import rank_many
+
+    models: dict[int, Model] = {}
+    groups: dict[int, list[Problem]] = {}
+    for problem in problems:
+        model = chooser.model(problem)
+        models[id(model)] = model
+        groups.setdefault(id(model), []).append(problem)
+    found: dict[Problem, str] = {}
+    for key, some in groups.items():
+        for problem, ranked in zip(some, rank_many(some, 1, models[key], tflops=False), strict=True):
+            if ranked:
+                found[problem] = chooser.op.kernel_name(ranked[0].kernel)
+    return {problem.canonical(): found[problem] for problem in problems if problem in found}
+
+
+def changed_choices(golden: Golden, model: Path | None) -> list[Change]:
+    """The problems whose choice is another now, by a model or by those that fit."""
+    from ckh.assess.selection import changes
+    from ckh.learn.choice import Chooser
+
+    return changes(golden, _chosen(Chooser(model, golden.arch, None, golden.op), _problems(golden)))
+
+
+def with_data(found: Sequence[Change], paths: Sequence[Path], arch: str) -> list[Change]:
+    """The changes with the times that datasets have of both kernels."""
+    from ckh.assess.measured import needed_columns
+    from ckh.data.dataset import read_dataset
+
+    dataset = read_dataset(*paths, columns=needed_columns)
+    dataset = dataset.select((dataset.frame["arch"] == arch).to_numpy(dtype=bool))
+    frame, number = dataset.frame, {one.canonical(): i for i, one in enumerate(dataset.problems())}
+    measured = []
+    for one in found:
+        rows = frame[dataset.problem_ids == number.get(one.problem, -1)]
+        by_name = rows.set_index(rows["kernel_name"].astype(str))
+        measured.append(_with_times(one, *(_row(by_name, name) for name in (one.was, one.now))))
+    return measured
+
+
+def _row(rows: pd.DataFrame, kernel: str) -> tuple[float | None, str]:
+    """The time of a kernel, or why it has none; neither, where it was not measured."""
+    if kernel not in rows.index:
+        return None, ""
+    row = rows.loc[kernel]
+    return (float(row["latency_ms"]), "") if row["is_valid"] else (None, str(row["status"]))
+
+
+def _with_times(one: Change, was: tuple[float | None, str], now: tuple[float | None, str]) -> Change:
+    return replace(one, was_ms=was[0], now_ms=now[0], failed=now[1])
+
+
+def with_measurements(found: Sequence[Change], golden: Golden, timeout_s: float) -> list[Change]:
+    """The changes with times that are measured on this machine, both kernels in turns."""
+    from ckh.bench.device_choice import device_of
+    from ckh.bench.rounds import compare_kernels
+    from ckh.ops import operation
+
+    op = operation(golden.op)
+    tasks = {one.problem: [op.parse_kernel(name) for name in (one.was, one.now)] for one in found if one.now}
+    times: dict[str, list[tuple[float | None, str]]] = {}
+
+    def take(problem: str, replies: list[Reply]) -> None:
+        times[problem] = [_median_ms(reply) for reply in replies]
+
+    compare_kernels(device_of(golden.arch), tasks, timeout_s, "measuring changes", take)
+    return [_with_times(one, *times[one.problem]) if one.problem in times else one for one in found]
+
+
+def _median_ms(reply: Reply) -> tuple[float | None, str]:
+    if reply.samples_ns:
+        return median(reply.samples_ns) / _NS_PER_MS, ""
+    return None, f"{reply.status} {reply.message}".rstrip()

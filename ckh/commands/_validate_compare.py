@@ -1,0 +1,129 @@
+"""`ckh validate compare`: a new model against an old one. The exit code is the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._judging import MIN_PROBLEMS, for_verdict, load_judged, percent
+from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.errors import UsageError
+
+if TYPE_CHECKING:
+    from ckh.assess.compare import Comparison
+    from ckh.assess.verdict import Table, Verdict
+
+_HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
+
+It may if mean and median efficiency stay within 0.5 points, P10 within 2, and no problem loses more than 10 %.
+Problems that either was trained on, and those with a single measured kernel, do not count.
+
+Each difference has its 95 % interval, of a bootstrap over problems that draws the same ones for both models: one that
+holds 0 may be chance. The gate judges the difference itself.
+"""
+_WORST = 5
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to `ckh validate`."""
+    group.command(
+        name="compare",
+        help=_HELP,
+        epilog=examples(
+            "ckh validate compare models/old models/new --data holdout.parquet",
+            "ckh validate compare models/old models/new --data holdout.parquet --max-p10-loss 0.01 --json",
+            "ckh validate compare models/old models/new --data holdout.parquet --junit junit.xml --summary summary.md",
+        ),
+    )(compare)
+
+
+def compare(
+    old: Path = typer.Argument(
+        ..., metavar="OLD", autocompletion=_completion.models, help="Model directory that is in use."
+    ),
+    new: Path = typer.Argument(
+        ..., metavar="NEW", autocompletion=_completion.models, help="Model directory that would replace it."
+    ),
+    data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
+    max_mean_loss: float = typer.Option(0.005, "--max-mean-loss", min=0, max=1, help="Of mean efficiency."),
+    max_median_loss: float = typer.Option(0.005, "--max-median-loss", min=0, max=1, help="Of median efficiency."),
+    max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Of P10 efficiency."),
+    max_problem_loss: float = typer.Option(0.10, "--max-problem-loss", min=0, max=1, help="Of one problem, relative."),
+    min_problems: int = MIN_PROBLEMS,
+    junit: Path | None = JUNIT,
+    summary: Path | None = SUMMARY,
+    force: bool = FORCE,
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Compare, print and give the verdict."""
+    from ckh.assess import compare as comparing
+    from ckh.learn.artifact import load_model
+
+    files = VerdictFiles(junit, summary)
+    files.check(force=force, inputs=[old, new, *data])
+    before, after = load_model(old), load_model(new)
+    if before.spec.purpose != after.spec.purpose:
+        raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
+    dataset = for_verdict(load_judged(after, data, is_held_out=False), [before, after], min_problems)
+    thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
+    result = comparing.compare(dataset, before.scores(dataset), after.scores(dataset), thresholds)
+    verdict = _verdict(result, f"{old} -> {new}")
+    files.write(verdict)
+    if as_json:
+        said = {"old": str(old), "new": str(new), **asdict(result), "failures": result.failures}
+        print_json("validate_compare", {**said, "passes": result.passes})
+    else:
+        _print(verdict)
+    give_verdict(result.failures)
+
+
+def _verdict(result: Comparison, title: str) -> Verdict:
+    from ckh.assess.verdict import Verdict
+
+    counts = f"{result.improved} improved, {result.same} same, {len(result.degraded)} degraded"
+    tables = [_differences(result)] + ([_degraded(result)] if result.degraded else [])
+    return Verdict(
+        command="ckh validate compare",
+        title=f"{title}: {result.problems} problems",
+        checks=result.checks,
+        lines=(f"same choice on {percent(result.agreement)} of problems; {counts}",),
+        tables=tuple(tables),
+    )
+
+
+def _differences(result: Comparison) -> Table:
+    from ckh.assess.verdict import Table
+
+    rows = [
+        [
+            one.name,
+            percent(one.old),
+            percent(one.new),
+            f"{one.new - one.old:+.2%}",
+            f"{one.low:+.2%} to {one.high:+.2%}",
+        ]
+        for one in result.differences
+    ]
+    return Table("", ("efficiency", "old", "new", "difference", "95 % interval"), rows)
+
+
+def _degraded(result: Comparison) -> Table:
+    from ckh.assess.verdict import Table
+
+    worst = result.degraded[:_WORST]
+    rows = [[one.problem, percent(one.old_efficiency), percent(one.new_efficiency)] for one in worst]
+    return Table("", ("degraded most", "old", "new"), rows)
+
+
+def _print(verdict: Verdict) -> None:
+    first, *others = verdict.tables
+    print_table(verdict.title, first.columns, first.rows)
+    typer.echo("\n" + "\n".join(verdict.lines))
+    for table in others:
+        typer.echo("")
+        print_table(table.title, table.columns, table.rows)

@@ -1,0 +1,167 @@
+"""`ckh validate selection`: choices against golden ones. The exit code is the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
+from ckh.commands._duration import parse_duration
+from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
+from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
+from ckh.errors import UsageError
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.assess.selection import Change, Golden
+    from ckh.assess.verdict import Verdict
+
+_NS_PER_MS = 1e6
+
+
+_HELP = """Compare the first choices for a list of problems with golden ones. Exit code 1: they changed for the worse.
+
+--create writes the golden file: the problems of --problems with what ckh predict puts first for each now, by --model or
+the model that fits. Keep it under version control. Later the same call without --create says which choices changed.
+
+By how much a change is slower is measured: --data has times of both kernels, --on-device measures both here, in turns.
+The gate fails where the new choice is slower by more than --max-loss, fails itself, or was not measured beside the old
+one (--allow-unmeasured lets that pass). To accept changes, create the file again with --force; without --problems it
+keeps its list.
+"""
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to `ckh validate`."""
+    group.command(
+        name="selection",
+        help=_HELP,
+        epilog=examples(
+            "ckh validate selection golden.json --create --problems resnet50",
+            "ckh validate selection golden.json --model models/new --data holdout.parquet",
+            "ckh validate selection golden.json --on-device --max-loss 0.05 --junit junit.xml",
+            "ckh validate selection golden.json --create --force",
+        ),
+    )(selection)
+
+
+def selection(
+    golden: Path = typer.Argument(..., metavar="FILE", help="The golden choices."),
+    create: bool = typer.Option(False, "--create", help="Write FILE."),
+    problems: str | None = typer.Option(
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="--create: a set, or a .txt, .csv or .json file.",
+    ),
+    op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=f"--create: {OP_HELP}"),
+    variant: Direction | None = typer.Option(None, "--variant", help="--create: direction.  [forward]"),
+    dtype: str | None = typer.Option(
+        None, "--dtype", autocompletion=_completion.dtypes, help="--create: element type."
+    ),
+    arch: str | None = typer.Option(
+        None, "--arch", autocompletion=_completion.architectures, help="--create: this machine's GPU, else host."
+    ),
+    model: Path | None = typer.Option(
+        None, "--model", autocompletion=_completion.models, help="Model directory, instead of the first that fits."
+    ),
+    data: list[Path] = typer.Option([], "--data", help="Measured times of changed choices; may be repeated."),
+    on_device: bool = typer.Option(False, "--on-device", help="Measure changed choices here."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--on-device: longest for one kernel."),
+    max_loss: float = typer.Option(0.02, "--max-loss", min=0, help="How much slower a choice may be, relative."),
+    allow_unmeasured: bool = typer.Option(False, "--allow-unmeasured", help="Let pass what nobody measured."),
+    junit: Path | None = JUNIT,
+    summary: Path | None = SUMMARY,
+    force: bool = FORCE,
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Write golden choices, or compare with them, print and give the verdict."""
+    from ckh.assess.selection import read_golden
+
+    if create:
+        _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "goes without")
+        create_golden(golden, problems, WantedChoices(model, arch, dtype, op, variant), force=force)
+        return
+    given = {"--problems": problems, "--op": op, "--variant": variant, "--dtype": dtype, "--arch": arch}
+    _refuse(given, "goes with")
+    if data and on_device:
+        raise UsageError("--data and --on-device both say what changes are worth", "leave one of them out")
+    files = VerdictFiles(junit, summary)
+    files.check(force=force, inputs=[golden, *data, *([model] if model else [])])
+    timeout_s = parse_duration(timeout)
+    kept = read_golden(golden)
+    found = changed_choices(kept, model)
+    if found and data:
+        found = with_data(found, data, kept.arch)
+    elif found and on_device:
+        found = with_measurements(found, kept, timeout_s)
+    verdict = _verdict(kept, found, str(golden), max_loss, allows_unmeasured=allow_unmeasured)
+    files.write(verdict)
+    if as_json:
+        print_json("validate_selection", _document(golden, kept, found, verdict))
+    else:
+        _print(verdict)
+    give_verdict(verdict.failures)
+
+
+def _refuse(given: Mapping[str, object], how: str) -> None:
+    for name, value in given.items():
+        if value:
+            raise UsageError(f"{name} {how} --create", "see ckh validate selection --help")
+
+
+def _verdict(golden: Golden, found: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:
+    from ckh.assess.selection import checks
+    from ckh.assess.verdict import Table, Verdict
+
+    slowdowns = [one.slowdown for one in found if one.slowdown is not None]
+    lines = [f"{len(golden.kernels)} problems, {len(found)} changed, {len(slowdowns)} of them measured both ways"]
+    if slowdowns:
+        lines.append(f"the changed choices take {sum(slowdowns) / len(slowdowns):+.1%} on average")
+    rows = [[one.problem, _ms(one.was_ms), _ms(one.now_ms), _by(one), one.was, one.now or "none"] for one in found]
+    table = Table("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows)
+    return Verdict(
+        command="ckh validate selection",
+        title=title,
+        checks=checks(golden, found, max_loss, allows_unmeasured=allows_unmeasured),
+        lines=tuple(lines),
+        tables=(table,) if rows else (),
+    )
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _by(one: Change) -> str:
+    if one.failed:
+        return "failed"
+    return "-" if one.slowdown is None else f"{one.slowdown:+.1%}"
+
+
+def _document(path: Path, golden: Golden, found: Sequence[Change], verdict: Verdict) -> dict[str, Any]:
+    return {
+        "golden": str(path),
+        "op": golden.op,
+        "arch": golden.arch,
+        "problems": len(golden.kernels),
+        "changes": [{**asdict(one), "slowdown": one.slowdown} for one in found],
+        "failures": verdict.failures,
+        "passes": not verdict.failures,
+    }
+
+
+def _print(verdict: Verdict) -> None:
+    typer.echo(f"{verdict.title}: " + "\n".join(verdict.lines))
+    for table in verdict.tables:
+        typer.echo("")
+        print_table("", table.columns[:4], [row[:4] for row in table.rows])
+        for problem, *_, was, now in table.rows:
+            typer.echo(f"\n{problem}\n  was {was}\n  is  {now}")

@@ -1,0 +1,68 @@
+"""What the gates of `ckh validate` share: the files for CI, the printed verdict, the exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.errors import ExitCode
+from ckh.log import note, warn
+from ckh.outputs import FileKind, check_output, head_of, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.assess.verdict import Verdict
+
+JUNIT = typer.Option(None, "--junit", metavar="FILE", help="Write the verdict as JUnit XML too.")
+SUMMARY = typer.Option(None, "--summary", metavar="FILE", help="Write the verdict as Markdown too.")
+FORCE = typer.Option(False, "--force", help="Replace files of an earlier verdict.")
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictFiles:
+    """Where a verdict is written to, besides stdout."""
+
+    junit: Path | None
+    summary: Path | None
+
+    def check(self, *, force: bool, inputs: Sequence[Path]) -> None:
+        """Refuse what cannot or must not be written, before the work.
+
+        Raises:
+            UsageError: one exists and `force` is not set, is of another kind, or is an input.
+            OutputError: one cannot be written.
+        """
+        from ckh.assess.verdict import JUNIT_START, SUMMARY_START
+
+        starts = ((self.junit, "JUnit file of ckh", JUNIT_START), (self.summary, "summary", SUMMARY_START.encode()))
+        for path, name, start in starts:
+            if path is not None:
+                check_output(path, _kind(name, start), force=force, inputs=inputs)
+
+    def write(self, verdict: Verdict) -> None:
+        """Write the files that were requested.
+
+        Raises:
+            OutputError: one cannot be written.
+        """
+        if self.junit is not None:
+            write_output(self.junit, verdict.junit())
+        if self.summary is not None:
+            write_output(self.summary, verdict.markdown())
+
+
+def _kind(name: str, start: bytes) -> FileKind:
+    return FileKind(name, lambda path: head_of(path).startswith(start))
+
+
+def give_verdict(failures: Sequence[str]) -> None:
+    """Say what is wrong and whether the gate passes; end with 1 if it does not."""
+    for failure in failures:
+        warn(failure)
+    note("FAIL" if failures else "PASS")
+    if failures:
+        raise typer.Exit(int(ExitCode.GATE_FAILED))

@@ -1,0 +1,50 @@
+"""Verdicts as JUnit XML and as Markdown."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from ckh.assess.verdict import Check, Table, Verdict
+
+VERDICT = Verdict(
+    "ckh validate compare",
+    "old <-> new",
+    (Check("mean", detail="0.9 -> 0.9"), Check("worst \x1b[31m", "a & b < c", "first\nsecond")),
+    ("one line_",),
+    (Table("", ("problem", "old"), [["conv_a|b", "1"]]),),
+)
+
+
+def test_junit_has_a_test_for_each_check() -> None:
+    """Counts, names and failures are read back by an XML parser; what steers a terminal is escaped."""
+    root = ET.fromstring(VERDICT.junit())  # noqa: S314 - our own text
+    suite = root[0]
+    assert (root.tag, suite.get("name")) == ("testsuites", "ckh validate compare")
+    assert [suite.get(name) for name in ("tests", "failures", "errors")] == ["2", "1", "0"]
+    good, bad = suite.findall("testcase")
+    assert (good.get("name"), good.find("failure")) == ("mean", None)
+    assert bad.get("name") == "worst \\x1b[31m"
+    failure = bad.find("failure")
+    assert failure is not None
+    assert (failure.get("message"), failure.text) == ("a & b < c", "first\nsecond")
+
+
+def test_markdown_says_the_verdict_and_why() -> None:
+    """Text of the outside is no markup, and a table has its rule."""
+    assert VERDICT.markdown().decode().splitlines()[2:] == [
+        "## FAIL: old \\<-\\> new",
+        "",
+        "- a & b \\< c",
+        "",
+        "one line\\_",
+        "",
+        "| problem | old |",
+        "| --- | ---: |",
+        "| conv\\_a\\|b | 1 |",
+    ]
+
+
+def test_nothing_wrong_passes() -> None:
+    """Without failures there is no list of them."""
+    text = Verdict("ckh validate selection", "golden.json", (Check("a"),)).markdown().decode()
+    assert text.splitlines()[2:] == ["## PASS: golden.json"]

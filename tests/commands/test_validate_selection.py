@@ -1,0 +1,177 @@
+"""`ckh validate selection` as it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.errors import ExitCode
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from tests.learn.conftest import build, kernels, problems, saved, time_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.ops.grouped_conv.problem import ConvProblem
+
+LIST = [problems()[2], problems()[3], problems()[4]]
+
+
+@pytest.fixture
+def golden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The choices of a small model for three problems."""
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "model")
+    (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in LIST), encoding="utf-8")
+    args = ["validate", "selection", "golden.json", "--create", "--problems", "list.txt", "--model", "model"]
+    assert run(args) == ExitCode.OK
+    return tmp_path / "golden.json"
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a JSON file."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document)
+    path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def measured(problem: ConvProblem, times: dict[str, float], *, failed: bool = False) -> None:
+    """Write `data.parquet` with times of kernels by name on one problem; the last failed, if that is said."""
+    rows = [(problem, parse_kernel_name(name), ms) for name, ms in times.items()]
+    write_dataset(build(rows, [len(rows) - 1] if failed else []), "data.parquet")
+
+
+def other_kernel(but: str) -> str:
+    """A kernel of the pool with another name."""
+    return next(name for one in kernels() if (name := kernel_name(one)) != but)
+
+
+def test_golden_choices_are_those_of_predict(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file has what `ckh predict` puts first, and comparing at once passes."""
+    kept = json.loads(golden.read_text(encoding="utf-8"))
+    assert (kept["schema"], kept["op"], kept["arch"]) == ("ckh.selection", "grouped_conv", "host")
+    capsys.readouterr()
+    assert run(["predict", "--problems", "list.txt", "--model", "model", "--top", "1", "--json"]) == ExitCode.OK
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert kept["kernels"] == {one["problem"]: one["kernels"][0]["kernel"] for one in results}
+    assert run(["validate", "selection", "golden.json", "--model", "model"]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert "3 problems, 0 changed" in stdout
+    assert stderr.splitlines()[-1] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "options", "code"),
+    [
+        (1.0, [], ExitCode.OK),
+        (1.019, [], ExitCode.OK),
+        (1.021, [], ExitCode.GATE_FAILED),
+        (1.021, ["--max-loss", "0.03"], ExitCode.OK),
+    ],
+)
+def test_a_change_is_worth_what_was_measured(
+    golden: Path, now_ms: float, options: list[str], code: ExitCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Slower by at most 2 %, or what is said, passes; times are those of the data."""
+    problem = LIST[0]
+    now = json.loads(golden.read_text(encoding="utf-8"))["kernels"][problem.canonical()]
+    was = other_kernel(now)
+    edit(golden, lambda document: document["kernels"].update({problem.canonical(): was}))
+    measured(problem, {was: 1.0, now: now_ms})
+    args = ["validate", "selection", "golden.json", "--model", "model", "--data", "data.parquet", "--json"]
+    capsys.readouterr()
+    assert run([*args, *options]) == code
+    document = json.loads(capsys.readouterr().out)
+    (change,) = document["changes"]
+    assert (change["problem"], change["was"], change["now"]) == (problem.canonical(), was, now)
+    assert change["slowdown"] == pytest.approx(now_ms - 1)
+    assert document["passes"] == (code == ExitCode.OK)
+
+
+def test_a_change_that_failed_is_refused(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel that is chosen now and gave a wrong result fails the gate; the files for CI say so."""
+    problem = LIST[0]
+    now = json.loads(golden.read_text(encoding="utf-8"))["kernels"][problem.canonical()]
+    was = other_kernel(now)
+    edit(golden, lambda document: document["kernels"].update({problem.canonical(): was}))
+    measured(problem, {was: time_ms(problem, kernels()[0]), now: 1.0}, failed=True)
+    files = ["--junit", "ci/junit.xml", "--summary", "ci/summary.md"]
+    args = ["validate", "selection", "golden.json", "--model", "model", "--data", "data.parquet", *files]
+    assert run(args) == ExitCode.GATE_FAILED
+    assert "failed: wrong_result" in capsys.readouterr().err
+    suite = ET.parse("ci/junit.xml").getroot()[0]  # noqa: S314 - our own file
+    assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
+    assert "## FAIL: golden.json" in Path("ci/summary.md").read_text(encoding="utf-8")
+    assert run(args) == ExitCode.USAGE
+    assert "junit.xml exists" in capsys.readouterr().err
+    assert run([*args, "--force"]) == ExitCode.GATE_FAILED
+
+
+def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a time of both kernels nothing is known of a change."""
+    name = LIST[0].canonical()
+    edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
+    args = ["validate", "selection", "golden.json", "--model", "model"]
+    assert run(args) == ExitCode.GATE_FAILED
+    assert "nobody measured both" in capsys.readouterr().err
+    assert run([*args, "--allow-unmeasured"]) == ExitCode.OK
+
+
+def test_changes_are_accepted_with_force(golden: Path) -> None:
+    """The file is replaced only then, and keeps its list where none is named."""
+    first = golden.read_bytes()
+    name = LIST[0].canonical()
+    edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
+    args = ["validate", "selection", "golden.json", "--create", "--model", "model"]
+    assert run(args) == ExitCode.USAGE
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert golden.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{}", "schema is missing"),
+        ('{"schema": "ckh.predict", "schema_version": "1.0", "ckh_version": "1"}', "holds no golden choices"),
+        ("nonsense", "not JSON"),
+    ],
+)
+def test_another_file_is_none(golden: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is no file of golden choices is named, and not replaced even with --force."""
+    golden.write_text(text, encoding="utf-8")
+    assert run(["validate", "selection", "golden.json"]) == ExitCode.BAD_DATA
+    assert said in capsys.readouterr().err
+    assert run(["validate", "selection", "golden.json", "--create", "--force"]) == ExitCode.USAGE
+    assert golden.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["--create"], ["--problems", "list.txt"], ["--data", "a.parquet", "--on-device"], ["--create", "--on-device"]],
+)
+def test_options_that_do_not_go_together(args: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are refused before anything is read."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["validate", "selection", "golden.json", *args]) == ExitCode.USAGE
+
+
+@pytest.mark.slow
+def test_changes_are_measured_on_the_device(
+    golden: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both kernels are compiled, run in turns and compared."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    name = LIST[1].canonical()
+    edit(golden, lambda document: document["kernels"].update({name: other_kernel(document["kernels"][name])}))
+    args = ["validate", "selection", "golden.json", "--model", "model", "--on-device", "--max-loss", "1e9", "--json"]
+    capsys.readouterr()
+    assert run(args) == ExitCode.OK
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert change["slowdown"] == pytest.approx(change["now_ms"] / change["was_ms"] - 1)
+    assert change["was_ms"] > 0
