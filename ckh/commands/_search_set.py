@@ -133,7 +133,7 @@ class _Report:
                 "library_bytes": size,
                 "registry": None if self.request.registry is None else str(self.request.registry),
                 "curve": [self._step(count) for count in range(1, len(found.curve) + 1)],
-            }
+            },
         )
 
     def _step(self, count: int) -> dict[str, Any]:
