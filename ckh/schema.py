@@ -29,6 +29,7 @@ class Status(StrEnum):
     WRONG_RESULT = "wrong_result"
     NONDETERMINISTIC = "nondeterministic"  # right once, but runs that must be equal bit for bit are not: a race
     UNSTABLE = "unstable"
+    PREDICTED = "predicted"  # not measured: a model's choice, read back from what was exported
 
 
 # What a time means, written into every dataset.

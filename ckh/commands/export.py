@@ -1,31 +1,73 @@
-"""`ckh export`: models for programs that have neither Python nor LightGBM."""
+"""`ckh export`: models for programs that have neither Python nor LightGBM, and choices for programs that use them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.errors import UsageError
+from ckh.export.consumers import all_of, named, the_one
+from ckh.log import warn
 from ckh.outputs import check_output, write_folder
-from ckh.strenum import StrEnum
+from ckh.requested import as_option
 
-_HELP = """Write models for other programs: as C, or as text for LightGBM's C interface.
+if TYPE_CHECKING:
+    from ckh.learn.artifact import Model
 
---to c writes a folder that needs nothing but a C compiler: a header, sources, the models as files (or with --embed as
-part of the sources), CMakeLists.txt and an example. It ranks as `ckh predict` does. --to lgbm writes LightGBM's text
-and the inputs' names.
+_HELP = """Write models for other programs, or choices for programs that use them (docs/consumers.md).
+
+Of models: --to c writes a folder that needs nothing but a C compiler: a header, sources, the models as files (or with
+--embed as part of the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to lgbm writes
+LightGBM's text and the inputs' names.
+
+Of problems: --to aiter writes tuned tables for --problems. Winners of measured rows (--data) go before
+predictions, which stand apart and say that nobody measured them. `ckh convert` reads them back.
 """
+_C, _LGBM = "c", "lgbm"
 
 
-class Target(StrEnum):
-    """What models are written as."""
+@dataclass(frozen=True, slots=True)
+class _Typed:
+    """The options that were typed, besides --to, --out, --force and --json; None or empty: they were not."""
 
-    C = "c"
-    LGBM = "lgbm"
+    model: tuple[Path, ...]
+    registry: Path | None
+    embed: bool
+    problems: str | None
+    data: tuple[Path, ...]
+    op: str | None
+    arch: str | None
+    dtype: str | None
+    variant: str | None
+    installed: Path | None
+
+    def require(self, to: str, needed: str, *others: str) -> None:
+        """Refuse what does not go with a target, and the lack of what it needs.
+
+        Raises:
+            UsageError: an option is strange, or missing.
+        """
+        typed = [name for name in self.__slots__ if getattr(self, name)]
+        if strange := [name for name in typed if name not in (needed, *others)]:
+            raise UsageError(f"{as_option(strange[0])} does not go with --to {to}", "leave it out")
+        if needed not in typed:
+            raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help")
+
+
+def _targets() -> dict[str, str]:
+    """Names of all targets -> what they are written of: models, or a kind of `Consumers`."""
+    found = dict.fromkeys((_C, _LGBM), "models")
+    for kind in ("headers", "tables", "records"):
+        found |= {one.name: kind for _, one in all_of(kind)}
+    return found
+
+
+_TARGETS = _targets()
 
 
 def register(app: typer.Typer) -> None:
@@ -38,37 +80,71 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/forward --model models/bwd_data --to c --embed --out ckh_c --force",
             "ckh export --model models/forward --registry set.json --to c --out ckh_c",
             "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
+            "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
+            "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
         ),
     )(export)
 
 
 def export(
-    model: list[Path] = typer.Option(
-        ..., "--model", "-m", autocompletion=_completion.models, help="Model directory; may be repeated."
-    ),
-    to: Target = typer.Option(..., "--to", help="What to write."),
+    to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="What to write."),
     out: Path = typer.Option(..., "--out", help="Folder to write."),
+    model: list[Path] = typer.Option(
+        [], "--model", "-m", autocompletion=_completion.models, help="Model directory; of C and text, may be repeated."
+    ),
     registry: Path | None = typer.Option(None, "--registry", help="Only the kernels of this JSON registry."),
     embed: bool = typer.Option(False, "--embed", help="With --to c: models as part of the sources."),
+    problems: str | None = typer.Option(
+        None,
+        "--problems",
+        autocompletion=_completion.problem_sets,
+        metavar="SET|FILE",
+        help="What to choose for: as in ckh predict; also AITER's untuned CSV files and its logs.",
+    ),
+    data: list[Path] = typer.Option(
+        [], "--data", metavar="FILE", help="Measured: datasets, or what ckh convert reads; may be repeated."
+    ),
+    op: str | None = typer.Option(
+        None, "--op", autocompletion=_completion.operations, help="Operation, where several write for a program."
+    ),
+    arch: str | None = typer.Option(
+        None, "--arch", autocompletion=_completion.architectures, help="Architecture to choose for."
+    ),
+    dtype: str | None = typer.Option(
+        None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems that state none."
+    ),
+    variant: str | None = typer.Option(None, "--variant", help="Direction of problems that have one."),
+    installed: Path | None = typer.Option(
+        None, "--installed", help="With --to aiter: AITER's source or package, whose lists then decide and number."
+    ),
     force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
-    """Write the folder and say what is in it."""
+    """Write, and say what."""
+    if to not in _TARGETS:
+        raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
+    typed = _Typed(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, installed)
+    write = {"tables": _export_choices, "records": _export_records}.get(_TARGETS[to], _export_models)
+    write(typed, to, out, force=force, as_json=as_json)
+
+
+def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
     from ckh.export.folder import EXPORT, with_list
     from ckh.export.to_c import c_files
     from ckh.export.to_lgbm import lgbm_files
     from ckh.learn.artifact import load_model
 
-    for name, is_given in (("--embed", embed), ("--registry", registry is not None)):
-        if is_given and to is not Target.C:
-            raise UsageError(f"{name} goes with --to c only", "leave it out")
-    check_output(out, EXPORT, force=force, inputs=[*model, *([] if registry is None else [registry])])
-    models = [load_model(path) for path in model]
-    if registry is not None:
+    typed.require(to, "model", *(() if to == _LGBM else ("embed", "registry")))
+    check_output(out, EXPORT, force=force, inputs=[*typed.model, *([typed.registry] if typed.registry else [])])
+    models = [load_model(path) for path in typed.model]
+    if typed.registry is not None:
         from ckh.bench.registry import limit_models
 
-        limit_models(registry, models)
-    made, report = c_files(models, embed=embed) if to is Target.C else lgbm_files(models)
+        limit_models(typed.registry, models)
+    made, report = lgbm_files(models) if to == _LGBM else c_files(models, embed=typed.embed)
+    if to not in (_C, _LGBM):
+        made |= _headers(to, models)
+        report["to"] = to
     files = with_list(made, report)
     write_folder(out, files.items())
     if as_json:
@@ -78,6 +154,71 @@ def export(
         return
     for one in report["models"]:
         typer.echo(f"model  {one['name']}, {_in_words(one)}")
+    _print_written(out, files)
+
+
+def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
+    """The headers of a program for models, each of its own operation."""
+    from ckh.export.folder import model_names
+
+    of_op = named("headers", to)
+    files = {}
+    for name, model in zip(model_names(models), models, strict=True):
+        header = of_op.get(model.spec.op_type)
+        if header is None:
+            raise UsageError(f"{to} has no {model.spec.op_type}", "it has " + ", ".join(of_op))
+        files[f"{name}.hpp"] = header.text(name, model).encode()
+    return files
+
+
+def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
+    from ckh.commands._consumed import Wanted, choice_table
+    from ckh.export.folder import EXPORT, with_list
+    from ckh.version import __version__
+
+    typed.require(to, "problems", "model", "data", "op", "arch", "dtype", "variant", "installed")
+    if len(typed.model) > 1:
+        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+    check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
+    op, table = the_one("tables", to, typed.op)
+    wanted = Wanted(
+        str(typed.problems),
+        typed.model[0] if typed.model else None,
+        *(typed.arch, typed.dtype, typed.variant, typed.data, typed.installed),
+    )
+    made = choice_table(op, table, wanted)
+    report: dict[str, Any] = {"ckh": __version__, "to": to, "op_type": op.name, "choices": list(made.rows)}
+    files = with_list({**made.files, "README.md": made.how_to.encode()}, report)
+    write_folder(out, files.items())
+    if as_json:
+        print_json({"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}})
+        return
+    rows = [[one["problem"], one["kernel"], one["basis"]] for one in made.rows]
+    print_table("", ("problem", "kernel", "basis"), rows)
+    predicted = sum(bool(one["predicted"]) for one in made.rows)
+    if predicted:
+        typer.echo(
+            f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own"
+        )
+    _print_written(out, files)
+
+
+def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
+    from ckh.commands._consumed import write_records
+
+    typed.require(to, "data", "op")
+    op, records = the_one("records", to, typed.op)
+    check_output(out, records.kind, force=force, inputs=typed.data)
+    count, warnings = write_records(typed.data, op, records, out)
+    for one in warnings:
+        warn(one)
+    if as_json:
+        print_json({"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings})
+        return
+    typer.echo(f"wrote  {out}: {records.summary}, of {count} measured rows")
+
+
+def _print_written(out: Path, files: dict[str, bytes]) -> None:
     size = sum(map(len, files.values()))
     typer.echo(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} tells how to use them")
 

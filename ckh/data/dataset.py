@@ -13,7 +13,7 @@ from ckh.data.spool import BLOCK_ROWS
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, open_output
-from ckh.schema import HARDWARE
+from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
@@ -164,7 +164,9 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
     return Dataset(made) if metadata is None else Dataset(made, metadata)
 
 
-def read_dataset(*paths: Path | str, columns: Callable[[AnyOperation], Container[str]] | None = None) -> Dataset:
+def read_dataset(
+    *paths: Path | str, columns: Callable[[AnyOperation], Container[str]] | None = None, predictions: bool = False
+) -> Dataset:
     """Read one or several Parquet files, or all those in a folder.
 
     The rows of each are compared with the digest that was written with them; of a file without, a warning says that
@@ -174,17 +176,19 @@ def read_dataset(*paths: Path | str, columns: Callable[[AnyOperation], Container
         paths: files and folders.
         columns: names of the columns to keep of an operation, besides those of identity; all by default. Texts are
             then categories. All are checked.
+        predictions: whether rows that a model predicted are taken; they are no measurements.
 
     Raises:
         DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is impossible,
-            its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice.
+            its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice; or
+            rows are predictions, and these are not taken.
     """
     files = [file for path in paths for file in _files(Path(path))]
     if not files:
         raise DataError("no dataset was named")
     parts = [tables.DatasetFile(file) for file in files]
     op = tables.one_operation(part.op for part in parts)
-    frame = _read_frame(parts, op, columns)
+    frame = _read_frame(parts, op, columns, predictions=predictions)
     merged = {key: [item for part in parts for item in part.metadata[key]] for key in tables.METADATA_KEYS}
     dataset = Dataset(frame, merged, op.name)
     _refuse_duplicates(dataset, ", ".join(map(str, files)))
@@ -227,7 +231,11 @@ def _files(path: Path) -> list[Path]:
 
 
 def _read_frame(
-    parts: Sequence[tables.DatasetFile], op: AnyOperation, columns: Callable[[AnyOperation], Container[str]] | None
+    parts: Sequence[tables.DatasetFile],
+    op: AnyOperation,
+    columns: Callable[[AnyOperation], Container[str]] | None,
+    *,
+    predictions: bool,
 ) -> pd.DataFrame:
     """The columns of files one after the other, so that nothing is in memory twice."""
     import pandas as pd
@@ -239,6 +247,8 @@ def _read_frame(
     found: dict[str, pd.Series] = {}
     for column in op.columns:
         read = [part.column(column) for part in parts]
+        if column.name == "status" and not predictions:
+            _refuse_predictions(read)
         if column.name in times:
             times[column.name] = read
         if kept is None or column.name in kept or column.name in always:
@@ -249,6 +259,11 @@ def _read_frame(
         part.verify(is_valid, latency_ms)
     frame: pd.DataFrame = pd.DataFrame(found, copy=False)
     return frame
+
+
+def _refuse_predictions(statuses: Iterable[pa.ChunkedArray]) -> None:
+    if any(str(Status.PREDICTED) in one.unique().to_pylist() for one in statuses):
+        raise DataError("the data hold predictions of ckh, which are no measurements", "nothing is learned of them")
 
 
 def _refuse_duplicates(dataset: Dataset, where: str) -> None:

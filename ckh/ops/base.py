@@ -173,6 +173,7 @@ class Operation(Generic[P, K]):
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
+        consumers: the programs that use its choices, a `ckh.export.consumers.Consumers`; None: ckh knows none.
     """
 
     name: str
@@ -214,6 +215,7 @@ class Operation(Generic[P, K]):
     tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
+    consumers: Callable[[], object] | None = None
 
     @property
     def has_directions(self) -> bool:

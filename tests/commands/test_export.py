@@ -79,7 +79,9 @@ def test_nothing_is_overwritten_unasked(model: Path, tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(
     ("args", "code", "words"),
     [
-        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "--embed goes with --to c only"),
+        (["--to", "lgbm", "--embed"], ExitCode.USAGE, "--embed does not go with --to lgbm"),
+        (["--to", "c", "--arch", "gfx942"], ExitCode.USAGE, "--arch does not go with --to c"),
+        (["--to", "aiter"], ExitCode.USAGE, "--to aiter needs --problems"),
         (["--to", "pascal"], ExitCode.USAGE, "pascal"),
         (["--to", "c", "--model", "missing"], ExitCode.BAD_DATA, "there is no model missing"),
     ],

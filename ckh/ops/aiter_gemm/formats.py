@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ckh.data.formats import Formats, Reader, Reading, ReadOptions
+from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.base import BadRow, parquet_columns, read_bytes, refuse_bad, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.ops.aiter_gemm.tuned import TunedRow, tables
+from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, TUNED, write_tuned
 from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ BAD_CELL = "with a cell that is no number"
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _BATCHED = "B"
 _COLUMNS = ("family", "gfx", "cus", "M", "N", "K", "q_dtype_w", "kernel", "split_k", "time_us")
-_PREDICTED = "predicted"  # of files that ckh wrote: whether no kernel was measured
 
 
 def sniff_csv(head: bytes) -> bool:
@@ -49,8 +49,6 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
         raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
     if _BATCHED in names:
         raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
-    if _PREDICTED in names:
-        raise DataError(f"{path} holds predictions of ckh, which are no measurements", "nothing is learned from them")
     bad: list[BadRow] = []
     rows = list(_csv_rows(path, content, names, bad))
     if bad and not options.skip_bad:
@@ -135,6 +133,7 @@ def _csv_row(row: dict[str, str], name: str) -> TunedRow:
         split_k=int(number("splitK", integer)) if "splitK" in row else 0,
         time_us=number("us", _time),
         hint=name,
+        is_predicted=PREDICTED in row and bool(number(PREDICTED, float)),
     )
 
 
@@ -142,4 +141,7 @@ def _time(text: str) -> float:
     return float(text.replace("_", "no number"))
 
 
-FORMATS = Formats(readers=(Reader(CSV, sniff_csv, read_csv), Reader(PARQUET, sniff_parquet, read_parquet)))
+FORMATS = Formats(
+    readers=(Reader(CSV, sniff_csv, read_csv), Reader(PARQUET, sniff_parquet, read_parquet)),
+    rows=(RowsFormat("aiter", "a tuned table of AITER", TUNED, write_tuned),),
+)

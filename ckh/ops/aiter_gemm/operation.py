@@ -154,5 +154,6 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.aiter_gemm.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
     exported=lazily("ckh.ops.aiter_gemm.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.aiter_gemm.consumed:CONSUMERS"),
     grows_with="m",
 )

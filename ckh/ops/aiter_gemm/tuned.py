@@ -16,6 +16,7 @@ from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.pool import known_names, resolved
 from ckh.ops.aiter_gemm.problem import CKTILE, FAMILIES, OP_TYPE, AiterGemm
+from ckh.ops.aiter_gemm.tuned_csv import bound_message
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -45,6 +46,7 @@ class TunedRow(NamedTuple):
         arch: empty where only compute units are stated.
         dtype: of the weights, without `torch.`; empty if the table has no such column.
         hint: what tells the family of kernels that serve two: a family, or the file's name.
+        is_predicted: whether ckh predicted the kernel, and the time is a bound.
     """
 
     arch: str
@@ -57,6 +59,7 @@ class TunedRow(NamedTuple):
     split_k: int
     time_us: float
     hint: str
+    is_predicted: bool = False
 
 
 class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
@@ -69,12 +72,13 @@ class LeftOut(Exception):  # noqa: N818 - the row is left out and counted
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """A winner: on which architecture, the problem, the kernel, and its time."""
+    """A winner: on which architecture, the problem, the kernel, and its time, or if it is predicted a bound."""
 
     arch: str
     problem: AiterGemm
     kernel: AiterKernel
-    latency_ms: float
+    time_us: float
+    is_predicted: bool
 
 
 def winner_of(row: TunedRow, options: ReadOptions) -> Won:
@@ -97,7 +101,7 @@ def winner_of(row: TunedRow, options: ReadOptions) -> Won:
         raise LeftOut(BAD, f"the time of {problem.canonical()} is {row.time_us:g}")
     if kernel.name not in known_names(family, kernel.library, arch):
         raise LeftOut(UNLISTED)
-    return Won(arch, problem, kernel, row.time_us / _US_PER_MS)
+    return Won(arch, problem, kernel, row.time_us, row.is_predicted)
 
 
 def tables(rows: Iterable[TunedRow], options: ReadOptions, path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
@@ -132,7 +136,9 @@ def _table(arch: str, num_cus: int, some: list[Won], run_id: str) -> pa.Table:
     kernels = list(dict.fromkeys(won.kernel for won in some))
     problem_at = {problem: index for index, problem in enumerate(problems)}
     kernel_at = {kernel: index for index, kernel in enumerate(kernels)}
-    latency_ms = np.array([won.latency_ms for won in some])
+    is_predicted = np.array([won.is_predicted for won in some])
+    latency_ms = np.where(is_predicted, np.nan, np.array([won.time_us for won in some]) / _US_PER_MS)
+    messages = [bound_message(won.time_us) if won.is_predicted else None for won in some]
     hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
     return build_table(
         Pairs(
@@ -143,7 +149,7 @@ def _table(arch: str, num_cus: int, some: list[Won], run_id: str) -> pa.Table:
             np.array([kernel_at[won.kernel] for won in some]),
             OP_TYPE,
         ),
-        Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
+        Results(status_of(~is_predicted, Status.PREDICTED), latency_ms, {"message": messages}),
         Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id),
     )
 

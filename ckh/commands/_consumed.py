@@ -1,0 +1,126 @@
+"""What `ckh export` writes for programs that use choices: of rankings of problems, or of measured rows."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from ckh.data.dataset import Dataset
+    from ckh.data.formats import RowsFormat
+    from ckh.export.consumers import ChoiceTable, Table
+    from ckh.learn.answer import Answer
+    from ckh.ops.base import AnyOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was typed of the problems to choose for.
+
+    Attributes:
+        problems: a set or file.
+        model: the folder of a model; None: the first that fits.
+        arch: the architecture; None: the model's, or this machine's.
+        dtype: the element type of problems that state none.
+        variant: the direction.
+        data: measured rows, whose winners go before choices.
+        installed: the folder of the program that will read what is written.
+    """
+
+    problems: str
+    model: Path | None
+    arch: str | None
+    dtype: str | None
+    variant: str | None
+    data: Sequence[Path]
+    installed: Path | None
+
+
+def choice_table(op: AnyOperation, table: ChoiceTable, wanted: Wanted) -> Table:
+    """The files for the problems, with the winners of measured rows in front.
+
+    Raises:
+        CkhError: a file is unusable, nothing answers, or the program has no such kernels.
+    """
+    from ckh.export.consumers import Choices
+    from ckh.learn.choice import Chooser
+
+    chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
+    if wanted.variant is not None and not op.has_directions:
+        raise UsageError(f"{op.name} has no directions", "leave out --variant")
+    problems = chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
+    measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
+    return table.write(Choices(list(_answers(chooser, problems)), measured, wanted.installed))
+
+
+def _answers(chooser: Any, problems: Sequence[Any]) -> Iterator[Answer]:
+    from ckh.learn.answer import answers
+
+    models = [chooser.model(problem, stands_in=True) for problem in problems]
+    found: dict[Any, Answer] = {}
+    for model in dict.fromkeys(models):
+        some = [problem for problem, own in zip(problems, models, strict=True) if own is model]
+        found |= dict(zip(some, answers(some, model), strict=True))
+    return (found[problem] for problem in problems)
+
+
+def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = None) -> Dataset:
+    """The rows of datasets, and of all that `ckh convert` reads.
+
+    Raises:
+        DataError: they are of another operation or unusable.
+    """
+    from ckh.data import conversion
+    from ckh.data.dataset import DATASET, read_dataset
+    from ckh.data.formats import ReadOptions
+
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for number, path in enumerate(paths):
+            if path.is_file() and not DATASET.is_one(path):
+                file = Path(folder, f"{number}.parquet")
+                conversion.convert([path], file, ReadOptions(arch=arch))
+                files.append(file)
+            else:
+                files.append(path)
+        dataset = read_dataset(*files)
+    if dataset.op.name != op.name:
+        raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}")
+    return dataset
+
+
+def write_records(paths: Sequence[Path], op: AnyOperation, records: RowsFormat, out: Path) -> tuple[int, list[str]]:
+    """Write measured rows as a file of a program's; gives their number and warnings.
+
+    Raises:
+        CkhError: the rows are unusable, or the file cannot be written.
+    """
+    dataset = measured_rows(paths, op)
+    return len(dataset), records.write(_Rows(dataset), out)
+
+
+class _Rows:
+    """A dataset as `MeasuredRows`."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        import pyarrow as pa
+
+        frame = self._dataset.frame
+        yield pa.Table.from_pandas(frame if names is None else frame[list(names)], preserve_index=False)
+
+    def distinct(self, name: str) -> tuple[str, ...]:
+        return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))

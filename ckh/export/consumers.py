@@ -1,0 +1,142 @@
+"""Programs that use choices: what an operation can write for them, and of what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import UsageError
+from ckh.ops import operation, operation_names, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.data.formats import RowsFormat
+    from ckh.learn.answer import Answer
+    from ckh.learn.artifact import Model
+    from ckh.ops.base import AnyOperation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choices:
+    """What a table of choices is written of.
+
+    Attributes:
+        answers: the ranking of each problem.
+        measured: measured rows of the operation, whose winners go before; None: there are none.
+        installed: the folder of the program that will read the table, if its own kernels are to be looked at.
+    """
+
+    answers: Sequence[Answer]
+    measured: Dataset | None
+    installed: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What was written of choices.
+
+    Attributes:
+        files: path within the export and content of each.
+        rows: what each problem got, in order, for JSON.
+        how_to: sentences of Markdown that say how the program takes the files.
+    """
+
+    files: Mapping[str, bytes]
+    rows: tuple[Mapping[str, Any], ...]
+    how_to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTable:
+    """Files of choices for a list of problems.
+
+    Attributes:
+        name: of the program, as on the command line.
+        summary: what is written, in a few words.
+        write: the files; raises `CkhError`.
+    """
+
+    name: str
+    summary: str
+    write: Callable[[Choices], Table]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelHeader:
+    """A C++ header that lets a program ask models that were exported to C.
+
+    Attributes:
+        name: of the program, as on the command line.
+        summary: what is written, in a few words.
+        file: name of the header.
+        text: the header for a model, by its name in the export; raises `CkhError`.
+    """
+
+    name: str
+    summary: str
+    file: str
+    text: Callable[[str, Model], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Instances:
+    """How kernels and problems of a Python program are those of an operation.
+
+    Attributes:
+        name: of the program.
+        problem: the problem of one of its objects, and the architecture; None if it is none of the operation's.
+        kernel: the kernel of one of its instances for a problem; None if the operation has no such kernel.
+    """
+
+    name: str
+    problem: Callable[[Any], Any]
+    kernel: Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """The programs that use an operation's choices, by what they take."""
+
+    tables: tuple[ChoiceTable, ...] = ()
+    records: tuple[RowsFormat, ...] = ()
+    headers: tuple[ModelHeader, ...] = ()
+    instances: tuple[Instances, ...] = ()
+
+
+def consumers_of(op: AnyOperation) -> Consumers:
+    """The programs that use an operation's choices.
+
+    Raises:
+        UsageError: the package that has it is broken.
+    """
+    return part_of(op, "consumers", Consumers) or Consumers()
+
+
+def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:
+    """Each operation with each of its parts of a kind, such as `tables`."""
+    for name in operation_names():
+        for one in getattr(consumers_of(operation(name)), kind):
+            yield operation(name), one
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    """Operation -> its part of a kind for a program."""
+    return {op.name: one for op, one in all_of(kind) if one.name == name}
+
+
+def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:
+    """The operation that has something for a program: the one that is named, or the only one.
+
+    Raises:
+        UsageError: it has nothing, or several have.
+    """
+    found = named(kind, name)
+    if op is not None and op not in found:
+        raise UsageError(f"nothing of {op} is written for {name}", "for it are " + ", ".join(found))
+    if op is None and len(found) > 1:
+        raise UsageError(f"several operations write for {name}", "name one with --op: " + ", ".join(found))
+    chosen = op or next(iter(found))
+    return operation(chosen), found[chosen]

@@ -1,0 +1,86 @@
+"""The kernels that an installed AITER, or its source, builds: by its own lists, which are Python files of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_gemm.pool import resolved
+from ckh.ops.aiter_gemm.problem import CK
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TIMEOUT_S = 60
+_MOST_KERNELS = 100_000
+# What files with lists of kernels end in, by age.
+_ENDINGS = ("_common.py", "_instance.py")
+# Prints the numbers and names of the kernels of a file's longest list; its imports find files beside it.
+_PRINT = """
+import importlib.util, json, os, sys
+path = sys.argv[1]
+sys.path.insert(0, os.path.dirname(path))
+spec = importlib.util.spec_from_file_location("kernels_of_aiter", path)
+module = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = module
+spec.loader.exec_module(module)
+lists = [
+    [[number, kernel.name] for number, kernel in one.items() if isinstance(number, int) and number >= 0]
+    for one in vars(module).values()
+    if isinstance(one, dict) and one and all(isinstance(getattr(kernel, "name", None), str) for kernel in one.values())
+]
+print(json.dumps(max(lists, key=len, default=[])))
+"""
+
+
+class InstalledKernel(NamedTuple):
+    """A kernel as one version of AITER has it: its name and its number (`kernelId`) there."""
+
+    name: str
+    number: int
+
+
+@cache
+def installed_kernels(root: Path, family: str, library: str) -> dict[str, InstalledKernel]:
+    """The kernels of a family by the names that ckh knows them by; older versions had others.
+
+    Args:
+        root: AITER's source, or its package where it is installed.
+        family: the family.
+        library: `ck` or `cktile`.
+
+    Raises:
+        UsageError: there is no AITER.
+        DataError: it has no list for the family, or one that cannot be read.
+    """
+    path = _list_of(root, family, library)
+    command = [sys.executable, "-I", "-c", _PRINT, str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        rows = json.loads(done.stdout) if done.returncode == 0 else None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise DataError(f"cannot read AITER's kernels in {path}: {error}") from error
+    if rows is None:
+        why = done.stderr.strip().splitlines()
+        raise DataError(f"cannot read AITER's kernels in {path}: {why[-1] if why else 'it failed'}")
+    if not isinstance(rows, list) or not 0 < len(rows) <= _MOST_KERNELS:
+        raise DataError(f"{path} has no list of kernels")
+    found: dict[str, InstalledKernel] = {}
+    for number, name in rows:
+        found.setdefault(resolved(str(name)), InstalledKernel(str(name), int(number)))
+    return found
+
+
+def _list_of(root: Path, family: str, library: str) -> Path:
+    if not root.is_dir():
+        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package")
+    name = f"gemm_{family}" if library == CK else f"gemm_{family}_{library}"
+    for base in (root, root / "aiter_meta", root.parent / "aiter_meta", root.parent):
+        found = [path for ending in _ENDINGS for path in sorted((base / "csrc").glob(f"*/{name}{ending}"))]
+        if found:
+            return found[0]
+    raise DataError(f"{root} has no kernels of {library} for {family}: there is no csrc/*/{name}_*.py in or beside it")

@@ -1,0 +1,221 @@
+"""AITER's tuned tables as they are written: columns, cells, and which row AITER finds for a shape.
+
+Measured rows have AITER's own columns. Predicted ones have one more, `predicted`, and stand in tables of their own: in
+these `us` is no time that anybody measured, but a bound from above, so that no predicted row ever displaces a measured
+one where AITER joins tables (it keeps the row with the least `us`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.installed import InstalledKernel
+from ckh.ops.aiter_gemm.kernel import parse_kernel
+from ckh.ops.aiter_gemm.pool import known_names
+from ckh.outputs import FileKind, head_of, write_output
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from ckh.data.formats import MeasuredRows
+    from ckh.ops.aiter_gemm.problem import AiterGemm
+
+PREDICTED = "predicted"  # the column
+NO_ID = -1  # of a kernel whose number in AITER's lists is not known
+
+# Of each family what its tables state besides.
+_STATED = {
+    "a8w8": ("q_dtype_w",),
+    "a8w8_bpreshuffle": ("q_dtype_w", "libtype"),
+    "a8w8_blockscale": ("libtype",),
+    "a8w8_blockscale_bpreshuffle": ("libtype",),
+    "a4w4_blockscale": (),
+}
+_KEY = ("gfx", "cu_num", "M", "N", "K")
+_CHOICE = ("kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio")
+_US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
+# Up to which M rows are padded to which multiple, and above all of these.
+_FINE_STEPS = ((256, 16), (1024, 32), (4096, 64))
+_FINEST_ABOVE = 128
+_MOST_M, _WIDE_N = 8192, 4096
+
+TUNED = FileKind("tuned table of AITER", lambda path: head_of(path).split(b",", 1)[0] in (b"gfx", b"cu_num"))
+
+
+@dataclass(frozen=True, slots=True)
+class TunedLine:
+    """A row of a tuned table.
+
+    Attributes:
+        arch: the architecture.
+        problem: the shape, with the device's compute units.
+        kernel: the complete name, with the split of K.
+        time_us: what was measured, or if predicted a bound from above.
+        is_predicted: whether nobody measured it.
+        built_as: what the AITER that builds the kernel calls it, and its number there; None: as the newest versions,
+            which go by the name.
+    """
+
+    arch: str
+    problem: AiterGemm
+    kernel: str
+    time_us: float
+    is_predicted: bool
+    built_as: InstalledKernel | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What AITER looks a row up by, in the table of a family."""
+        problem = self.problem
+        return self.arch, problem.num_cus, problem.m, problem.n, problem.k, problem.dtype
+
+    def cells(self) -> dict[str, Any]:
+        """The row by column."""
+        problem, kernel = self.problem, parse_kernel(self.kernel)
+        built = self.built_as or InstalledKernel(kernel.base, NO_ID)
+        rates: dict[str, Any] = {"tflops": "", "bw": ""}
+        if not self.is_predicted:
+            tflops = problem.flops / self.time_us / _US_FLOPS_PER_TFLOPS
+            rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
+        return {
+            **dict(zip(_KEY, (self.arch, problem.num_cus, problem.m, problem.n, problem.k), strict=True)),
+            "q_dtype_w": torch_dtype(problem.dtype, self.arch),
+            "libtype": problem.library,
+            "kernelId": built.number,
+            "splitK": kernel.split_k,
+            "us": f"{self.time_us:.10g}",
+            "kernelName": built.name,
+            **rates,
+            "errRatio": "",
+            PREDICTED: 1,
+        }
+
+
+def torch_dtype(dtype: str, arch: str) -> str:
+    """What PyTorch calls the element type on an architecture; floats of eight bits differ between generations."""
+    if dtype == "fp8":
+        return "torch.float8_e4m3fnuz" if load_arch(arch).fnuz_floats else "torch.float8_e4m3fn"
+    return f"torch.{dtype}"
+
+
+def padded_m(m: int, n: int, level: int) -> int:
+    """The M that AITER looks up where a table does not have M itself (`getPaddedM` of its gemm_common.cu).
+
+    Args:
+        m: rows of A.
+        n: rows of B.
+        level: 0 for the fine steps, 1 for powers of two.
+    """
+    if level == 0:
+        step = next((step for most, step in _FINE_STEPS if m <= most), _FINEST_ABOVE)
+        return -(-m // step) * step
+    return _MOST_M if m > _MOST_M and n > _WIDE_N else 1 << (m - 1).bit_length()
+
+
+def looked_up(problem: AiterGemm) -> tuple[int, ...]:
+    """The M's that AITER looks a shape up by, in this order."""
+    return tuple(dict.fromkeys([problem.m, *(padded_m(problem.m, problem.n, level) for level in (0, 1))]))
+
+
+def table_text(lines: Sequence[TunedLine]) -> str:
+    """A table of rows of one family.
+
+    Raises:
+        DataError: rows are of several families, measured and predicted, or of kernels that AITER does not have; or two
+            are of one shape.
+    """
+    families = {line.problem.family for line in lines}
+    if len(families) != 1 or len({line.is_predicted for line in lines}) != 1:
+        what = "of several families" if len(families) > 1 else "measured and predicted, or none at all"
+        raise DataError(f"rows of one table of AITER must not be {what}", "write tables of their own")
+    family = families.pop()
+    seen: set[tuple[Any, ...]] = set()
+    for line in lines:
+        _check(line, family, seen)
+    names = [*_KEY, *_STATED[family], *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])]
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line.cells() for line in lines)
+    return text.getvalue()
+
+
+def _check(line: TunedLine, family: str, seen: set[tuple[Any, ...]]) -> None:
+    if line.kernel not in known_names(family, line.problem.library, line.arch):
+        raise DataError(f"AITER has no kernel {line.kernel} for {line.problem.canonical()} on {line.arch}")
+    if line.key in seen:
+        raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}", "leave one of them out")
+    seen.add(line.key)
+
+
+def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
+    """Write a dataset's rows as a tuned table: the winner of each shape, or predictions that were read back.
+
+    Raises:
+        DataError: as `table_text`; or no row is of a winner or a prediction.
+        OutputError: the file cannot be written.
+    """
+    lines = dataset_lines(rows)
+    write_output(path, table_text(lines).encode())
+    omitted = len(rows) - len(lines)
+    return [f"rows of slower kernels and failures are not in {path}: {omitted}"] if omitted else []
+
+
+def dataset_lines(rows: MeasuredRows) -> list[TunedLine]:
+    """The winners of a dataset's shapes in the order of the rows, whatever library has them, and its predictions."""
+    from ckh.ops.aiter_gemm.operation import OPERATION
+
+    names = [*OPERATION.identity, "arch", "kernel_name", "status", "is_valid", "latency_ms", "message"]
+    found: dict[tuple[Any, ...], TunedLine] = {}
+    for block in rows.blocks(names):
+        for row in block.to_pylist():
+            line = _line(row, OPERATION.problem_of_row(row))
+            if line is None:
+                continue
+            key = (*line.key, line.problem.family, line.is_predicted)
+            if key not in found or line.time_us < found[key].time_us:
+                found[key] = line
+    return list(found.values())
+
+
+def _line(row: dict[str, Any], problem: AiterGemm) -> TunedLine | None:
+    is_predicted = row["status"] == Status.PREDICTED
+    if not (row["is_valid"] or is_predicted):
+        return None
+    time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
+    return TunedLine(row["arch"], problem, row["kernel_name"], time_us, is_predicted)
+
+
+_BOUND = "at most "
+
+
+def bound_message(time_us: float) -> str:
+    """What a dataset's row says of the bound of a prediction; `bound_of` reads it."""
+    return f"{_BOUND}{time_us!r} us"
+
+
+def bound_of(message: str) -> float:
+    """The bound of a prediction in microseconds.
+
+    Raises:
+        DataError: the text states none.
+    """
+    try:
+        return float(str(message).removeprefix(_BOUND).removesuffix(" us"))
+    except ValueError:
+        raise DataError(f"no bound of a prediction: {message!r}") from None
+
+
+def by_family(lines: Iterable[TunedLine]) -> dict[str, list[TunedLine]]:
+    """The rows of each family."""
+    found: dict[str, list[TunedLine]] = {}
+    for line in lines:
+        found.setdefault(line.problem.family, []).append(line)
+    return found

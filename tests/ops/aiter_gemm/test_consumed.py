@@ -1,0 +1,265 @@
+"""Tuned tables for AITER: what is in them, which kernels AITER's own generator makes of them, and reading them back."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import DataError, ExitCode
+from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_gemm.installed import installed_kernels
+from ckh.ops.aiter_gemm.problem import AiterGemm
+from ckh.ops.aiter_gemm.tuned_csv import TunedLine, padded_m, table_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).parents[3]
+FAST = "a8w8_bpreshuffle_256x16x64x512_16x16_16x16_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v1"
+SMALL = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
+NAME = "a8w8_bpreshuffle_untuned_gemm.csv"
+TUNED = "a8w8_bpreshuffle_tuned_gemm.csv"
+# Where AITER's generators of kernels are: the folder of that name in its source distribution, on PYTHONPATH.
+_META = importlib.util.find_spec("aiter_meta")
+AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
+
+
+def shapes(folder: Path, *sizes: tuple[int, int, int], name: str = NAME) -> Path:
+    """An untuned table."""
+    path = folder / name
+    path.write_text("M,N,K\n" + "".join(f"{m}, {n}, {k}\n" for m, n, k in sizes))
+    return path
+
+
+def tuned(folder: Path, *rows: tuple[int, str, float]) -> Path:
+    """A tuned table of one layer on gfx950: rows of A, kernel and time of each."""
+    path = folder / TUNED
+    head = "gfx,cu_num,M,N,K,q_dtype_w,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n"
+    path.write_text(
+        head
+        + "".join(f"gfx950,256,{m},9216,4096,torch.float8_e4m3fn,ck,7,0,{us},{name},0,0,0.0\n" for m, name, us in rows)
+    )
+    return path
+
+
+def export(problems: Path, out: Path, *args: str, arch: str = "gfx950") -> int:
+    """Call the command."""
+    return run(["export", "--to", "aiter", "--arch", arch, "--problems", str(problems), "--out", str(out), *args])
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a table by column."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_are_marked_and_named_as_aiter_wants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each shape gets a row with AITER's columns and keys, a kernel of its lists, and the mark of a prediction."""
+    assert export(shapes(tmp_path, (1, 9216, 4096), (33, 512, 7168)), tmp_path / "out") == ExitCode.OK
+    assert "NOT MEASURED: 2 of 2" in capsys.readouterr().out
+    assert not (tmp_path / "out" / "measured").exists()
+    rows = rows_of(tmp_path / "out" / "predicted" / TUNED)
+    wanted = "gfx cu_num M N K q_dtype_w libtype kernelId splitK us kernelName tflops bw errRatio predicted"
+    assert list(rows[0]) == wanted.split()
+    assert [(row["gfx"], row["cu_num"], row["M"], row["N"], row["K"]) for row in rows] == [
+        ("gfx950", "256", "1", "9216", "4096"),
+        ("gfx950", "256", "33", "512", "7168"),
+    ]
+    listed = (ROOT / "ckh" / "ops" / "aiter_gemm" / "kernels.txt").read_text().split()
+    for row in rows:
+        assert row["predicted"] == "1"
+        assert row["kernelName"] in listed
+        assert row["q_dtype_w"] == "torch.float8_e4m3fn"
+        assert float(row["us"]) > 0
+        assert row["tflops"] == row["bw"] == ""
+
+
+def test_the_floats_of_gfx942_are_its_own(tmp_path: Path) -> None:
+    """On gfx942 the element type is torch.float8_e4m3fnuz, and the compute units are those of the whole GPU."""
+    assert export(shapes(tmp_path, (16, 7168, 2048)), tmp_path / "out", arch="gfx942") == ExitCode.OK
+    (row,) = rows_of(tmp_path / "out" / "predicted" / TUNED)
+    assert (row["cu_num"], row["q_dtype_w"]) == ("304", "torch.float8_e4m3fnuz")
+
+
+def test_logs_are_problems(tmp_path: Path) -> None:
+    """The lines of a server's log that AITER found no row for are shapes, each once."""
+    log = tmp_path / "server.log"
+    line = "shape is M:{m}, N:9216, K:4096, q_dtype_w:torch.float8_e4m3fn, not found tuned config in /x/{table}, will"
+    log.write_text("\n".join(["INFO starting", *(line.format(m=m, table=TUNED) for m in (5, 5, 9))]))
+    assert export(log, tmp_path / "out") == ExitCode.OK
+    assert [row["M"] for row in rows_of(tmp_path / "out" / "predicted" / TUNED)] == ["5", "9"]
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "fine", "coarse"),
+    [(1, 512, 16, 1), (17, 512, 32, 32), (300, 512, 320, 512), (1025, 64, 1088, 2048), (9000, 8192, 9088, 8192)],
+)
+def test_rows_are_padded_as_aiter_pads(m: int, n: int, fine: int, coarse: int) -> None:
+    """Multiples of 16, 32, 64 and 128 by size; then powers of two, and 8192 for large and wide products."""
+    assert (padded_m(m, n, 0), padded_m(m, n, 1)) == (fine, coarse)
+
+
+def test_measured_winners_go_before_and_apart(tmp_path: Path) -> None:
+    """A shape that AITER finds measured, padded or not, gets that row in a table of its own; the rest is predicted."""
+    data = tuned(tmp_path, (16, SMALL, 9.5), (16, FAST, 8.25), (64, FAST, 20.0))
+    problems = shapes(tmp_path, (16, 9216, 4096), (9, 9216, 4096), (40, 9216, 4096), (65, 9216, 4096), (1, 512, 7168))
+    assert export(problems, tmp_path / "out", "--data", str(data)) == ExitCode.OK
+    measured = rows_of(tmp_path / "out" / "measured" / TUNED)
+    assert [(row["M"], row["kernelName"], row["us"]) for row in measured] == [("16", FAST, "8.25"), ("64", FAST, "20")]
+    assert "predicted" not in measured[0]
+    predicted = rows_of(tmp_path / "out" / "predicted" / TUNED)
+    # 40 rows are padded to 48, then to 64, which was measured; 65 to 80 and 128, which were not.
+    assert [(row["M"], row["N"]) for row in predicted] == [("65", "9216"), ("1", "512")]
+    assert float(measured[0]["tflops"]) == pytest.approx(2 * 16 * 9216 * 4096 / 8.25e6, abs=0.01)
+    choices = json.loads((tmp_path / "out" / "export.json").read_text())["choices"]
+    assert [one["basis"] for one in choices[:3]] == ["measured", "measured at M=16", "measured at M=64"]
+
+
+def test_a_measured_time_bounds_a_prediction(tmp_path: Path) -> None:
+    """The kernel's least time for more rows of the layer bounds its time; else the slowest of all winners does."""
+    problem = AiterGemm(3, 9216, 4096, "a8w8_bpreshuffle", num_cus=256)
+    plain = shapes(tmp_path, (3, 9216, 4096))
+    assert export(plain, tmp_path / "plain") == ExitCode.OK
+    (row,) = rows_of(tmp_path / "plain" / "predicted" / TUNED)
+    memory_us = ((3 + 9216) * 4096 + 3 * 9216 * 2) / 8000 / 1e3
+    assert roofline_us(problem, "gfx950") == pytest.approx(memory_us)
+    assert float(row["us"]) == pytest.approx(SLOWEST * (memory_us + ADDED_US))
+    data = tuned(tmp_path, (2, row["kernelName"], 5.0), (200, row["kernelName"], 31.5), (900, row["kernelName"], 77.0))
+    assert export(plain, tmp_path / "bounded", "--data", str(data)) == ExitCode.OK
+    (bounded,) = rows_of(tmp_path / "bounded" / "predicted" / TUNED)
+    assert float(bounded["us"]) == 31.5
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_no_winner_is_slower_than_the_bound(arch: str) -> None:
+    """All winners that ship keep to the bound that predictions without a measured time have."""
+    frame = read_dataset(ROOT / "data" / f"aiter-gemm-{arch}.parquet").valid()
+    for problem, row in zip(frame.problems(), frame.first_rows, strict=True):
+        limit = SLOWEST * (roofline_us(problem, arch) + ADDED_US)
+        assert frame.frame["latency_ms"].iloc[row] * 1e3 < limit, problem.canonical()
+
+
+def test_wrong_rows_are_refused() -> None:
+    """A name that AITER does not have, two rows of a shape, and measured beside predicted rows never become a table."""
+    problem = AiterGemm(3, 9216, 4096, "a8w8_bpreshuffle", num_cus=256)
+    line = TunedLine("gfx950", problem, FAST, 1.0, is_predicted=False)
+    wrong = FAST.replace("256x16x64x512", "256x48x64x512")
+    for lines, words in (
+        ([TunedLine("gfx950", problem, wrong, 1.0, is_predicted=False)], "AITER has no kernel a8w8_bpreshuffle_256x48"),
+        ([line, line], "two rows are of one shape"),
+        ([line, TunedLine("gfx950", problem, FAST, 1.0, is_predicted=True)], "measured and predicted"),
+    ):
+        with pytest.raises(DataError, match=words):
+            table_text(lines)
+
+
+def test_a_round_trip_loses_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Read back as a dataset and written again, measured and predicted tables are the same, byte for byte."""
+    data = tuned(tmp_path, (16, FAST, 8.2513), (64, f"{FAST}", 20.00417))
+    problems = shapes(tmp_path, (16, 9216, 4096), (64, 9216, 4096), (65, 9216, 4096), (1, 512, 7168))
+    assert export(problems, tmp_path / "out", "--data", str(data)) == ExitCode.OK
+    for kind, status in (("measured", "ok"), ("predicted", "predicted")):
+        table, parquet, again = tmp_path / "out" / kind / TUNED, tmp_path / f"{kind}.parquet", tmp_path / f"{kind}.csv"
+        assert run(["convert", str(table), "--from", "aiter-csv", "--out", str(parquet)]) == ExitCode.OK
+        dataset = read_dataset(parquet, predictions=True)
+        assert set(dataset.frame["status"]) == {status}
+        assert dataset.frame["latency_ms"].notna().all() == (kind == "measured")
+        assert run(["convert", str(table), "--to", "aiter", "--out", str(again)]) == ExitCode.OK
+        assert again.read_bytes() == table.read_bytes()
+    capsys.readouterr()
+    args = ["train", str(tmp_path / "predicted.parquet"), "--out", str(tmp_path / "model"), "--labels", "winners"]
+    assert run(args) == ExitCode.BAD_DATA
+    assert "predictions of ckh, which are no measurements" in capsys.readouterr().err
+
+
+def fake_aiter(folder: Path, names: Sequence[str]) -> Path:
+    """An AITER that builds only some kernels."""
+    path = folder / "aiter_source" / "csrc" / "ck_gemm_a8w8_bpreshuffle"
+    path.mkdir(parents=True)
+    text = "class K:\n    def __init__(self, name):\n        self.name = name\n\nkernels_list = {"
+    entries = ", ".join(f"{10 * number}: K({name!r})" for number, name in enumerate(names, 1))
+    (path / "gemm_a8w8_bpreshuffle_common.py").write_text(f"{text}{entries}}}\n")
+    return folder / "aiter_source"
+
+
+def test_an_installed_aiter_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the kernels that it builds the best is taken, with its number; a measured one that it lacks is refused."""
+    source = fake_aiter(tmp_path, [SMALL])
+    problems = shapes(tmp_path, (1, 9216, 4096))
+    assert export(problems, tmp_path / "out", "--installed", str(source)) == ExitCode.OK
+    (row,) = rows_of(tmp_path / "out" / "predicted" / TUNED)
+    assert (row["kernelName"], row["kernelId"]) == (SMALL, "10")
+    data = tuned(tmp_path, (1, FAST, 3.0))
+    args = ("--installed", str(source), "--data", str(data))
+    assert export(problems, tmp_path / "no", *args) == ExitCode.BAD_DATA
+    assert f"has no kernel {FAST}" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+    assert export(problems, tmp_path / "no", "--installed", str(tmp_path / "nowhere")) == ExitCode.USAGE
+    assert export(problems, tmp_path / "no", "--installed", str(tmp_path)) == ExitCode.BAD_DATA
+
+
+def test_older_names_are_written_as_an_installed_aiter_has_them(tmp_path: Path) -> None:
+    """A kernel that an older AITER calls by a shorter name is found there, and its row has that name."""
+    longer = "a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1"
+    shorter = longer.replace("_16x16_16x16_1x1_", "_16x16_16x16_")
+    path = tmp_path / "csrc" / "x" / "gemm_a8w8_blockscale_common.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"class K:\n    name = {shorter!r}\n\nkernels_list = {{8: K()}}\n")
+    problems = shapes(tmp_path, (16, 1536, 7168), name="a8w8_blockscale_untuned_gemm.csv")
+    assert export(problems, tmp_path / "out", "--installed", str(tmp_path)) == ExitCode.OK
+    (row,) = rows_of(tmp_path / "out" / "predicted" / "a8w8_blockscale_tuned_gemm.csv")
+    assert (row["kernelName"], row["kernelId"]) == (shorter, "8")
+
+
+FAMILIES = ("a8w8", "a8w8_bpreshuffle", "a8w8_blockscale", "a8w8_blockscale_bpreshuffle", "a4w4_blockscale")
+NO_CUDA = "class cuda:\n    is_available = staticmethod(lambda: False)\n"
+
+
+@pytest.mark.skipif(AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_aiters_generator_emits_exactly_these_kernels(family: str, tmp_path: Path) -> None:
+    """AITER's own generator takes the table, maps each shape to the chosen kernel, and emits no others but defaults."""
+    assert AITER is not None
+    problems = shapes(tmp_path, (1, 9216, 4096), (77, 512, 7168), (2048, 7168, 2048), name=f"{family}_untuned_gemm.csv")
+    assert export(problems, tmp_path / "out", "--installed", str(AITER)) == ExitCode.OK
+    table = tmp_path / "out" / "predicted" / f"{family}_tuned_gemm.csv"
+    rows = rows_of(table)
+    folder, stubs, made = AITER / "csrc" / f"ck_gemm_{family}", tmp_path / "stubs", tmp_path / "made"
+    made.mkdir()
+    stubs.mkdir()
+    if importlib.util.find_spec("torch") is None:
+        (stubs / "torch.py").write_text(NO_CUDA)
+    done = subprocess.run(
+        [sys.executable, str(folder / "gen_instances.py"), "-w", str(made), "-f", str(table)],
+        env={"PYTHONPATH": str(stubs), "GPU_ARCHS": "gfx950", "CU_NUM": "256"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (lookup,) = made.glob("*lookup.h")
+    found = re.findall(r"\{\{(\d+), (\d+), (\d+)\},\s*\\\s*(\w+)<", lookup.read_text())
+    assert sorted(found) == sorted((row["M"], row["N"], row["K"], row["kernelName"]) for row in rows)
+    names: dict[str, Any] = installed_kernels(AITER, family, "ck")
+    emitted = {path.stem for path in (made / "impl").glob("*.cuh")}
+    assert {row["kernelName"] for row in rows} <= emitted
+    defaults = _defaults(folder, family)
+    assert emitted == defaults | {row["kernelName"] for row in rows}
+    assert emitted <= {one.name for one in names.values()} | defaults
+
+
+def _defaults(folder: Path, family: str) -> set[str]:
+    """Names of the kernels that AITER builds whatever its tables say."""
+    code = f"import gemm_{family}_common as m; print('\\n'.join(k.name for k in m.default_kernels_dict.values()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
