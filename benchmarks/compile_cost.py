@@ -4,8 +4,9 @@
 
 All kernels of the rule set that the CK Tile headers can build are compiled twice, in the units of `ckh bench`: each
 alone, then the unit. A line of FOLDER/units.jsonl tells of each unit; what is there is not compiled again, so that the
-script goes on where it was interrupted. `--units N` does N of them, spread over all, and `--alone N` compiles N kernels
-of each unit alone. Seconds are user seconds of the compilers, without those of the system.
+script goes on where it was interrupted. `--units N` does N of them, spread over all, and `--alone N` compiles at most N
+kernels of each unit alone. What was built together is kept as a cache of ckh's, FOLDER/cache (CKH_CACHE_DIR).
+Seconds are user seconds of the compilers, without those of the system.
 
 Device code is the same where the functions of the kernel and their descriptors in the code object are, byte by byte but
 for where a descriptor's function begins, and for distances to constants, which follow from what else is in the file.
@@ -18,6 +19,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import struct
 import tempfile
 from dataclasses import asdict, dataclass
@@ -112,7 +114,7 @@ def main() -> None:
     for names in chosen:
         unit = next((one for one in done if one.kernels == names), None)
         if unit is None:
-            unit = _compare(options.arch, [sources[name][0] for name in names], options.alone)
+            unit = _compare(options.arch, [sources[name][0] for name in names], options.alone, options.out / "cache")
             with records.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(unit)) + "\n")
         print(unit, flush=True)
@@ -133,10 +135,10 @@ def _read(path: Path) -> list[_Unit]:
     return [_Unit(**json.loads(line)) for line in lines]
 
 
-def _compare(arch: str, unit: Sequence[ConvKernel], count: int | None) -> _Unit:
-    sample = unit if count is None else [unit[i * len(unit) // count] for i in range(count)]
+def _compare(arch: str, unit: Sequence[ConvKernel], count: int | None, keep: Path) -> _Unit:
+    sample = unit if count is None else unit[:: -(-len(unit) // count)]
     alone_s, alone = _compiled(_Alone(DeviceOptions(arch)), sample)
-    together_s, together = _compiled(HipDevice(DeviceOptions(arch)), unit)
+    together_s, together = _compiled(HipDevice(DeviceOptions(arch)), unit, keep)
     return _Unit(
         kernels=[kernel_name(kernel) for kernel in unit],
         alone_s=alone_s / len(sample),
@@ -147,14 +149,18 @@ def _compare(arch: str, unit: Sequence[ConvKernel], count: int | None) -> _Unit:
     )
 
 
-def _compiled(device: HipDevice, unit: Sequence[ConvKernel]) -> tuple[float, dict[Kernel, list[bytes]]]:
-    """User seconds of the compilers, and the device code of each kernel that was built, in an empty cache."""
+def _compiled(
+    device: HipDevice, unit: Sequence[ConvKernel], keep: Path | None = None
+) -> tuple[float, dict[Kernel, list[bytes]]]:
+    """User seconds of the compilers in an empty cache, which may be kept, and the device code of each kernel built."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CKH_CACHE_DIR"] = cache
         built = KernelBuilder(device, _TIMEOUT_S).build(unit, 1, lambda _count, _text: None)
         seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         codes = {kernel: _own_code(one) for kernel, one in built.items() if one.status is Status.OK}
+        if keep is not None:
+            shutil.copytree(cache, keep, dirs_exist_ok=True)
     return seconds, codes
 
 

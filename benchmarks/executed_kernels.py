@@ -1,21 +1,28 @@
-"""Executes a kernel of each class on the emulated GPU, and records what came of it in ckh/bench/executed.json.
+"""Executes kernels on the emulated GPU: one of each class, recorded in ckh/bench/executed.json, or those of a rule set.
 
     python benchmarks/executed_kernels.py                    # all classes of gfx942 that the headers build
     python benchmarks/executed_kernels.py --only 'bwd_*'     # some; the record keeps the others
     python benchmarks/executed_kernels.py --table            # the record as Markdown, for docs/results.md
+    python benchmarks/executed_kernels.py --rule-set tests --every 10 --out tests.jsonl   # convolutions, by tile too
 
-It needs a HIP compiler (HIPCC) and CK Tile's headers (CK_TILE_INCLUDE). Compiled kernels come from ckh's cache.
+What stands in the file of --out is not executed again; its table is printed at the end. It needs a HIP compiler (HIPCC)
+and CK Tile's headers (CK_TILE_INCLUDE). Compiled kernels come from ckh's cache.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections import defaultdict
 from contextlib import suppress
+from dataclasses import asdict
 from fnmatch import fnmatch
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import KernelBuilder
+from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import open_device
@@ -24,16 +31,19 @@ from ckh.bench.harness import ACCEPTED, RAN, execute, loop_ends
 from ckh.bench.measure import ERROR_PREFIX
 from ckh.bench.plan import full_name
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.ops import operation, operation_names
+from ckh.ops import operation, operation_names, operation_of_kernel
+from ckh.ops.grouped_conv.rules import rule_set
 from ckh.paths import write_atomic
+from ckh.problems import Direction
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from ckh.bench.compile import Built
     from ckh.bench.protocol import Reply
 
 _TIMEOUT_S = 1800.0
+_DTYPES = ("fp16", "bf16", "fp32")
+Wanted = list[tuple[str, Any]]  # classes, each with a kernel of it
 
 
 def first_built(device: Device, kernels: list[Any]) -> Any:
@@ -45,8 +55,9 @@ def first_built(device: Device, kernels: list[Any]) -> Any:
     return None
 
 
-def classes(device: Device, pattern: str) -> Iterator[tuple[str, str, Any]]:
-    """Operation, class and kernel of each class that matches and that the headers build."""
+def classes(device: Device, pattern: str) -> Wanted:
+    """Each class that matches and that the headers build."""
+    found: Wanted = []
     for name in operation_names():
         op = operation(name)
         trials = None if op.measured is None else measured_of(op).trials
@@ -54,16 +65,36 @@ def classes(device: Device, pattern: str) -> Iterator[tuple[str, str, Any]]:
             continue
         for kernel_class, kernels in trials().representatives(device.arch).items():
             if fnmatch(kernel_class, pattern) and (kernel := first_built(device, kernels)) is not None:
-                yield name, kernel_class, kernel
+                found.append((kernel_class, kernel))
+    return found
 
 
-def run(device: Device, op: str, kernel_class: str, kernel: Any) -> Executed:
-    """Compile and execute a kernel."""
-    built = KernelBuilder(device, _TIMEOUT_S).build([kernel], 1, lambda _count, _text: None)[kernel]
+def of_rule_set(device: Device, name: str, every: int) -> Wanted:
+    """Each so many of a rule set's kernels that the headers build: all directions, 2D and 3D, all dtypes."""
+    groups = product(Direction, (2, 3), _DTYPES)
+    kernels = [k for variant, ndim, dtype in groups for k in rule_set(name, variant, ndim, dtype, device.arch)]
+    built = [kernel for kernel in kernels if first_built(device, [kernel]) is not None]
+    return [(_class_of(kernel), kernel) for kernel in built[::every]]
+
+
+def _class_of(kernel: Any) -> str:
+    trials = measured_of(operation_of_kernel(kernel)).trials
+    assert trials is not None
+    return trials().kernel_class(kernel) + (", 3D" if kernel.ndim_spatial == 3 else "")  # noqa: PLR2004
+
+
+def build(device: Device, wanted: Wanted) -> dict[Any, Built]:
+    """Their libraries, those with most in common compiled together."""
+    jobs = default_jobs(device.job_bytes)
+    return KernelBuilder(device, _TIMEOUT_S).build([kernel for _, kernel in wanted], jobs, lambda _count, _text: None)
+
+
+def run(device: Device, kernel_class: str, kernel: Any, built: Built) -> Executed:
+    """Execute a kernel that was built."""
     replies: dict[Any, Reply] = {}
     if built.status is Status.OK:
         with Supervisor(device, SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0]), lambda: False) as supervisor:
-            replies = dict(execute(supervisor, built, loop_ends(device, kernel)))
+            replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
     wrong = next(((one, reply) for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     ran = [reply for reply in replies.values() if reply.status in RAN]
     status = str(Status.VERIFIED) if ran else str(built.status)
@@ -74,7 +105,7 @@ def run(device: Device, op: str, kernel_class: str, kernel: Any) -> Executed:
         status = str(Status.UNSUPPORTED)
     errors = [float(reply.message.removeprefix(ERROR_PREFIX).split()[0]) for reply in ran]
     interface = str(device.identity().compiler.split("; CK Tile ")[-1].split()[0])
-    names = op, device.arch.name, kernel_class, full_name(kernel), interface
+    names = operation_of_kernel(kernel).name, device.arch.name, kernel_class, full_name(kernel), interface
     return Executed(*names, status, reason, len(ran), max(errors, default=0.0))
 
 
@@ -86,6 +117,18 @@ def record(found: Executed) -> None:
     executed_classes.cache_clear()
 
 
+def record_in(path: Path, found: Executed) -> None:
+    """Add a line to a file of what was executed."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(found)) + "\n")
+
+
+def read(path: Path) -> list[Executed]:
+    """What such a file has; a last line that was cut off is left out."""
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    return [Executed(**json.loads(line)) for line in lines]
+
+
 def table() -> str:
     """The record as Markdown."""
     lines = ["| operation, architecture | class | status | problems | largest error |", "|---|---|---|---|---|"]
@@ -95,30 +138,59 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def table_of(found: list[Executed]) -> str:
+    """Kernels by class as Markdown, with the largest error of all, and those that are not right."""
+    groups: dict[str, list[Executed]] = defaultdict(list)
+    for one in found:
+        groups[one.kernel_class].append(one)
+    lines = ["| class | kernels | right | runs | largest error |", "|---|---|---|---|---|"]
+    for kernel_class, some in sorted(groups.items()):
+        right, runs = sum(one.status == Status.VERIFIED for one in some), sum(one.problems for one in some)
+        error = max(one.largest_error for one in some)
+        lines.append(f"| {kernel_class} | {len(some)} | {right} | {runs} | {error:.1e} |")
+    wrong = [f"{one.kernel}: {one.status}: {one.reason}" for one in found if one.status != Status.VERIFIED]
+    return "\n".join([*lines, *wrong])
+
+
 def main() -> None:
-    """Execute the classes that are asked for, and record each at once."""
+    """Execute what was requested, and record each kernel at once."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--only", default="*", help="classes that match this pattern")
     parser.add_argument("--new", action="store_true", help="only classes that are not in the record")
     parser.add_argument("--table", action="store_true", help="print the record, and execute nothing")
     parser.add_argument("--list", action="store_true", help="print the classes and kernels, and execute nothing")
+    parser.add_argument("--rule-set", help="the convolutions of a rule set in place of classes")
+    parser.add_argument("--every", type=int, default=1, help="each N-th of them")
+    parser.add_argument("--out", type=Path, help="where what became of them is recorded")
     options = parser.parse_args()
     if options.table:
         print(table())
         return
+    if bool(options.rule_set) is not bool(options.out):
+        parser.error("--rule-set needs --out, and only it has it")
     device = open_device(EMULATED_KIND, DeviceOptions(options.arch))
-    for op, kernel_class, kernel in classes(device, options.only):
-        if options.list:
-            print(f"{op}: {kernel_class}: {full_name(kernel)}")
-            continue
-        known = any(
-            (one.op, one.arch, one.kernel_class) == (op, options.arch, kernel_class) for one in executed_classes()
-        )
-        if not (options.new and known):
-            found = run(device, op, kernel_class, kernel)
+    wanted = of_rule_set(device, options.rule_set, options.every) if options.rule_set else classes(device, options.only)
+    if options.list:
+        for kernel_class, kernel in wanted:
+            print(f"{operation_of_kernel(kernel).name}: {kernel_class}: {full_name(kernel)}")
+        return
+    if options.rule_set:
+        done = {(one.arch, one.kernel) for one in read(options.out)}
+        left = [one for one in wanted if (options.arch, full_name(one[1])) not in done]
+    else:
+        known = {(one.op, one.arch, one.kernel_class) for one in executed_classes()} if options.new else set()
+        left = [one for one in wanted if (operation_of_kernel(one[1]).name, options.arch, one[0]) not in known]
+    built = build(device, left)
+    for kernel_class, kernel in left:
+        found = run(device, kernel_class, kernel, built[kernel])
+        if options.out:
+            record_in(options.out, found)
+        else:
             record(found)
-            print(f"{kernel_class}: {found.status} {found.reason} on {found.problems} problems", flush=True)
+        print(f"{kernel_class}: {found.status} {found.reason} on {found.problems} problems", flush=True)
+    if options.out:
+        print(table_of(read(options.out)))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ def progress(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
 
     Yields:
         A function `advance(steps, text)`: `steps` more are done, `text` says what is worked on. On a terminal it
-        moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty.
+        moves a bar; elsewhere (CI logs) a line is printed after two seconds, and then every thirty. `advance(0, text)`
+        says what is begun: steps before the first such call were no work, and count for no rate.
     """
     if sys.stderr.isatty():
         with _bar(title, total) as advance:
@@ -63,7 +64,13 @@ def _bar(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     with bar:
         task = bar.add_task(title, total=total, rate="", text="")
 
+        is_begun = False
+
         def advance(steps: int, text: str = "") -> None:
+            nonlocal is_begun
+            if not is_begun and not steps and text:
+                is_begun = True
+                bar.reset(task, completed=int(bar.tasks[0].completed))
             speed = bar.tasks[0].speed
             bar.update(task, advance=steps, text=text, rate=f"{speed:.1f}/s" if speed else "")
 
@@ -75,15 +82,18 @@ def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
     """Lines from a thread of their own, which come even while the first step takes long."""
     start = time.monotonic()
     done, working_on = 0, ""
+    free: int | None = None  # steps before anything was begun
 
     def advance(steps: int, text: str = "") -> None:
-        nonlocal done, working_on
+        nonlocal done, working_on, free, start
+        if free is None and not steps and text:
+            free, start = done, time.monotonic()
         done, working_on = done + steps, text
 
     def speak() -> None:
         wait_s = _FIRST_LINE_S
         while not ended.wait(wait_s):
-            note(_line(title, (done, total), time.monotonic() - start, working_on))
+            note(_line(title, (free or 0, done, total), time.monotonic() - start, working_on))
             wait_s = _INTERVAL_S
 
     ended = threading.Event()
@@ -96,9 +106,9 @@ def _plain(title: str, total: int) -> Iterator[Callable[[int, str], None]]:
         speaker.join()
 
 
-def _line(title: str, steps: tuple[int, int], seconds: float, text: str) -> str:
-    """How far it is, with rate and time left as soon as one step of all is done."""
-    done, total = steps
-    rate = done / seconds
-    speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if done else ""
+def _line(title: str, steps: tuple[int, int, int], seconds: float, text: str) -> str:
+    """How far it is, with rate and time left as soon as one step of all is done that was not free."""
+    free, done, total = steps
+    rate = (done - free) / seconds
+    speed = f" ({rate:.1f}/s, {max(total - done, 0) / rate:.0f} s left)" if done > free else ""
     return f"{title}: {done}/{total}{speed} {text}".rstrip()

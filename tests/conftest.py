@@ -1,10 +1,12 @@
-"""`--reliability`, how long the reliability suites (docs/reliability.md) go on; JSON is compared with its schema."""
+"""How long the reliability suites go on, real kernels that tests need, and JSON that is compared with its schema."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.real import Real, build_real, set_kernel_cache, skip_without_compiler, wanted_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,3 +44,12 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
         return made
 
     monkeypatch.setattr(tabletext, "enveloped", checked)
+
+
+@pytest.fixture(scope="session")
+def real_kernels(request: pytest.FixtureRequest) -> Real:
+    """The kernels that the chosen tests need, compiled and loaded."""
+    skip_without_compiler()
+    with pytest.MonkeyPatch.context() as patch:
+        set_kernel_cache(patch)
+        return build_real(wanted_by(request.session.items))

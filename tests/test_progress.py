@@ -7,6 +7,14 @@ import pty
 import re
 import subprocess
 import sys
+import time
+from typing import TYPE_CHECKING
+
+from ckh import progress as progress_module
+from ckh.progress import progress
+
+if TYPE_CHECKING:
+    import pytest
 
 _CODE = """
 import time
@@ -37,3 +45,22 @@ def test_bar_count_rate_and_time_left_fit_into_80_columns() -> None:
     last = next(frame for frame in reversed(frames) if "40000/100000" in frame)
     assert len(last) <= 80
     assert re.search(r"measuring \S*━\S* +40000/100000 +[\d.]+/s +left +0:00:\d\d +grouped_conv_f\S*…", last), last
+
+
+def test_what_was_there_counts_for_no_rate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine of twenty steps are done before one is begun, which takes 0.2 s: there are at most five a second."""
+    monkeypatch.setattr(progress_module, "_FIRST_LINE_S", 0.05)
+    monkeypatch.setattr(progress_module, "_INTERVAL_S", 0.05)
+    shown = ""
+    with progress("compiling", 20) as advance:
+        advance(9, "")
+        advance(0, "a kernel")
+        time.sleep(0.2)
+        advance(1, "")
+        while " 10/20 " not in shown:
+            time.sleep(0.05)
+            shown += capsys.readouterr().err
+    found = re.search(r"compiling: 10/20 \(([\d.]+)/s, (\d+) s left\)", shown)
+    assert found is not None, shown
+    assert float(found[1]) <= 5.0
+    assert int(found[2]) >= 2

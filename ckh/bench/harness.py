@@ -98,7 +98,7 @@ def _try(device: Device, case: Case[Any, Any], built: Built, options: Supervisor
             return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
         if not run:
             return Finding(case, Status.OK, "compiled and loaded, not run", name)
-        replies = dict(execute(supervisor, built, _problems(device, case, options)))
+        replies = dict(execute(supervisor, built.library, _problems(device, case, options)))
     wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RAN for reply in replies.values())
     if wrong is None:
@@ -108,11 +108,11 @@ def _try(device: Device, case: Case[Any, Any], built: Built, options: Supervisor
     return Finding(case, replies[wrong].status, replies[wrong].message + where, name, executed)
 
 
-def execute(supervisor: Supervisor, built: Built, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
-    """Run a kernel that was built on problems; each with its reply, up to the first that is wrong."""
+def execute(supervisor: Supervisor, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
+    """Run the kernel of a library on problems; each with its reply, up to the first that is wrong."""
     for problem in problems:
         setup = Job(Op.PROBLEM, -1, problem=problem.canonical())
-        ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=built.library, samples=1)])
+        ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=library, samples=1)])
         yield problem, reply
         if reply.status not in ACCEPTED:
             return

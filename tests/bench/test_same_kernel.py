@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.real import compiles, skip_without_compiler
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -84,10 +85,10 @@ def test_twelve_configurations_and_more_are_compared(script: ModuleType) -> None
 
 
 @pytest.mark.slow
+@compiles()
 def test_kernels_are_those_that_cks_launchers_build(script: ModuleType) -> None:
     """A GEMM and a convolution take as many registers, LDS and scratch as CK's own, in every case of their loops."""
-    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
-        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
+    skip_without_compiler()
     if (ck := script.ck_source()) is None:
         pytest.skip("Composable Kernel's examples and tile engine are not beside its headers")
     rows = list(script.compare(SHORT, "gfx942", ck))

@@ -1,82 +1,48 @@
 """A kernel of each class is compiled and executed on the emulated GPU, on problems that reach every end of its loops.
 
-Needs a HIP compiler and CK Tile's headers. Compiled kernels are kept by content between runs, in the cache folder that
-CKH_TEST_KERNELS names, or else in ckh's own.
+Needs a HIP compiler and CK Tile's headers.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
-from ckh.bench.compile import Built, KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
+from ckh.bench.device import EMULATED_KIND, DeviceOptions
 from ckh.bench.device_choice import open_device
 from ckh.bench.executed import Executed, executed_classes, record_text, was_executed
 from ckh.bench.harness import execute, loop_ends
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation
 from ckh.schema import Status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from tests.real import Real, compiles, interface_here, set_kernel_cache
 
 _TIMEOUT_S = 600.0
 VERIFIED = [one for one in executed_classes() if one.status == Status.VERIFIED]
 
 
-def device_of(arch: str) -> Device:
-    """The emulated GPU, if kernels can be compiled for it with the headers that the record is of."""
-    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
-        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
-    device = open_device(EMULATED_KIND, DeviceOptions(arch))
-    interface = device.identity().compiler.split("; CK Tile ")[-1].split()[0]
-    if interface not in {one.interface for one in VERIFIED}:
-        pytest.skip(f"no class of the interface {interface} is in the record")
-    return device
+EACH = [
+    pytest.param(one, marks=compiles((one.arch, one.op, one.kernel)), id=f"{one.arch} {one.op} {one.kernel_class}")
+    for one in VERIFIED
+    if one.interface == interface_here()
+]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache() -> Iterator[None]:
-    """The cache of compiled kernels and of the emulator."""
-    with pytest.MonkeyPatch.context() as patch:
-        if folder := os.environ.get("CKH_TEST_KERNELS"):
-            patch.setenv("CKH_CACHE_DIR", folder)
-        yield
-
-
-@pytest.fixture(scope="module")
-def libraries(request: pytest.FixtureRequest) -> Mapping[str, Built]:
-    """Every recorded kernel that is to be executed, compiled, by architecture and name."""
-    items: list[Any] = request.session.items
-    chosen = {item.callspec.params["one"] for item in items if _is_of_a_class(item)}
-    found: dict[str, Built] = {}
-    for arch in sorted({one.arch for one in chosen}):
-        device = device_of(arch)
-        kernels = {one.kernel: operation(one.op).parse_kernel(one.kernel) for one in sorted(chosen) if one.arch == arch}
-        builder = KernelBuilder(device, _TIMEOUT_S)
-        built = builder.build(list(kernels.values()), default_jobs(device.job_bytes), lambda _count, _text: None)
-        found |= {f"{arch} {name}": built[kernel] for name, kernel in kernels.items()}
-    return found
-
-
-def _is_of_a_class(item: Any) -> bool:
-    return getattr(item, "originalname", "") == test_a_kernel_of_each_class.__name__
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_kernel_cache(monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", VERIFIED, ids=lambda one: f"{one.arch} {one.op} {one.kernel_class}")
-def test_a_kernel_of_each_class(one: Executed, libraries: Mapping[str, Built]) -> None:
+@pytest.mark.parametrize("one", EACH)
+def test_a_kernel_of_each_class(one: Executed, real_kernels: Real) -> None:
     """It is right on every problem."""
-    device, kernel = device_of(one.arch), operation(one.op).parse_kernel(one.kernel)
-    built = libraries[f"{one.arch} {one.kernel}"]
+    device, kernel = open_device(EMULATED_KIND, DeviceOptions(one.arch)), operation(one.op).parse_kernel(one.kernel)
+    built = real_kernels[one.arch, kernel]
     assert built.status is Status.OK, built.message
     options = SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0])
     with Supervisor(device, options, lambda: False) as supervisor:
-        replies = dict(execute(supervisor, built, loop_ends(device, kernel)))
+        replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
     accepted = {Status.VERIFIED, Status.UNSUPPORTED}
     wrong = {problem.canonical(): reply.message for problem, reply in replies.items() if reply.status not in accepted}
     assert wrong == {}

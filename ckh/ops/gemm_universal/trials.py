@@ -59,14 +59,14 @@ def kernel_class(kernel: GemmKernel) -> str:
 
 
 def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
-    """In fp16 and rcr every pipeline and scheduler, also persistent; in other layouts and dtypes `mem` and `compv3`."""
+    """In every dtype each pipeline and scheduler, in fp16 also persistent; in other layouts `mem` and `compv3`."""
     space = space_of(arch)
     small = tuple(tile for tile in space.tiles if all(a <= b for a, b in zip(tile, _MOST_TILE, strict=True)))
     found: dict[str, list[GemmKernel]] = {}
     for dtype, layout in _PAIRS:
-        is_full = (dtype, layout) == _PAIRS[0]
-        pipelines = space.pipelines if is_full else _USUAL
-        narrowed = replace(space, tiles=small, persistent=(False, True) if is_full else (False,), pipelines=pipelines)
+        pipelines = space.pipelines if layout == _PAIRS[0][1] else _USUAL
+        persistent = (False, True) if (dtype, layout) == _PAIRS[0] else (False,)
+        narrowed = replace(space, tiles=small, persistent=persistent, pipelines=pipelines)
         kernels = buildable(narrowed, arch, dtype, layout) if dtype in arch.dtypes else ()
         for kernel in sorted(kernels, key=_cost):
             found.setdefault(kernel_class(kernel), []).append(kernel)

@@ -8,7 +8,7 @@ from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
-from ckh.ops.grouped_conv.tiles import CONV_TILES
+from ckh.ops.grouped_conv.tiles import CONV_TILES, tiles_of
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
 
@@ -30,7 +30,7 @@ _VARIANT = ("pipeline", "scheduler", "double_smem_buffer", "split_image")
 def conv_pool(
     variant: Direction, arch: ArchSpec, ndim_spatial: int = 2, dtype: str | None = None
 ) -> tuple[ConvKernel, ...]:
-    """The kernels of the ten tiles and thirty variants that break no rule of the architecture, in table order.
+    """The kernels of the architecture's ten tiles and thirty variants that break no rule of it, in table order.
 
     The dtype is the architecture's own unless given.
     """
@@ -78,8 +78,8 @@ def table_of(variant: Direction, ndim_spatial: int, dtype: str, *axes: Axis) -> 
     return KernelTable.product(ConvKernel, axes, **same)
 
 
-def _table(_arch: ArchSpec, variant: Direction, ndim_spatial: int, dtype: str) -> KernelTable[ConvKernel]:
-    return table_of(variant, ndim_spatial, dtype, tile_axis(CONV_TILES), variant_axis())
+def _table(arch: ArchSpec, variant: Direction, ndim_spatial: int, dtype: str) -> KernelTable[ConvKernel]:
+    return table_of(variant, ndim_spatial, dtype, tile_axis(tiles_of(arch)), variant_axis())
 
 
 POOLS = Pools(ConvKernel, CONV_RULES, _table)  # groups: direction, number of dimensions, dtype

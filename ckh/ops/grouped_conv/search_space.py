@@ -16,7 +16,7 @@ from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.pool import table_of, variant_axis
 from ckh.ops.grouped_conv.rules.matrix import is_loadable
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
-from ckh.ops.grouped_conv.tiles import CONV_TILES, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.tiles import tiles_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.search.kernels.product import Options, Parameter, Product, Searched, by
 
@@ -56,7 +56,7 @@ def _product_of(problem: ConvProblem, arch: ArchSpec) -> Product:
 @cache
 def _product(variant: Direction, ndim: int, dtype: str, arch: ArchSpec) -> Product:
     warp_tiles = arch.warp_tiles_for(dtype) if dtype in arch.dtypes else ()
-    tiles = dict.fromkeys([*(row.tile for row in CONV_TILES), *(row.tile for row in curated_tiles(variant))])
+    tiles = dict.fromkeys([*(row.tile for row in tiles_of(arch)), *(row.tile for row in curated_tiles(variant))])
     axes = zip(("tile", "wave", "warp_tile"), (tiles, arch.wave_configs, warp_tiles), strict=True)
     bases = table_of(variant, ndim, dtype, *((TRIPLES[name], list(rows)) for name, rows in axes), variant_axis())
     blocks = _GPU_BLOCKS_PER_CU if arch.is_gpu else _HOST_BLOCKS_PER_CU

@@ -1,4 +1,4 @@
-"""The ten tiles of AMD's grouped-convolution tile engine, and the tile triples of a kernel."""
+"""The ten tiles of AMD's grouped-convolution tile engine, those for RDNA, and the tile triples of a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
-    from ckh.archs import Triple
+    from ckh.archs import ArchSpec, Triple
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 
@@ -23,7 +23,7 @@ class ConvTile:
     tile: Triple
     wave: Triple
     warp_tile: Triple
-    compv4_compatible: bool
+    compv4_compatible: bool = False
     vectors: Triple = (4, 8, 8)
 
 
@@ -31,14 +31,34 @@ CONV_TILES: tuple[ConvTile, ...] = (
     ConvTile((16, 64, 64), (1, 4, 1), (16, 16, 16), compv4_compatible=True),
     ConvTile((32, 64, 64), (2, 2, 1), (16, 16, 16), compv4_compatible=True),
     ConvTile((64, 64, 64), (4, 1, 1), (16, 16, 16), compv4_compatible=True),
-    ConvTile((32, 128, 64), (1, 4, 1), (32, 32, 16), compv4_compatible=False),
-    ConvTile((64, 128, 64), (2, 2, 1), (32, 32, 16), compv4_compatible=False),
-    ConvTile((128, 128, 64), (4, 4, 1), (32, 32, 16), compv4_compatible=False),
+    ConvTile((32, 128, 64), (1, 4, 1), (32, 32, 16)),
+    ConvTile((64, 128, 64), (2, 2, 1), (32, 32, 16)),
+    ConvTile((128, 128, 64), (4, 4, 1), (32, 32, 16)),
     ConvTile((16, 64, 128), (1, 4, 1), (16, 16, 32), compv4_compatible=True),
     ConvTile((32, 64, 128), (2, 2, 1), (16, 16, 32), compv4_compatible=True),
     ConvTile((64, 64, 128), (4, 1, 1), (16, 16, 32), compv4_compatible=True),
-    ConvTile((128, 64, 128), (8, 2, 1), (16, 16, 32), compv4_compatible=False),
+    ConvTile((128, 64, 128), (8, 2, 1), (16, 16, 32)),
 )
+
+_WMMA = (16, 16, 16)  # RDNA's matrix instruction for 16-bit elements, of a wave of 32 threads
+# For its blocks of eight waves. 128x128x32 with waves 4x2x1 is that of CK's own examples; no list of AMD's is public.
+RDNA_TILES: tuple[ConvTile, ...] = (
+    ConvTile((32, 64, 32), (2, 4, 1), _WMMA),
+    ConvTile((64, 64, 32), (2, 4, 1), _WMMA),
+    ConvTile((64, 64, 64), (4, 2, 1), _WMMA),
+    ConvTile((64, 128, 32), (2, 4, 1), _WMMA),
+    ConvTile((128, 64, 32), (4, 2, 1), _WMMA),
+    ConvTile((128, 64, 64), (4, 2, 1), _WMMA),
+    ConvTile((128, 128, 32), (4, 2, 1), _WMMA),
+    ConvTile((128, 128, 64), (4, 2, 1), _WMMA),
+    ConvTile((128, 256, 32), (2, 4, 1), _WMMA),
+    ConvTile((256, 128, 32), (4, 2, 1), _WMMA),
+)
+
+
+def tiles_of(arch: ArchSpec) -> tuple[ConvTile, ...]:
+    """The tiles of an architecture's candidates."""
+    return RDNA_TILES if arch.architecture == "rdna" else CONV_TILES
 
 
 def tile_of(kernel: ConvKernel) -> Triple:

@@ -128,14 +128,14 @@ def kernel_class(kernel: ConvKernel) -> str:
 
 
 def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
-    """In fp16 every pipeline and scheduler, and each option; in bf16, fp32 and 3D `mem` and `compv3`."""
+    """In every dtype each pipeline and scheduler; in fp16 each option too; in 3D `mem` and `compv3`."""
     found: dict[str, list[ConvKernel]] = {}
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
             continue
-        is_full = (dtype, ndim) == _KINDS[0]
         for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=_cost):
-            if is_full or (kernel.pipeline in _USUAL and "," not in kernel_class(kernel)):
+            is_plain = "," not in kernel_class(kernel)
+            if (dtype, ndim) == _KINDS[0] or (is_plain and (ndim < _3D or kernel.pipeline in _USUAL)):
                 found.setdefault(kernel_class(kernel) + (", 3D" if ndim == _3D else ""), []).append(kernel)
     return found
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers, detect_interface, has_headers
 from ckh.bench.codegen.interfaces import TEMPLATES, Interface
@@ -35,6 +34,7 @@ from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS
 from tests.bench.codegen.templates import OPERATIONS, SHARED
 from tests.bench.fake_hipcc import write_headers
+from tests.real import Real, compiles, interface_here
 
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
@@ -43,8 +43,6 @@ GOLDEN = Path(__file__).parent / "golden"
 UPDATE = "CKH_UPDATE_GOLDEN"
 HOW_TO_UPDATE = f"if that is meant, run this test with {UPDATE}=1 and look at the difference"
 GFX942 = load_arch("gfx942")
-COMPILE_TIMEOUT_S = 1800.0
-COMPILERS = 2
 LOAD_TIMEOUT_S = 120.0
 
 MID_2025 = ConvHeaders(
@@ -402,16 +400,9 @@ def test_a_pipeline_whose_header_is_no_text_is_not_there(tmp_path: Path) -> None
     assert detect_interface(tmp_path).pipelines == {"basic_v1", "compv3", "compv4"}
 
 
-def here() -> Interface:
-    """The interface of the headers in the environment, or where there are none the one that CI has longest."""
-    include = os.environ.get("CK_TILE_INCLUDE")
-    return detect_interface(Path(include)).interface if include else Interface.MID_2025
-
-
-REAL_HERE = REAL_KERNELS[here()]
+REAL_HERE = REAL_KERNELS[interface_here()]
 ALL_REAL = [(arch, kernel) for arch, kernels in REAL_HERE.items() for kernel in kernels]
-Real = dict[tuple[str, Any], BuildReport]
-slow = pytest.mark.slow
+compiled = compiles(*((arch, "grouped_conv", kernel_name(kernel)) for arch, kernel in ALL_REAL))
 
 
 def device_of(arch: str) -> HipDevice:
@@ -454,21 +445,14 @@ def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
     assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
 
 
-@pytest.fixture(scope="session")
-def real() -> Real:
-    """All real kernels, compiled into the user's own cache, where they stay, and loaded."""
-    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
-        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
-    reports: Real = {}
-    for arch, kernels in REAL_HERE.items():
-        built = build_and_load(
-            device_of(arch), kernels, jobs=COMPILERS, timeout_s=COMPILE_TIMEOUT_S, should_stop=lambda: False
-        )
-        reports |= {(arch, kernel): report for kernel, report in built.items()}
-    return reports
+@pytest.fixture
+def real(real_kernels: Real) -> Real:
+    """All real kernels, compiled and loaded."""
+    return {one: real_kernels[one] for one in ALL_REAL}
 
 
-@slow
+@pytest.mark.slow
+@compiled
 @pytest.mark.parametrize(
     ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
 )
@@ -485,7 +469,8 @@ def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: ConvKer
     assert taken.scratch_bytes % 4 == 0
 
 
-@slow
+@pytest.mark.slow
+@compiled
 def test_real_kernels_say_their_own_names(real: Real) -> None:
     """The name in a library is that of the kernel it was emitted for, which ends up in no other."""
     worker = WorkerProcess(device_of("gfx942"), replace(device_of("gfx942").worker_configs()[0], load_only=True))
@@ -498,7 +483,8 @@ def test_real_kernels_say_their_own_names(real: Real) -> None:
         worker.kill()
 
 
-@slow
+@pytest.mark.slow
+@compiled
 def test_real_kernels_are_all_different_code(real: Real) -> None:
     """No choice of theirs is without effect: our headers read it."""
     devices = [(device_of(arch), kernel) for arch, kernel in real]
@@ -506,7 +492,8 @@ def test_real_kernels_are_all_different_code(real: Real) -> None:
     assert len({binary.code_hash for binary in binaries if binary is not None}) == len(real)
 
 
-@slow
+@pytest.mark.slow
+@compiled
 def test_two_buffers_take_twice_the_lds(real: Real) -> None:
     """compv4 has twice what mem has for the same tile."""
     lds = {kernel.pipeline: real["gfx942", kernel].resources for kernel in REAL_HERE["gfx942"] if _is_64(kernel)}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen import ck_tile
 from ckh.bench.codegen.ck_tile import Headers
 from ckh.bench.codegen.interfaces import Interface
@@ -35,14 +34,13 @@ from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
+from tests.real import Real, compiles, interface_here
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 GOLDEN = Path(__file__).parent / "golden_gemm"
 UPDATE = "CKH_UPDATE_GOLDEN"
-COMPILE_TIMEOUT_S = 1800.0
-COMPILERS = 2
 LOAD_TIMEOUT_S = 120.0
 WHICH = "the CK Tile headers (mid2025)"
 GFX942, GFX950 = load_arch("gfx942"), load_arch("gfx950")
@@ -421,15 +419,8 @@ def test_resources_of_gemm_kernels_are_found(tmp_path: Path) -> None:
     assert found[2:] == [None] * 3
 
 
-def here() -> Interface:
-    """The interface of the headers in the environment, or where there are none the one that CI has longest."""
-    include = os.environ.get("CK_TILE_INCLUDE")
-    return ck_tile.detect_interface(Path(include)).interface if include else Interface.MID_2025
-
-
-ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[here()].items() for kernel in kernels]
-Real = dict[tuple[str, Any], BuildReport]
-slow = pytest.mark.slow
+ALL_REAL = [(arch, kernel) for arch, kernels in REAL_GEMM_KERNELS[interface_here()].items() for kernel in kernels]
+compiled = compiles(*((arch, "gemm_universal", kernel_name(kernel)) for arch, kernel in ALL_REAL))
 KINDS: dict[Interface, dict[str, set[Any]]] = {
     Interface.MID_2025: {
         "pipeline": {"basic_v1", "mem", "compv3", "compv4", "compv5"},
@@ -467,20 +458,14 @@ def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
         assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
 
 
-@pytest.fixture(scope="session")
-def real() -> Real:
-    """All real kernels, compiled into the user's own cache, where they stay, and loaded."""
-    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
-        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
-    reports: Real = {}
-    for arch, kernels in REAL_GEMM_KERNELS[here()].items():
-        device = HipDevice(DeviceOptions(arch))
-        built = build_and_load(device, kernels, jobs=COMPILERS, timeout_s=COMPILE_TIMEOUT_S, should_stop=lambda: False)
-        reports |= {(arch, kernel): report for kernel, report in built.items()}
-    return reports
+@pytest.fixture
+def real(real_kernels: Real) -> Real:
+    """All real kernels, compiled and loaded."""
+    return {one: real_kernels[one] for one in ALL_REAL}
 
 
-@slow
+@pytest.mark.slow
+@compiled
 @pytest.mark.parametrize(
     ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
 )
@@ -495,7 +480,8 @@ def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: GemmKer
     assert 1 <= taken.occupancy <= 8
 
 
-@slow
+@pytest.mark.slow
+@compiled
 def test_real_kernels_say_their_own_names(real: Real) -> None:
     """The name in a library is that of the kernel it was emitted for, and no two have the same code."""
     device = HipDevice(DeviceOptions("gfx942"))
@@ -517,14 +503,18 @@ DEEP = "bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_3
 DIRECT = "fp32_rcr_compv3_default_intrawave_True_True_True_False_64x64x32_2x2x1_32x32x8"
 UNPADDED = "bf16_rcr_compv4_default_intrawave_False_False_False_False_64x64x32_2x2x1_16x16x16"
 # What a compv4 that does not pad K is refused for.
-ONE_TILE = {Interface.MID_2025: "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"}.get(here())
+HERE = interface_here()
+ONE_TILE = {Interface.MID_2025: "compv4 without padding of K reads beyond it if it has 1 or 3 tiles"}.get(
+    interface_here()
+)
 THREE_TILES = {
     Interface.MID_2025: ONE_TILE,
     Interface.LATE_2025: "a pipeline with two buffers reads beyond a K that is not padded if it has 3 tiles",
-}.get(here())
+}.get(HERE)
 
 
-@slow
+@pytest.mark.slow
+@compiled
 @pytest.mark.parametrize(
     ("name", "sizes", "reason"),
     [

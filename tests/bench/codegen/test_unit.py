@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -25,6 +24,7 @@ from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.fake_hipcc import REMARKS
+from tests.real import compiles, skip_without_compiler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -209,10 +209,10 @@ def is_emitted(device: HipDevice, kernel: ConvKernel) -> bool:
 
 
 @pytest.mark.slow
+@compiles()
 def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte by byte, and take the same resources, as compiled alone."""
-    if not (os.environ.get("HIPCC") and os.environ.get("CK_TILE_INCLUDE")):
-        pytest.skip("HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled")
+    skip_without_compiler()
     alone, together = _Alone(DeviceOptions("gfx942")), HipDevice(DeviceOptions("gfx942"))
     kernels = [k for k in rule_set("tiny", Direction.FORWARD, 2, "bf16", together.arch) if is_emitted(together, k)][:2]
     assert len(kernels) == 2

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 
 from ckh.archs import load_arch
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.tiles import tile_of, wave_of
+from ckh.ops.grouped_conv.tiles import tile_of, warp_tile_of, wave_of
 from ckh.problems import Direction
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize(
-    ("arch", "forward", "backward"), [("host", 300, 260), ("gfx950", 260, 260), ("gfx942", 208, 208)]
+    ("arch", "forward", "backward"),
+    [("host", 300, 260), ("gfx950", 260, 260), ("gfx942", 208, 208), ("gfx1100", 260, 260), ("gfx1201", 260, 260)],
 )
 def test_pool_sizes(arch: str, forward: int, backward: int, ndim: int) -> None:
     """Ten tiles times thirty variants; only host forward has compv5; gfx942 lacks the two tiles of sixteen waves."""
@@ -39,6 +42,17 @@ def test_gfx942_refuses_the_tiles_of_sixteen_waves_for_their_waves() -> None:
     for row in refused:
         waves = "x".join(map(str, wave_of(row.kernel)))
         assert any(f"does not have the waves {waves}" in reason for reason in row.reasons)
+
+
+@pytest.mark.parametrize("arch", ["gfx1100", "gfx1200", "gfx1201"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_rdna_has_tiles_of_its_own(arch: str, dtype: str) -> None:
+    """Its one matrix instruction, blocks of eight waves, and the tile of CK's own examples among them."""
+    pool = conv_pool(Direction.FORWARD, load_arch(arch), dtype=dtype)
+    assert {warp_tile_of(kernel) for kernel in pool} == {(16, 16, 16)}
+    assert {prod(wave_of(kernel)) for kernel in pool} == {8}
+    assert ((128, 128, 32), (4, 2, 1)) in {(tile_of(kernel), wave_of(kernel)) for kernel in pool}
+    assert len({tile_of(kernel) for kernel in pool}) == 10
 
 
 def test_kernels_of_a_pool_are_complete_and_differ_in_name() -> None:

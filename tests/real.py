@@ -1,0 +1,75 @@
+"""GPU kernels that tests compile for real, where there are a HIP compiler and CK Tile's headers.
+
+Tests say which they need (`compiles`). All that the chosen tests need are compiled at once, those with most in common
+together, and are kept by content between runs, in the cache folder that CKH_TEST_KERNELS names, or else in ckh's own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.codegen.ck_tile import detect_interface
+from ckh.bench.codegen.interfaces import Interface
+from ckh.bench.compile import default_jobs
+from ckh.bench.device import DeviceOptions
+from ckh.bench.hip_device import HipDevice
+from ckh.ops import operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_NAMES = ("HIPCC", "CK_TILE_INCLUDE")
+_MARK = "compiles"
+_TIMEOUT_S = 1800.0
+_WHY_NOT = "HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled"
+
+Wanted = tuple[str, str, str]  # architecture, operation, and the kernel's name
+Real = dict[tuple[str, Any], BuildReport]  # by architecture and kernel
+
+
+def interface_here() -> Interface:
+    """The interface of the headers in the environment, or where there are none the one that CI has longest."""
+    include = os.environ.get("CK_TILE_INCLUDE")
+    return detect_interface(Path(include)).interface if include else Interface.MID_2025
+
+
+def compiles(*wanted: Wanted) -> pytest.MarkDecorator:
+    """A mark of tests that compile for real, and need these kernels of the fixture `real_kernels`."""
+    return getattr(pytest.mark, _MARK)(*wanted)  # type: ignore[no-any-return]
+
+
+def skip_without_compiler() -> None:
+    """Leave the test where nothing can be compiled for real."""
+    if not all(os.environ.get(name) for name in _NAMES):
+        pytest.skip(_WHY_NOT)
+
+
+def set_kernel_cache(patch: pytest.MonkeyPatch) -> None:
+    """Have the cache that lasts between runs, where there is one, as ckh's."""
+    if folder := os.environ.get("CKH_TEST_KERNELS"):
+        patch.setenv("CKH_CACHE_DIR", folder)
+
+
+def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
+    """What these tests need, by architecture."""
+    found: dict[Wanted, None] = {}
+    for item in items:
+        found |= dict.fromkeys(wanted for mark in item.iter_markers(_MARK) for wanted in mark.args)
+    return {arch: [one for one in found if one[0] == arch] for arch in sorted({one[0] for one in found})}
+
+
+def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
+    """Compile kernels and load each in a process of its own."""
+    found: Real = {}
+    for arch, some in wanted.items():
+        device = HipDevice(DeviceOptions(arch))
+        kernels = [operation(op).parse_kernel(name) for _, op, name in some]
+        jobs = default_jobs(device.job_bytes)
+        built = build_and_load(device, kernels, jobs=jobs, timeout_s=_TIMEOUT_S, should_stop=lambda: False)
+        found |= {(arch, kernel): report for kernel, report in built.items()}
+    return found
