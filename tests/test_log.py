@@ -63,4 +63,4 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(
 
 def test_rate_and_time_left_follow_from_the_time_so_far() -> None:
     """62 steps in 31 seconds are 2 a second, and leave 19 seconds for the other 38."""
-    assert _line("measuring", (62, 100), 31.0, "") == "measuring: 62/100 (2.0/s, 19 s left)"
+    assert _line("measuring", (0, 62, 100), 31.0, "") == "measuring: 62/100 (2.0/s, 19 s left)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,15 @@ def default_device_kind(options: DeviceOptions) -> str:
     from ckh.archs import detect_gpu_arch
 
     return HIP_KIND if options != DeviceOptions() or detect_gpu_arch() else HOST_KIND
+
+
+def caution_of(device: Device) -> str:
+    """Why nobody vouches for a device's kernels; empty if somebody does, or where nothing can be built."""
+    from ckh.bench.hip_device import HipDevice
+
+    with suppress(DeviceError):
+        return device.caution if isinstance(device, HipDevice) else ""
+    return ""
 
 
 def require_usable(device: Device) -> None:

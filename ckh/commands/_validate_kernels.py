@@ -23,7 +23,6 @@ from ckh.outputs import FileKind, check_output, head_of, write_output
 from ckh.tabletext import json_text
 
 if TYPE_CHECKING:
-    from ckh.bench.device import Device
     from ckh.bench.harness import Finding
 
 _HELP = """Compile, load, run and check every combination of a matrix of kernels, each in a process of its own.
@@ -82,7 +81,7 @@ def kernels(
     """Try them, print, and give the verdict."""
     from ckh.bench.compile import default_jobs
     from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.device_choice import default_device_kind, open_device, require_usable
+    from ckh.bench.device_choice import caution_of, default_device_kind, open_device, require_usable
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop
     from ckh.bench.supervisor import SupervisorOptions
@@ -94,7 +93,7 @@ def kernels(
     found = open_device(device or default_device_kind(options), options)
     if not compile_only:
         require_usable(found)
-    if caution := _caution(found):
+    if caution := caution_of(found):
         warn(caution)
     cases_of = measured_of(operation(op)).matrix
     if cases_of is None:
@@ -123,13 +122,6 @@ def kernels(
         _print(findings, str(matrix), found.arch.name)
     if not document["ok"]:
         raise typer.Exit(int(ExitCode.GATE_FAILED))
-
-
-def _caution(device: Device) -> str:
-    """Why nobody vouches for a device's kernels, empty if somebody does."""
-    from ckh.bench.hip_device import HipDevice
-
-    return device.caution if isinstance(device, HipDevice) else ""
 
 
 def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def bench(
     elif dry_run:
         output.print_outlook(campaign, campaign.outlook(most), as_json=as_json)
     elif compile_only:
+        _warn_of_headers(campaign)
         is_good = output.print_build(campaign, campaign.build(most), as_json=as_json)
         raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
     else:
@@ -106,11 +107,19 @@ def _require_writable(registry: Path, given: Given, *, force: bool) -> None:
     check_output(registry, REGISTRY, force=force, inputs=inputs)
 
 
+def _warn_of_headers(campaign: Campaign) -> None:
+    from ckh.bench.device_choice import caution_of
+
+    if caution := caution_of(campaign.device):
+        warn(caution)
+
+
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     """Measure what is left, print what came of it, and exit by that."""
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
 
+    _warn_of_headers(campaign)
     outlook = campaign.outlook(limits)
     note(
         f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
