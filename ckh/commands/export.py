@@ -187,11 +187,12 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         *(typed.arch, typed.dtype, typed.variant, typed.data, typed.installed),
     )
     made = choice_table(op, table, wanted)
-    report: dict[str, Any] = {"ckh": __version__, "to": to, "op_type": op.name, "choices": list(made.rows)}
-    files = with_list({**made.files, "README.md": made.how_to.encode()}, report)
+    report: dict[str, Any] = {"to": to, "op_type": op.name, "choices": list(made.rows)}
+    files = with_list({**made.files, "README.md": made.how_to.encode()}, {"ckh": __version__, **report})
     write_folder(out, files.items())
     if as_json:
-        print_json({"out": str(out), **report, "files": {name: len(content) for name, content in files.items()}})
+        sizes = {name: len(content) for name, content in files.items()}
+        print_json("export_choices", {"out": str(out), **report, "files": sizes})
         return
     rows = [[one["problem"], one["kernel"], one["basis"]] for one in made.rows]
     print_table("", ("problem", "kernel", "basis"), rows)
@@ -213,7 +214,8 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     for one in warnings:
         warn(one)
     if as_json:
-        print_json({"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings})
+        document = {"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings}
+        print_json("export_records", document)
         return
     typer.echo(f"wrote  {out}: {records.summary}, of {count} measured rows")
 

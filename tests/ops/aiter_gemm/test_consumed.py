@@ -263,3 +263,15 @@ def _defaults(folder: Path, family: str) -> set[str]:
     code = f"import gemm_{family}_common as m; print('\\n'.join(k.name for k in m.default_kernels_dict.values()))"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
+
+
+def test_json_says_what_was_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One document: the choice of each problem, what its time is from, and the files."""
+    data = tuned(tmp_path, (1, SMALL, 3.5))
+    problems = shapes(tmp_path, (1, 9216, 4096), (7, 512, 7168))
+    assert export(problems, tmp_path / "out", "--data", str(data), "--json") == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    first, second = document["choices"]
+    assert (first["kernel"], first["us"], first["basis"], first["model"]) == (SMALL, 3.5, "measured", None)
+    assert (first["predicted"], second["predicted"], second["model"]) == (False, True, "aiter_gemm_gfx950")
+    assert set(document["files"]) == {"README.md", "export.json", f"measured/{TUNED}", f"predicted/{TUNED}"}
