@@ -81,7 +81,10 @@ _RESULT = (
     Column("is_valid", "bool", "", "status is ok or unstable and the time is positive"),
     Column("non_zero", "int64", "", "non-zero outputs, in AMD's data", nullable=True),
     Column("remeasured", "bool", "", "measured again among the leaders of its problem", nullable=True),
+    Column("earlier_ms", "float64", "ms", "of a pair measured more than once, the earlier time", nullable=True),
+    Column("later_ms", "float64", "ms", "the later one; geometric means where there are more than two", nullable=True),
 )
+REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which tell its noise
 HARDWARE = (
     "num_cus",
     "simds_per_cu",

@@ -13,6 +13,8 @@ from ckh.assess.measured import times_of
 from ckh.data.numbering import group_numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -30,8 +32,7 @@ def single_kernel_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[np.
 
     Where a problem lacks that kernel, the next best counts.
     """
-    mean = mean_efficiency_by_kernel(learned_from)
-    return np.array([mean.get(name, -1.0) for name in dataset.frame["kernel_name"]])
+    return _of_kernels(dataset, mean_efficiency_by_kernel(learned_from), -1.0)
 
 
 def hindsight_efficiency(dataset: Dataset) -> NDArray[np.float64] | None:
@@ -68,6 +69,32 @@ def mean_efficiency_by_kernel(dataset: Dataset) -> dict[str, float]:
     return {str(name): float(value) for name, value in means.items()}
 
 
+def _of_kernels(dataset: Dataset, values: Mapping[str, float], otherwise: float) -> NDArray[np.float64]:
+    """The value of each row's kernel, shape (rows,)."""
+    import pandas as pd
+
+    codes, names = pd.factorize(dataset.frame["kernel_name"].to_numpy(dtype=object))
+    return np.array([values.get(name, otherwise) for name in names])[codes]
+
+
+def nearest_problems(dataset: Dataset, learned_from: Dataset) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Of each problem the number of the nearest one of other data, and how far that is; shape (problems,) each.
+
+    Near is in the operation's places of problems (`Operation.place`), mostly logarithms of sizes.
+    """
+    from sklearn.neighbors import KDTree
+
+    here, known = (places_of(one) for one in (dataset, learned_from))
+    distinct, first = np.unique(known, axis=0, return_index=True)
+    distance, found = KDTree(distinct).query(here, k=1)
+    return first[found[:, 0]].astype(np.int64), distance[:, 0]
+
+
+def places_of(dataset: Dataset) -> NDArray[np.float64]:
+    """The places of the problems, shape (problems, axes)."""
+    return np.array([dataset.op.place(problem) for problem in dataset.problems()], dtype=np.float64)
+
+
 def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[np.float64]:
     """Scores of choosing what was best on the nearest problem of other data, shape (rows,).
 
@@ -83,14 +110,11 @@ def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[n
     pair = known.problem * len(kernels) + kernel_of_row
     order = np.argsort(pair)
     pair, efficiency = pair[order], known.efficiency()[order]
-    place_of = dataset.op.place
-    places = np.array([place_of(problem) for problem in learned_from.problems()])
-    here = np.array([place_of(problem) for problem in dataset.problems()])
-    nearest = np.array([int(np.argmin(((places - place) ** 2).sum(axis=1))) for place in here])
+    nearest, _distance = nearest_problems(dataset, learned_from)
     names = dataset.frame["kernel_name"].to_numpy(dtype=object)
     kernel = pd.Index(kernels).get_indexer(names)
     wanted = nearest[dataset.problem_ids] * len(kernels) + kernel
     found = np.minimum(np.searchsorted(pair, wanted), len(pair) - 1)
     is_known = (pair[found] == wanted) & (kernel >= 0)
-    otherwise = np.array([means.get(name, 0.0) - 2.0 for name in names])
+    otherwise = _of_kernels(dataset, means, 0.0) - 2.0
     return np.where(is_known, efficiency[found], otherwise)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ckh.assess.metrics import Times
 from ckh.errors import DataError
+from ckh.schema import MEASURED, REPEATED, Status
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def needed_columns(op: AnyOperation) -> frozenset[str]:
     """The columns of an operation's dataset, besides those of identity, that a model and its judging read."""
-    return frozenset({*op.input_columns, op.kernel_slice, "status", "is_valid", "latency_ms", "spread"})
+    times = ("status", "is_valid", "latency_ms", "spread", "device", *REPEATED)
+    return frozenset({*op.input_columns, op.kernel_slice, *times})
 
 
 def times_of(dataset: Dataset) -> Times:
@@ -28,6 +30,13 @@ def times_of(dataset: Dataset) -> Times:
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
     latency = np.where(is_valid, frame["latency_ms"].to_numpy(dtype=np.float64), np.inf)
     return Times(dataset.problem_ids, latency, frame["spread"].to_numpy(dtype=np.float64))
+
+
+def unstable_share(dataset: Dataset) -> float:
+    """The share of measured times whose samples did not agree."""
+    status = dataset.frame["status"]
+    unstable, measured = int((status == Status.UNSTABLE).sum()), int(status.isin(MEASURED).sum())
+    return unstable / measured if measured else 0.0
 
 
 def judged(dataset: Dataset) -> Dataset:

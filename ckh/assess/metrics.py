@@ -1,26 +1,25 @@
 """How good choices are: efficiency, and whether the best kernel was found.
 
 The oracle of a problem is its least measured time. Efficiency is that over the chosen kernel's measured time: 1 at
-best. Which kernels count as best knows noise: all whose times the oracle's own spread covers.
+best. The oracle is a set: a kernel as near to the least time as measurements of one kernel lie apart is as good as the
+best (`noise`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.intervals import Estimate, Figure, estimates, geomean_of, mean_of, percentile_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
 TOP_KS = (1, 3, 5, 10)
-_BOOTSTRAPS = 2000
-_DRAWN_VALUES = 1 << 21  # drawn at a time
-_CONFIDENCE = 0.95
 _MIN_TOLERANCE = 0.01  # of two times nearer than this, neither is the better
 
 
@@ -32,11 +31,14 @@ class Times:
         problem: number of each row's problem, 0, 1, …, shape (rows,).
         latency_ms: positive times, shape (rows,).
         spread: relative median absolute deviation of each, NaN where unknown, shape (rows,).
+        tolerance: how far repeated measurements of one kernel lie apart, relative, NaN where unknown, shape
+            (problems,); None: it is known of no problem.
     """
 
     problem: NDArray[np.int64]
     latency_ms: NDArray[np.float64]
     spread: NDArray[np.float64]
+    tolerance: NDArray[np.float64] | None = None
 
     @property
     def count(self) -> int:
@@ -54,21 +56,17 @@ class Times:
         return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
 
     def is_best(self) -> NDArray[np.bool_]:
-        """Whether a row is as good as its oracle, to what was measured: within its spread, and 1 % in any case."""
+        """Whether a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart.
+
+        Where nothing was measured again: within the spread of the oracle's own samples, and 1 % in any case.
+        """
         efficiency = self.efficiency()
         tolerance = np.full(self.count, _MIN_TOLERANCE)
         is_oracle = efficiency >= 1.0
         np.maximum.at(tolerance, self.problem[is_oracle], np.nan_to_num(self.spread[is_oracle]))
+        if self.tolerance is not None:
+            tolerance = np.where(np.isfinite(self.tolerance), self.tolerance, tolerance)
         return np.asarray(efficiency >= 1.0 / (1.0 + tolerance[self.problem]))
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure and the interval that holds it with 95 % confidence (bootstrap over problems)."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,23 +115,25 @@ def places(scores: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[n
 
 def summarize(efficiency: NDArray[np.float64], seed: int = 0) -> Efficiency:
     """The distribution of efficiencies, shape (problems,); percentiles interpolate linearly."""
-    figures: dict[str, Callable[..., Any]] = {
-        "mean": np.mean,
-        "geomean": _geomean,
-        **{name: partial(np.percentile, q=q) for name, q in (("p50", 50), ("p10", 10), ("p5", 5))},
+    return summaries({"": efficiency}, seed)[""]
+
+
+def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> dict[str, Efficiency]:
+    """As `summarize`, of several choices on the same problems, shape (problems,) each, by the same draws."""
+    figures: dict[str, Figure] = {}
+    for name, values in efficiency.items():
+        parts = {"mean": mean_of(values), "geomean": geomean_of(values)}
+        parts |= {f"p{percent}": percentile_of(values, percent) for percent in (50, 10, 5)}
+        figures |= {f"{part} {name}": figure for part, figure in parts.items()}
+    found = estimates(figures, len(next(iter(efficiency.values()))), seed)
+    return {
+        name: Efficiency(
+            problems=len(values),
+            **{part: found[f"{part} {name}"] for part in ("mean", "geomean", "p50", "p10", "p5")},
+            min=float(values.min()),
+        )
+        for name, values in efficiency.items()
     }
-    random = np.random.default_rng(seed)
-    resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in figures}
-    step = max(1, _DRAWN_VALUES // len(efficiency))
-    for start in range(0, _BOOTSTRAPS, step):
-        drawn = efficiency[random.integers(0, len(efficiency), (min(step, _BOOTSTRAPS - start), len(efficiency)))]
-        for name, figure in figures.items():
-            resampled[name].append(figure(drawn, axis=1))
-    return Efficiency(
-        problems=len(efficiency),
-        **{name: _estimate(float(figure(efficiency)), resampled[name]) for name, figure in figures.items()},
-        min=float(efficiency.min()),
-    )
 
 
 def top_k(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
@@ -153,13 +153,3 @@ def figures(efficiency: Efficiency) -> dict[str, float]:
     """Figures by the names that gates use (`FIGURES`)."""
     parts = {name: getattr(efficiency, name.removesuffix(_FIGURE_SUFFIX)) for name in FIGURES}
     return {name: part.value if isinstance(part, Estimate) else float(part) for name, part in parts.items()}
-
-
-def _geomean(values: NDArray[np.float64], axis: int | None = None) -> Any:
-    return np.exp(np.log(np.maximum(values, 1e-12)).mean(axis=axis))
-
-
-def _estimate(value: float, resampled: Sequence[NDArray[np.float64]]) -> Estimate:
-    tail = 100 * (1 - _CONFIDENCE) / 2
-    low, high = np.percentile(np.concatenate(resampled), [tail, 100 - tail])
-    return Estimate(value, float(low), float(high))

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess import baselines
-from ckh.assess.measured import times_of
-from ckh.assess.metrics import Efficiency, Times, TopK, choices, summarize, top_k
+from ckh.assess.measured import unstable_share
+from ckh.assess.metrics import Efficiency, Times, TopK, choices, summaries, top_k
+from ckh.assess.noise import Ceiling, DeviceNoise, ceiling, noise_times
+from ckh.assess.slices import SliceReport, slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -20,23 +22,15 @@ if TYPE_CHECKING:
 
 
 HINDSIGHT = "best single kernel in hindsight"  # a baseline that sampled data do not have
-
-
-@dataclass(frozen=True, slots=True)
-class SliceReport:
-    """Efficiency on some of the problems."""
-
-    kind: str
-    name: str
-    problems: int
-    mean: float
-    p10: float
-    min: float
+RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "nearest training problem"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen for a problem, and what would have been best."""
+    """What was chosen for a problem, and what would have been best.
+
+    `is_best` says whether it is as good as the best, to what can be measured.
+    """
 
     problem: str
     kernel: str
@@ -44,11 +38,24 @@ class Choice:
     best_kernel: str
     best_latency_ms: float
     efficiency: float
+    is_best: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that `ckh evaluate` tells. `baselines` holds only those that the given data allow."""
+    """All that `ckh evaluate` tells.
+
+    Attributes:
+        rows: how many rows were judged on.
+        efficiency: of the model's choices.
+        top: what measuring the first k choices would give.
+        baselines: choices without the model, those that the given data allow.
+        slices: efficiency on parts of the problems.
+        choices: of each problem.
+        noise: how far repeated measurements lie apart, by device; empty where nothing was measured more than once.
+        ceiling: choices against those of a repeated measurement; None where nothing was measured more than once.
+        unstable: share of the times whose samples did not agree.
+    """
 
     rows: int
     efficiency: Efficiency
@@ -56,73 +63,73 @@ class Evaluation:
     baselines: dict[str, Efficiency]
     slices: list[SliceReport]
     choices: list[Choice]
+    noise: tuple[DeviceNoise, ...]
+    ceiling: Ceiling | None
+    unstable: float
 
 
-def evaluate(dataset: Dataset, scores: NDArray[np.float64], learned_from: Dataset | None = None) -> Evaluation:
+def evaluate(
+    dataset: Dataset,
+    scores: NDArray[np.float64],
+    learned_from: Dataset | None = None,
+    others: Mapping[str, NDArray[np.float64]] | None = None,
+    is_copy: NDArray[np.bool_] | None = None,
+) -> Evaluation:
     """Judge scores, shape (rows,), on a dataset all of whose problems have an oracle (`measured.judged`).
 
     Args:
         dataset: what is judged on.
         scores: the model's, higher is better.
         learned_from: what the model was trained on; the baselines that learn, learn from it.
+        others: scores of other models to stand beside it, shape (rows,), by name.
+        is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
     """
-    times = times_of(dataset)
+    times, noise = noise_times(dataset)
     chosen = choices(scores, times.problem, times.count)
-    efficiency = times.efficiency()[chosen]
+    found = dict(_baselines(dataset, times, learned_from, others or {}))
+    whole = summaries({"model": times.efficiency()[chosen], **found})
     return Evaluation(
         rows=len(dataset.frame),
-        efficiency=summarize(efficiency),
+        efficiency=whole.pop("model"),
         top=top_k(times, scores),
-        baselines=dict(_baselines(dataset, times, learned_from)),
-        slices=[*_problem_slices(dataset, efficiency), *_kernel_slices(dataset, times, scores)],
+        baselines=whole,
+        slices=slices(dataset, times, scores, is_copy),
         choices=_choices(dataset, times, chosen),
+        noise=() if noise is None else noise.devices,
+        ceiling=ceiling(dataset, chosen, *_beginning(dataset, times, learned_from)),
+        unstable=unstable_share(dataset),
     )
 
 
-def _baselines(dataset: Dataset, times: Times, learned_from: Dataset | None) -> Iterator[tuple[str, Efficiency]]:
-    def judged(scores: NDArray[np.float64]) -> Efficiency:
-        return summarize(times.efficiency()[choices(scores, times.problem, times.count)])
+def _beginning(dataset: Dataset, times: Times, learned_from: Dataset | None) -> tuple[str, NDArray[np.int64] | None]:
+    """Where the closable gap begins: the best fixed kernel of the training data, else a random one."""
+    if learned_from is None:
+        return RANDOM, None
+    scores = baselines.single_kernel_scores(dataset, learned_from)
+    return FIXED, choices(scores, times.problem, times.count)
 
+
+def _baselines(
+    dataset: Dataset, times: Times, learned_from: Dataset | None, others: Mapping[str, NDArray[np.float64]]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Efficiency of choices without the model, shape (problems,) each, by name."""
+
+    def judged(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+
+    for name, scores in others.items():
+        yield name, judged(scores)
     if learned_from is not None:
-        yield "nearest training problem", judged(baselines.nearest_problem_scores(dataset, learned_from))
-        yield "best single kernel", judged(baselines.single_kernel_scores(dataset, learned_from))
+        yield NEAREST, judged(baselines.nearest_problem_scores(dataset, learned_from))
+        yield FIXED, judged(baselines.single_kernel_scores(dataset, learned_from))
     if (hindsight := baselines.hindsight_efficiency(dataset)) is not None:
-        yield HINDSIGHT, summarize(hindsight)
-    yield "random kernel (expected)", summarize(baselines.random_efficiency(dataset))
-
-
-def _problem_slices(dataset: Dataset, efficiency: NDArray[np.float64]) -> Iterator[SliceReport]:
-    problems = dataset.problems()
-    for kind, tests in dataset.op.slices.items():
-        for name, test in tests.items():
-            inside = np.array([test(problem) for problem in problems])
-            if inside.any():
-                yield _slice(kind, name, efficiency[inside])
-
-
-def _kernel_slices(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[SliceReport]:
-    """Efficiency among the kernels of one kind, e.g. pipeline: what is chosen of them over the best of them."""
-    from pandas import factorize
-
-    column = dataset.op.kernel_slice
-    has_time = np.isfinite(times.latency_ms)
-    codes, kinds = dataset.frame[column].factorize()
-    for code, kind in sorted(enumerate(kinds), key=lambda one: str(one[1])):
-        rows = np.flatnonzero((codes == code) & has_time)
-        if len(rows):
-            own = Times(factorize(times.problem[rows])[0], times.latency_ms[rows], times.spread[rows])
-            chosen = choices(scores[rows], own.problem, own.count)
-            yield _slice(column, str(kind), own.efficiency()[chosen])
-
-
-def _slice(kind: str, name: str, efficiency: NDArray[np.float64]) -> SliceReport:
-    p10 = float(np.percentile(efficiency, 10))
-    return SliceReport(kind, name, len(efficiency), float(efficiency.mean()), p10, float(efficiency.min()))
+        yield HINDSIGHT, hindsight
+    yield RANDOM, baselines.random_efficiency(dataset)
 
 
 def _choices(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:
     best = choices(-times.latency_ms, times.problem, times.count)
-    names, efficiency = dataset.frame["kernel_name"].to_numpy(), times.efficiency()
+    names, efficiency, is_best = dataset.frame["kernel_name"].to_numpy(), times.efficiency(), times.is_best()
     return [
         Choice(
             problem=problem.canonical(),
@@ -131,6 +138,7 @@ def _choices(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[
             best_kernel=str(names[oracle]),
             best_latency_ms=float(times.latency_ms[oracle]),
             efficiency=float(efficiency[row]),
+            is_best=bool(is_best[row]),
         )
         for problem, row, oracle in zip(dataset.problems(), chosen, best, strict=True)
     ]

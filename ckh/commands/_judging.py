@@ -1,4 +1,4 @@
-"""What evaluate and validate share: reading the data that a model is judged on."""
+"""What evaluate and validate share: reading the data that a model is judged on, and what a verdict may rest on."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.learn.artifact import Model
 
+LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
+MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
+MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 
-def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True) -> Dataset:
-    """The rows of datasets that a model is for, of problems that have an oracle.
 
-    Warns of rows that are left out and, if they should be held out, of problems that the model was trained on.
+def load_judged(model: Model, paths: Sequence[Path]) -> Dataset:
+    """The rows of datasets that a model is for, of problems that have an oracle. Warns of rows that are left out.
 
     Raises:
         DataError: there is no such row, or a file is unusable.
     """
     from ckh.assess.measured import judged, needed_columns
     from ckh.data.dataset import read_dataset
-    from ckh.learn.manifest import problem_id, trained_problems
     from ckh.learn.spec import ANY
 
     spec = model.spec
@@ -43,17 +47,28 @@ def load_judged(model: Model, paths: Sequence[Path], *, is_held_out: bool = True
         raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}")
     if not mask.all():
         warn(f"left out {int((~mask).sum())} rows that are not {spec.purpose}")
-    part = judged(dataset if mask.all() else dataset.select(mask))
-    known = trained_problems(model.path) or frozenset()
-    problems = part.problems()
-    seen = sum(problem_id(problem) in known for problem in problems)
-    if is_held_out and seen:
-        warn(f"{seen} of {len(problems)} problems were trained on: this says little about new ones")
-    return part
+    return judged(dataset if mask.all() else dataset.select(mask))
 
 
-LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
-MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
+def held_out(dataset: Dataset, models: Sequence[Model], *, with_trained: bool = False) -> Dataset:
+    """The rows of problems that no model was trained on. Warns of what is left out.
+
+    Args:
+        dataset: rows of problems that have an oracle.
+        models: what is judged.
+        with_trained: whether problems that a model was trained on count all the same; that is said.
+
+    Raises:
+        DataError: the models were trained on all of them.
+    """
+    is_new = ~_is_seen(dataset, models, with_trained=with_trained)
+    if not is_new.any():
+        raise DataError(
+            f"refused: {models[0].path} was trained on all {len(is_new)} problems of these data, which says nothing of "
+            "new ones",
+            "judge on problems that were held out, or say --with-trained",
+        )
+    return dataset if is_new.all() else dataset.select(is_new[dataset.problem_ids])
 
 
 def for_verdict(
@@ -75,28 +90,73 @@ def for_verdict(
     """
     import numpy as np
 
-    from ckh.learn.manifest import problem_id, trained_problems
+    from ckh.learn.manifest import trained_problems
 
-    problems = dataset.problems()
-    is_left = (np.bincount(dataset.problem_ids, minlength=len(problems)) > 1) | of_winners
+    is_left = (np.bincount(dataset.problem_ids) > 1) | of_winners
     if not is_left.all():
         warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
     for model in models:
-        known = trained_problems(model.path)
-        if known is None:
+        if trained_problems(model.path) is None:
             warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
-            continue
-        is_seen = np.array([problem_id(problem) in known for problem in problems])
-        if is_seen.any():
-            what = "judged also on" if with_trained else "left out"
-            warn(f"{what} {int(is_seen.sum())} of {len(problems)} problems, which {model.path} was trained on")
-        is_left &= ~is_seen | with_trained
+    is_left &= ~_is_seen(dataset, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
             f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",
             "judge on more problems that are held out, or set --min-problems",
         )
     return dataset if is_left.all() else dataset.select(is_left[dataset.problem_ids])
+
+
+def _is_seen(dataset: Dataset, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
+    """Whether a model was trained on a problem and it does not count for that, shape (problems,); says so."""
+    import numpy as np
+
+    from ckh.learn.manifest import problem_id, trained_problems
+
+    ids = [problem_id(problem) for problem in dataset.problems()]
+    found = np.zeros(len(ids), dtype=bool)
+    for model in models:
+        known = trained_problems(model.path) or frozenset()
+        is_seen = np.array([one in known for one in ids])
+        if is_seen.any():
+            what = "judged also on" if with_trained else "left out"
+            warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on")
+        found |= is_seen
+    return found & (not with_trained)
+
+
+def is_copy(dataset: Dataset, model: Model, learned_from: Dataset | None) -> NDArray[np.bool_] | None:
+    """Whether the same layer was trained on at another batch size, shape (problems,); None where that is not known.
+
+    The manifest tells, or the training data do.
+    """
+    import numpy as np
+
+    from ckh.learn.manifest import problem_id, trained_layers
+
+    op = dataset.op
+    known = trained_layers(model.path)
+    if known is None and learned_from is not None:
+        known = frozenset(problem_id(op.layer(problem)) for problem in learned_from.problems())
+    if known is None:
+        return None
+    return np.array([problem_id(op.layer(problem)) in known for problem in dataset.problems()])
+
+
+def refuse_unstable(dataset: Dataset, most: float) -> None:
+    """Refuse data in which too many samples did not agree: what is best in them is chance.
+
+    Raises:
+        DataError: more than this share of the times is unstable.
+    """
+    from ckh.assess.measured import unstable_share
+
+    share = unstable_share(dataset)
+    if share > most:
+        raise DataError(
+            f"{percent(share)} of the times are unstable, their samples do not agree; at most {percent(most)} may be",
+            "measure again on a machine with nothing else to do, or set --max-unstable",
+        )
 
 
 def percent(share: float) -> str:

@@ -69,7 +69,7 @@ def compare(
     before, after = load_model(old), load_model(new)
     if before.spec.purpose != after.spec.purpose:
         raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
-    dataset = for_verdict(load_judged(after, data, is_held_out=False), [before, after], min_problems)
+    dataset = for_verdict(load_judged(after, data), [before, after], min_problems)
     thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
     result = comparing.compare(dataset, before.scores(dataset), after.scores(dataset), thresholds)
     verdict = _verdict(result, f"{old} -> {new}")

@@ -77,17 +77,18 @@ def oracle(
     """Judge, print and give the verdict."""
     import numpy as np
 
-    from ckh.assess.measured import times_of
     from ckh.assess.metrics import choices
     from ckh.assess.metrics import top_k as first_k
+    from ckh.assess.noise import ceiling, noise_times
+    from ckh.assess.report import RANDOM
     from ckh.learn.artifact import load_model
 
     loaded = load_model(model)
     if limit is not None and limit < min_problems:
         raise UsageError(f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", _FEWER)
-    dataset = for_verdict(load_judged(loaded, data, is_held_out=False), [loaded], min_problems)
+    dataset = for_verdict(load_judged(loaded, data), [loaded], min_problems)
     scores = loaded.scores(dataset)
-    times = times_of(dataset)
+    times, _noise = noise_times(dataset)
     if on_device:
         from ckh.assess.oracle import contests
 
@@ -95,7 +96,8 @@ def oracle(
         efficiency = np.array([one.first_efficiency for one in again])
         figures = _figures_again(again, top_k)
     else:
-        efficiency = times.efficiency()[choices(scores, times.problem, times.count)]
+        chosen = choices(scores, times.problem, times.count)
+        efficiency, best = times.efficiency()[chosen], ceiling(dataset, chosen, RANDOM, None)
         (of_k,) = first_k(times, scores, [top_k])
         (of_1,) = first_k(times, scores, [1])
         figures = {
@@ -103,6 +105,9 @@ def oracle(
             f"a best kernel is in the first {top_k}": of_k.hit,
             f"mean efficiency of the best of {top_k}": of_k.efficiency_mean,
         }
+        if best is not None:
+            figures["mean efficiency of a repeated measurement"] = best.repeated.value
+            figures["share of a repeated measurement"] = best.share.value
     figures = {
         "mean efficiency": float(efficiency.mean()),
         "median efficiency": float(np.median(efficiency)),

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import SCHEMA_VERSION
+from ckh.schema import REPEATED, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
+_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED})
+
 
 class ContentDigest:
     """The digest of so many rows, of which every column of the schema is to be added in order.
 
-    What the compiler says of GPU kernels does not count where it said nothing: a dataset of the host has the same
-    digest as before there were such columns.
+    Columns that were added to the schema (`_SINCE`) do not count where they are empty: a dataset has the same digest as
+    before there were such columns.
     """
 
     def __init__(self, rows: int) -> None:
@@ -43,7 +45,7 @@ class ContentDigest:
             self._add_name(column)
             self._add_texts(chunks)
             return
-        if column.name in RESOURCE_NAMES and all(_is_empty(chunk).all() for chunk in chunks):
+        if column.name in _SINCE and all(_is_empty(chunk).all() for chunk in chunks):
             return
         self._add_name(column)
         rest = np.zeros(0, dtype=bool)

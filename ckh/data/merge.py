@@ -17,7 +17,7 @@ from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
 from ckh.data.spool import Buckets, Marks
 from ckh.errors import DataError
-from ckh.schema import MEASURED, WRONG
+from ckh.schema import MEASURED, REPEATED, WRONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _TIMES = ("latency_ms", "latency_min_ms", "spread")
 _RATES = ("tflops", "bandwidth_gb_s")
-_AVERAGED = (*_TIMES, "samples", *_RATES)
+_AVERAGED = (*_TIMES, "samples", *_RATES, *REPEATED)
 _RANKED = ("run_id", "status", "samples", "remeasured")
 _BUCKETS = 64
 _DEVICE_SIZE = "num_cus"  # the column of identity by which problems of different devices differ
@@ -385,6 +385,8 @@ def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     """The records whose pairs have several times, with what all say: geometric mean, least, most spread, all samples.
 
+    The earlier half of the times and the later one are kept apart too, as two measurements.
+
     Args:
         chosen: the record of each pair that counts.
         times: the one of each pair and input.
@@ -396,8 +398,13 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     known = pd.DataFrame({name: times[name] for name in (*_TIMES, "samples")})
     known["latency_ms"] = np.log(known["latency_ms"])
     groups = known.groupby(times["pair"])
+    is_earlier = groups.cumcount() < groups["samples"].transform("size") // 2
+    for name, inside in zip(REPEATED, (is_earlier, ~is_earlier), strict=True):
+        known[name] = known["latency_ms"].where(inside)
+    groups = known.groupby(times["pair"])
     found = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
     found["samples"] = groups["samples"].sum(min_count=1)
+    found[list(REPEATED)] = np.exp(groups[list(REPEATED)].mean())
     found = found[groups.size() > 1]
     averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], found.index)]
     found = found.loc[averaged["pair"]]

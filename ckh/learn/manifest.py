@@ -31,6 +31,14 @@ def trained_problems(folder: Path) -> frozenset[str] | None:
         return None
 
 
+def trained_layers(folder: Path) -> frozenset[str] | None:
+    """The ids of the layers that a model was trained on, at any batch size; None if its manifest does not say."""
+    try:
+        return frozenset(_manifest(folder)["ckh"]["layers"])
+    except (KeyError, TypeError):
+        return None
+
+
 def labels_of(folder: Path) -> Labels:
     """What was known of the kernels that a model learned from."""
     try:

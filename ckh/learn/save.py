@@ -12,7 +12,7 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
-from ckh.learn.manifest import MANIFEST_NAME, problem_id
+from ckh.learn.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.prior import has_prior
 from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.learn.targets import NOISE_FLOOR
@@ -111,7 +111,11 @@ def _manifest(trained: Trained) -> dict[str, Any]:
                 for target, made in trained.targets.items()
                 if made.oof_mean_efficiency is not None
             },
-            "problems": _problem_ids(problems, frozenset() if start is None else start.problems),
+            "problems": _ids(problems, frozenset() if start is None else start.problems),
+            "layers": _ids(
+                [trained.dataset.op.layer(problem) for problem in problems],
+                frozenset() if start is None else trained_layers(start.path),
+            ),
             **_how(trained),
         },
     }
@@ -142,9 +146,9 @@ def _how(trained: Trained) -> dict[str, Any]:
     return said
 
 
-def _problem_ids(problems: list[Any], before: frozenset[str]) -> list[str] | None:
-    """The ids of the problems, for those who judge the model; None where they would be larger than it."""
-    if len(problems) > _MOST_IDS:
+def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:
+    """The ids of problems, for those who judge the model; None where they would be larger than it, or are not known."""
+    if len(problems) > _MOST_IDS or before is None:
         return None
     known = before | {problem_id(problem) for problem in problems}
     return sorted(known) if len(known) <= _MOST_IDS else None

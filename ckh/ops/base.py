@@ -6,7 +6,7 @@ folder with one of these and an entry in `ckh.ops`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -165,6 +165,7 @@ class Operation(Generic[P, K]):
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
+        batch: the field of problems by which copies of one layer differ; empty: that which grows (`grows_with`).
         formats: the formats of measurements that are this operation's alone, a `ckh.data.formats.Formats`.
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
             sets alone.
@@ -208,6 +209,7 @@ class Operation(Generic[P, K]):
     train_defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     grows_with: str = ""
+    batch: str = ""
     formats: Callable[[], object] | None = None
     requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None
@@ -221,6 +223,11 @@ class Operation(Generic[P, K]):
     def has_directions(self) -> bool:
         """Whether problems have a direction, the column `variant`."""
         return "variant" in self.identity
+
+    def layer(self, problem: P) -> P:
+        """The problem at a batch of one: copies of one layer are equal so; itself, where there is no batch."""
+        name = self.batch or self.grows_with
+        return replace(problem, **{name: 1}) if name else problem  # type: ignore[type-var]
 
     def unknown_columns(self) -> list[str]:
         """Names that the record gives to columns and that are none."""

@@ -9,7 +9,8 @@ import pytest
 
 from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
-from ckh.assess.report import Choice, SliceReport, evaluate
+from ckh.assess.report import Choice, evaluate
+from ckh.assess.slices import SliceReport
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -30,8 +31,8 @@ def test_choices_are_told_beside_the_best() -> None:
     found = evaluate(DATA, SCORES)
     names = [kernel_name(one) for one in (A, B, C)]
     assert found.choices == [
-        Choice(ONE.canonical(), names[1], 4.0, names[0], 2.0, 0.5),
-        Choice(TWO.canonical(), names[2], None, names[1], 3.0, 0.0),
+        Choice(ONE.canonical(), names[1], 4.0, names[0], 2.0, 0.5, is_best=False),
+        Choice(TWO.canonical(), names[2], None, names[1], 3.0, 0.0, is_best=False),
     ]
     assert found.rows == 6
     assert (found.efficiency.problems, found.efficiency.mean.value, found.efficiency.min) == (2, 0.25, 0.0)
@@ -42,9 +43,9 @@ def test_choices_are_told_beside_the_best() -> None:
 def test_slices_by_hand() -> None:
     """Each problem is in its slices; a pipeline is judged among its own kernels, failures left out."""
     found = {(one.kind, one.name): one for one in evaluate(DATA, SCORES).slices}
-    assert found["batch", "N = 1"] == SliceReport("batch", "N = 1", 1, 0.5, 0.5, 0.5)
-    assert found["stride", "strided"] == SliceReport("stride", "strided", 1, 0.0, 0.0, 0.0)
-    assert found["filter", "3x3"] == SliceReport("filter", "3x3", 2, 0.25, 0.05, 0.0)
+    assert found["batch", "N = 1"] == SliceReport("batch", "N = 1", 1, 0.5, 0.5, 0.5, 0.5, 0.5)
+    assert found["stride", "strided"] == SliceReport("stride", "strided", 1, 0.0, 0.0, 0.0, 0.0, 0.0)
+    assert found["filter", "3x3"] == SliceReport("filter", "3x3", 2, 0.25, 0.05, 0.0, 0.0, 0.5)
     assert ("batch", "N = 2 to 8") not in found
     counts = {name: one.problems for (kind, name), one in found.items() if kind == "pipeline"}
     assert counts == {"basic_v1": 1, "compv3": 2, "mem": 2}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,7 +37,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model's line has the mean and percentiles of a plain loop; baselines, first k and slices follow."""
-    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     lines = [line.split() for line in stdout.splitlines()]
     (line,) = [line for line in lines if line and line[0] == "model"]
@@ -50,12 +53,22 @@ def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys
     ):
         assert words in stdout
     assert "nearest training problem" not in stdout
-    assert stderr == "warning: 14 of 14 problems were trained on: this says little about new ones\n"
+    assert stderr == f"warning: judged also on 14 of 14 problems, which {model} was trained on\n"
 
 
 def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document: figures, baselines that learned, and the choices, worst first."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--train-data", str(data), "--json"]
+    args = [
+        "evaluate",
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--train-data",
+        str(data),
+        "--json",
+        "--with-trained",
+    ]
     assert run(args) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     expected = efficiencies(model)
@@ -70,7 +83,7 @@ def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFi
 
 def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--worst lists as many, in ascending order, and cuts the choices of --json."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--worst", "3"]
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
     assert run(args) == ExitCode.OK
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
     assert [line[1] for line in listed] == [f"{one:.2%}" for one in sorted(efficiencies(model))[:3]]
@@ -107,9 +120,70 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["efficiency"]["problems"] == 14
     assert "warning: left out 14 of 28 problems" in stderr
-    for option in (["--with-trained"], ["--min-problems", "3"]):
-        assert run([*args, *option]) == ExitCode.USAGE
-        assert "are for gates" in capsys.readouterr().err
+    assert run([*args, "--min-problems", "3"]) == ExitCode.USAGE
+    assert "--min-problems is for gates" in capsys.readouterr().err
+
+
+def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a gate too: nothing is judged on training data alone, and of mixed data the new problems are."""
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--json"]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert f"error: refused: {model} was trained on all 14 problems" in stderr
+    new = [replace(problem, n=problem.n + 100, c=2 * problem.c, k=2 * problem.k) for problem in problems()[:3]]
+    rows = [(one, kernel, time_ms(one, kernel)) for one in new for kernel in kernels(ndim=2)]
+    write_dataset(build(rows), data.with_name("new.parquet"))
+    assert run([*args, "--data", str(data.with_name("new.parquet"))]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["efficiency"]["problems"] == 3
+
+
+def test_the_same_layer_at_another_batch_is_apart(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Problems that differ from trained ones in the batch alone are a slice, those of other layers another."""
+    copies = [replace(problem, n=problem.n + 100) for problem in problems()[:3]]
+    others = [replace(copies[0], c=40), replace(copies[1], k=24)]
+    rows = [(one, kernel, time_ms(one, kernel)) for one in (*copies, *others) for kernel in kernels()]
+    write_dataset(build(rows), tmp_path / "new.parquet")
+    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--json"]
+    assert run(args) == ExitCode.OK
+    found = {one["name"]: one["problems"] for one in json.loads(capsys.readouterr().out)["slices"]}
+    assert (found["same layer, another batch"], found["layer never seen"]) == (3, 2)
+
+
+def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above a share of unstable times nothing is judged, and the message says the share and what to do."""
+    frame = measured().frame.assign(N=measured().frame["N"] + 100)
+    rows = np.flatnonzero(frame["is_valid"])[::2]
+    frame.loc[rows, "status"] = "unstable"
+    share = len(rows) / int(frame["is_valid"].sum())
+    write_dataset(type(measured())(frame), tmp_path / "loaded.parquet")
+    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "loaded.parquet"), "--json"]
+    assert run(args) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert f"error: {share:.2%} of the times are unstable" in stderr
+    assert "--max-unstable" in stderr
+    assert run([*args, "--max-unstable", "0.6"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["unstable"] == pytest.approx(share)
+
+
+def test_the_worst_have_the_command_that_measures_them_again(
+    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The printed command, run by a shell, writes the problems and plans a bench of them with all kernels."""
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained", "--worst", "2"]
+    assert run(args) == ExitCode.OK
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("measure them again: ")]
+    write, bench = line.removeprefix("measure them again: ").split(" && ")
+    subprocess.run(["/bin/sh", "-c", write], cwd=data.parent, check=True)
+    problems = (data.parent / "worst.txt").read_text(encoding="utf-8").split()
+    ranked = sorted(zip(efficiencies(model), measured().problems(), strict=True), key=lambda one: one[0])
+    assert problems == [problem.canonical() for _, problem in ranked[:2]]
+    words = [word.replace("worst.txt", str(data.parent / "worst.txt")) for word in shlex.split(bench)[1:]]
+    assert run([*words, "--dry-run", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["problems"] == 2
 
 
 @pytest.mark.parametrize(
@@ -153,7 +227,7 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
     turned = [(one.with_direction(Direction.BWD_DATA), kernel, ms) for one, kernel, ms in rows]
     write_dataset(build(turned), other)
-    args = ["evaluate", "--model", str(model), "--json"]
+    args = ["evaluate", "--model", str(model), "--json", "--with-trained"]
     assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["rows"] == 14 * 24
@@ -169,7 +243,7 @@ def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pyt
     assert run(["evaluate", "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
     assert capsys.readouterr().err.startswith(f"error: there is no model {model / 'none'}\n")
     (model / "model_rank.lgbm.gz").write_bytes(b"hello")
-    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.BAD_DATA
+    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.splitlines()[-1] == f"error: {model}, model of rank: not a complete LightGBM model text"

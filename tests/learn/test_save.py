@@ -23,7 +23,7 @@ def test_an_ordinary_model_says_nothing_of_options_it_lacks(model_dir: Path) -> 
     manifest = json.loads((model_dir / "train_manifest.json").read_text(encoding="utf-8"))
     assert set(manifest["ckh"]) == {
         *("version", "lightgbm", "data_sha256", "sources", "rank_objective", "folds", "seed", "trees"),
-        *("oof_efficiency", "problems"),
+        *("oof_efficiency", "problems", "layers"),
     }
     assert not (model_dir / "tuning.json").exists()
 

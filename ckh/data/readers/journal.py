@@ -16,7 +16,7 @@ from ckh.data.spool import StoredRows
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.ops import operation
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import HARDWARE, MEASURED, SHORTEST_MS
+from ckh.schema import HARDWARE, MEASURED, REPEATED, SHORTEST_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -87,7 +87,8 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     for places in rows.final():
         final += len(places)
         if good := judge.good([row_at(file, start) for start in places["start"].tolist()], places["line"].tolist()):
-            kept.add(_table(good, runs[good[0].run_id], judge, rows.resources))
+            earlier = _earlier(file, places[places["first"] != places["start"]]["first"].tolist())
+            kept.add(_table(good, runs[good[0].run_id], judge, rows.resources, earlier))
     if judge.bad and not options.skip_bad:
         refuse_bad(path, judge.bad, judge.first)
     if not len(kept):
@@ -171,7 +172,23 @@ class _Judge:
         return None
 
 
-def _table(rows: list[ResultRow], run: RunRecord, judge: _Judge, resources: Mapping[str, Resources | None]) -> pa.Table:
+def _earlier(file: BinaryIO, starts: Sequence[int]) -> dict[tuple[str, str], float]:
+    """The times of rows that later ones of the same pair replaced, by problem and kernel."""
+    rows = [row_at(file, start) for start in starts]
+    return {
+        (row.problem, row.kernel): row.latency_ms
+        for row in rows
+        if row.status in MEASURED and row.latency_ms is not None and row.latency_ms >= SHORTEST_MS
+    }
+
+
+def _table(
+    rows: list[ResultRow],
+    run: RunRecord,
+    judge: _Judge,
+    resources: Mapping[str, Resources | None],
+    earlier: Mapping[tuple[str, str], float],
+) -> pa.Table:
     import numpy as np
 
     problem_of: dict[str, int] = {}
@@ -185,6 +202,10 @@ def _table(rows: list[ResultRow], run: RunRecord, judge: _Judge, resources: Mapp
         "samples": [len(row.samples_ns) for row in rows],
         "remeasured": [row.remeasured for row in rows],
     }
+    before = [earlier.get((row.problem, row.kernel)) if row.latency_ms else None for row in rows]
+    if any(before):
+        after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]
+        extra |= {name: np.array(times, np.float64) for name, times in zip(REPEATED, (before, after), strict=True)}
     if any(resources.values()):
         taken = [resources.get(row.source_hash) for row in rows]
         extra |= {name: [None if one is None else getattr(one, name) for one in taken] for name in RESOURCE_NAMES}

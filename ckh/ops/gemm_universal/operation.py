@@ -145,6 +145,7 @@ OPERATION = Operation(
     split_by=GEMM_IDENTITY,
     load_problems=_load_problems,
     set_names=_set_names,
+    batch="m",
     formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),
     requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
     measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),

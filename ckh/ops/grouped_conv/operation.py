@@ -147,6 +147,7 @@ OPERATION = Operation(
     model_files={LEARNED_NAME: learned_file},
     load_problems=_load_problems,
     set_names=_set_names,
+    batch="n",
     formats=lazily("ckh.ops.grouped_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
     measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),

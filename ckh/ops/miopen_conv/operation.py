@@ -139,6 +139,7 @@ OPERATION = Operation(
     model_files={CANDIDATES_NAME: _candidates_file},
     load_problems=_load_problems,
     set_names=CONVOLUTION.set_names,
+    batch="n",
     formats=lazily("ckh.ops.miopen_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
     exported=lazily("ckh.ops.miopen_conv.exported:EXPORTED"),

@@ -1,0 +1,159 @@
+"""Intervals that hold a figure with 95 % confidence: bootstrap over problems, as rows of one problem belong together.
+
+All figures of a call are computed from the same draws, so that the difference of two is a difference on the same
+problems. Only counts of draws are kept, a block of resamples at a time: memory does not grow with the resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+_RESAMPLES = 2000
+_RESAMPLES_OF_MANY = 1000  # of as many problems intervals are narrow, and their ends need no more
+_MANY = 10_000
+_DRAWN_VALUES = 1 << 21  # drawn at a time
+_WINDOW = 8.0  # standard deviations around a percentile's rank within which a resample's order statistic is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure and the interval that holds it with 95 % confidence."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figure:
+    """A figure of problems, each drawn some times.
+
+    Attributes:
+        columns: values of problems, shape (problems,) each, whose sums over the draws it follows from.
+        of_draws: from those sums, shape (resamples, columns), and how often each problem was drawn, shape
+            (resamples, problems), to the figure of each resample.
+    """
+
+    columns: tuple[NDArray[np.float64], ...]
+    of_draws: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+
+
+def estimates(figures: Mapping[str, Figure], problems: int, seed: int = 0) -> dict[str, Estimate]:
+    """Each figure over all problems, and its interval.
+
+    A figure that no problem of a resample decides is NaN there, and that resample says nothing of it.
+
+    Args:
+        figures: by name.
+        problems: how many there are, at least one.
+        seed: of the draws.
+    """
+    columns = np.stack([column for figure in figures.values() for column in figure.columns], axis=1)
+    values = {name: float(found[0]) for name, found in _of_draws(figures, columns, np.ones((1, problems)))}
+    resampled: dict[str, list[NDArray[np.float64]]] = {name: [] for name in figures}
+    for counts in _draws(problems, seed):
+        for name, found in _of_draws(figures, columns, counts):
+            resampled[name].append(found)
+    return {name: Estimate(values[name], *_ends(np.concatenate(found))) for name, found in resampled.items()}
+
+
+def mean_of(values: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> Figure:
+    """The mean of values, shape (problems,), or of those that are inside."""
+    weight = np.ones(len(values)) if inside is None else inside.astype(np.float64)
+    weighted = np.where(weight > 0, values, 0.0)
+    return Figure((weighted, weight), lambda sums, _counts: _divided(sums[:, 0], sums[:, 1]))
+
+
+def geomean_of(values: NDArray[np.float64]) -> Figure:
+    """The geometric mean of values, shape (problems,)."""
+    mean = mean_of(np.log(np.maximum(values, 1e-12)))
+    return Figure(mean.columns, lambda sums, counts: np.exp(mean.of_draws(sums, counts)))
+
+
+def percentile_of(values: NDArray[np.float64], percent: float) -> Figure:
+    """A percentile of values, shape (problems,), interpolated linearly between order statistics."""
+    order = np.argsort(values, kind="stable")
+    at = (len(values) - 1) * percent / 100
+    rank, part = int(at), at - int(at)
+    # A resample's order statistic is near the same rank of all: only there its draws are counted one by one.
+    width = 2 + math.ceil(_WINDOW * math.sqrt(len(values)) / 2)
+    first = max(0, rank - width)
+    near = order[first : rank + width + 2]
+    below = np.zeros(len(values))
+    below[order[:first]] = 1.0
+
+    def of_draws(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        up_to = sums[:, :1] + np.cumsum(counts[:, near], axis=1)
+        ends = [values[near[_first_above(up_to, min(place, len(values) - 1))]] for place in (rank, rank + 1)]
+        return np.asarray(ends[0] + part * (ends[1] - ends[0]))
+
+    return Figure((below,), of_draws)
+
+
+def difference(after: Figure, before: Figure) -> Figure:
+    """One figure minus another, on the same draws: a paired difference."""
+    return _of_two(after, before, np.subtract)
+
+
+def ratio(over: Figure, under: Figure) -> Figure:
+    """One figure over another, on the same draws; NaN where that is 0."""
+    return _of_two(over, under, _divided)
+
+
+def _of_two(
+    one: Figure, other: Figure, combined: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+) -> Figure:
+    split = len(one.columns)
+    return Figure(
+        (*one.columns, *other.columns),
+        lambda sums, counts: combined(one.of_draws(sums[:, :split], counts), other.of_draws(sums[:, split:], counts)),
+    )
+
+
+def _of_draws(
+    figures: Mapping[str, Figure], columns: NDArray[np.float64], counts: NDArray[np.float64]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    sums, start = counts @ columns, 0
+    for name, figure in figures.items():
+        stop = start + len(figure.columns)
+        yield name, figure.of_draws(sums[:, start:stop], counts)
+        start = stop
+
+
+def _divided(over: NDArray[np.float64], under: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.divide(over, under, out=np.full(len(over), np.nan), where=under != 0))
+
+
+def _first_above(up_to: NDArray[np.float64], place: int) -> NDArray[np.intp]:
+    """Of each resample the order statistic that stands at a place, counted from 0; the last that was looked at."""
+    return np.asarray(np.minimum((up_to <= place).sum(axis=1), up_to.shape[1] - 1))
+
+
+def _draws(problems: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """How often each problem is drawn in each resample, in blocks of shape (resamples, problems)."""
+    random = np.random.default_rng(seed)
+    resamples = _RESAMPLES_OF_MANY if problems > _MANY else _RESAMPLES
+    step = max(1, _DRAWN_VALUES // problems)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        drawn = random.integers(0, problems, (rows, problems)) + np.arange(rows)[:, None] * problems
+        yield np.bincount(drawn.ravel(), minlength=rows * problems).reshape(rows, problems).astype(np.float64)
+
+
+def _ends(resampled: NDArray[np.float64]) -> tuple[float, float]:
+    known = resampled[np.isfinite(resampled)]
+    if not len(known):
+        return float("nan"), float("nan")
+    tail = 100 * (1 - CONFIDENCE) / 2
+    low, high = np.percentile(known, [tail, 100 - tail])
+    return float(low), float(high)

@@ -1,0 +1,229 @@
+"""Repeat noise: how far two measurements of the same kernel on the same problem lie apart, and what that limits.
+
+Where pairs were measured more than once, a dataset has two independent times of them (`earlier_ms`, `later_ms`). What
+moves all times of a problem alike does not change which kernel is best there, and is no noise here: noise is how far
+the ratio of the two times lies from the problem's median. The tolerance is its robust standard deviation, 1.4826 times
+the median absolute deviation: two of three repeated measurements are nearer than that. Only kernels that may be best
+count, those that take at most half as long again as the best: slower ones have fewer samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.intervals import Estimate, difference, estimates, mean_of, ratio
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import Times, choices
+from ckh.schema import REPEATED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+
+_NORMAL = 1.4826  # standard deviation over median absolute deviation, of normal errors
+_NEAR = 1.5  # times the oracle's: kernels whose noise matters
+_CONTENDER = 1.05  # times the oracle's: kernels that another measurement may find to be the best
+_LEAST_PAIRS = 8  # of a problem, to know its own noise; with fewer the device's counts
+_LEAST_OF_PROBLEM = 3  # to know a problem's median ratio
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNoise:
+    """Repeat noise of a device.
+
+    Attributes:
+        device: its name, or the architecture's where that is not known.
+        pairs: how many near the best were measured more than once, on problems with three such at least.
+        problems: of how many problems these are.
+        median: how far the two times lie apart, beside the problem's median ratio, in half of the pairs.
+        p90: what nine of ten pairs do not exceed.
+        tolerance: robust standard deviation of it.
+    """
+
+    device: str
+    pairs: int
+    problems: int
+    median: float
+    p90: float
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepeatNoise:
+    """What a dataset knows of its repeat noise.
+
+    Attributes:
+        devices: of each device whose pairs were measured more than once.
+        tolerance: how far repeated measurements of a kernel lie apart, relative, NaN where nothing was measured again
+            on the device; shape (problems,).
+        problems_of_their_own: how many problems have enough pairs to know their own.
+    """
+
+    devices: tuple[DeviceNoise, ...]
+    tolerance: NDArray[np.float64]
+    problems_of_their_own: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """Choices against those of a repeated measurement: chosen by one measurement, scored in the other.
+
+    Attributes:
+        problems: on how many problems kernels were measured more than once.
+        repeated: mean efficiency of choosing by a measurement.
+        model: mean efficiency of the model's choices, scored in the same way.
+        share: the model's over that of a repeated measurement.
+        baseline: what the closable gap begins at.
+        gap: share of the gap between the baseline and a repeated measurement that the model closes; None: there is no
+            gap.
+    """
+
+    problems: int
+    repeated: Estimate
+    model: Estimate
+    share: Estimate
+    baseline: str
+    gap: Estimate | None
+
+
+def noise_times(dataset: Dataset) -> tuple[Times, RepeatNoise | None]:
+    """The times of all rows with the tolerance that repeat noise gives, and that noise."""
+    times, noise = times_of(dataset), repeat_noise(dataset)
+    return (times if noise is None else replace(times, tolerance=noise.tolerance)), noise
+
+
+def has_repeats(dataset: Dataset) -> bool:
+    """Whether any pair has two measurements."""
+    return set(REPEATED) <= set(dataset.frame.columns) and bool(_twice(*_both(dataset)).any())
+
+
+def repeat_noise(dataset: Dataset) -> RepeatNoise | None:
+    """What a dataset knows of its repeat noise; None if no pair was measured more than once."""
+    if not has_repeats(dataset):
+        return None
+    earlier, later = _both(dataset)
+    times = times_of(dataset)
+    near = times.efficiency() >= 1 / _NEAR
+    rows = np.flatnonzero(_twice(earlier, later) & near)
+    problem = dataset.problem_ids[rows]
+    apart = _apart(np.log(earlier[rows] / later[rows]), problem)
+    known = np.isfinite(apart)
+    rows, problem, apart = rows[known], problem[known], apart[known]
+    device = np.array(_devices(dataset), dtype=object)
+    of_device = {name: apart[device[problem] == name] for name in dict.fromkeys(device.tolist())}
+    devices = tuple(
+        DeviceNoise(
+            name,
+            len(found),
+            len(np.unique(problem[device[problem] == name])),
+            float(np.median(found)),
+            float(np.percentile(found, 90)),
+            _NORMAL * float(np.median(found)),
+        )
+        for name, found in of_device.items()
+        if len(found) >= _LEAST_PAIRS
+    )
+    tolerance = np.full(len(device), np.nan)
+    for one in devices:
+        tolerance[device == one.device] = one.tolerance
+    ordered = apart[np.argsort(problem, kind="stable")]
+    own = [group for group in _groups(problem) if group[2] - group[1] >= _LEAST_PAIRS]
+    for number, start, stop in own:
+        tolerance[number] = _NORMAL * float(np.median(ordered[start:stop]))
+    return RepeatNoise(devices, tolerance, len(own)) if devices else None
+
+
+def ceiling(
+    dataset: Dataset, chosen: NDArray[np.int64], baseline: str, without: NDArray[np.int64] | None
+) -> Ceiling | None:
+    """The model's choices against those of a repeated measurement; None where nothing was measured more than once.
+
+    Each choice is scored in measurements that did not make it: in the later one, and where all kernels of a problem
+    were measured twice, in both, of which a repeated measurement is scored in the other. Only problems count whose best
+    kernels were all measured twice; others of theirs count with their one time.
+
+    Args:
+        dataset: of problems that have an oracle.
+        chosen: the model's row of each problem, shape (problems,).
+        baseline: name of the choice at which the closable gap begins.
+        without: its row of each problem, shape (problems,); None: any, at random.
+    """
+    if not has_repeats(dataset):
+        return None
+    frame, problem = dataset.frame, dataset.problem_ids
+    latency = np.where(frame["is_valid"], frame["latency_ms"], np.inf).astype(np.float64)
+    both = _both(dataset)
+    is_twice = _twice(*both) & np.isfinite(latency)
+    earlier, later = (np.where(is_twice, one, latency) for one in both)
+    count = int(problem.max()) + 1
+    twice = np.bincount(problem[is_twice], minlength=count)
+    contends = Times(problem, latency, latency).efficiency() >= 1 / _CONTENDER
+    is_known = twice >= 2  # noqa: PLR2004 - of one there is no choice
+    is_known[problem[contends & ~is_twice]] = False
+    if not is_known.any():
+        return None
+    is_full = is_known & (twice == np.bincount(problem[np.isfinite(latency)], minlength=count))
+    scored = [Times(problem, one, np.full(len(one), np.nan)).efficiency() for one in (later, earlier)]
+    again = [choices(-one, problem, count) for one in (earlier, later)]
+
+    def averaged(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(is_full, (first + second) / 2, first)
+
+    rows = np.bincount(problem, minlength=count)
+    random = [np.bincount(problem, weights=of, minlength=count) / rows for of in scored]
+    repeated, model, base = (
+        mean_of(averaged(*one), is_known)
+        for one in (
+            [of[made] for of, made in zip(scored, again, strict=True)],
+            [of[chosen] for of in scored],
+            random if without is None else [of[without] for of in scored],
+        )
+    )
+    found = estimates(
+        {
+            "repeated": repeated,
+            "model": model,
+            "share": ratio(model, repeated),
+            "gap": ratio(difference(model, base), difference(repeated, base)),
+        },
+        count,
+    )
+    gap = found.pop("gap")
+    return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **found)
+
+
+def _both(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    first, second = (dataset.frame[name].to_numpy(dtype=np.float64) for name in REPEATED)
+    return first, second
+
+
+def _twice(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray((earlier > 0) & (later > 0) & np.isfinite(earlier) & np.isfinite(later))
+
+
+def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.float64]:
+    """How far each pair's logarithm of ratios is from its problem's median; NaN where too few tell that."""
+    order = np.argsort(problem, kind="stable")
+    apart = np.full(len(ratios), np.nan)
+    for _number, start, stop in _groups(problem):
+        rows = order[start:stop]
+        if len(rows) >= _LEAST_OF_PROBLEM:
+            apart[rows] = np.abs(ratios[rows] - np.median(ratios[rows]))
+    return apart
+
+
+def _groups(problem: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """The problems that occur, each with begin and end of its rows in the order of problems."""
+    numbers, start, count = np.unique(np.sort(problem), return_index=True, return_counts=True)
+    return list(zip(numbers.tolist(), start.tolist(), (start + count).tolist(), strict=True))
+
+
+def _devices(dataset: Dataset) -> list[str]:
+    """The device of each problem."""
+    first = dataset.frame.iloc[dataset.first_rows]
+    names = first["device"] if "device" in first.columns else first["arch"]
+    return [str(name) if isinstance(name, str) else str(arch) for name, arch in zip(names, first["arch"], strict=True)]

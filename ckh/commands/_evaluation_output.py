@@ -1,0 +1,125 @@
+"""What `ckh evaluate` prints of a model that is judged by times."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import print_table
+from ckh.commands._judging import percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.assess.intervals import Estimate
+    from ckh.assess.metrics import Efficiency
+    from ckh.assess.noise import Ceiling, DeviceNoise
+    from ckh.assess.report import Choice, Evaluation
+    from ckh.learn.spec import ModelSpec
+
+NOT_REPEATED = (
+    "repeat noise is unknown: no pair was measured more than once; the spread of the samples of one run counts, 1 % at "
+    "least"
+)
+
+
+def document(result: Evaluation, spec: ModelSpec, worst: int) -> dict[str, Any]:
+    """All of an evaluation for JSON, the worst choices first, so many of them as were wanted or all."""
+    from ckh.assess.report import HINDSIGHT
+
+    found = asdict(result)
+    found["baselines"].setdefault(HINDSIGHT, None)  # unknown
+    ranked = sorted(result.choices, key=lambda one: one.efficiency)[: worst or None]
+    found["choices"] = [{**asdict(one), "measure_again": measure_again([one], spec) or None} for one in ranked]
+    return found
+
+
+def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) -> None:
+    """Print an evaluation as tables."""
+    from ckh.assess.report import HINDSIGHT
+
+    columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
+    rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
+    print_table(f"{title}: {result.rows} rows", columns, rows)
+    if HINDSIGHT not in result.baselines:
+        typer.echo(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
+    for line in noise_lines(result.noise, result.ceiling):
+        typer.echo(line)
+    if result.unstable:
+        typer.echo(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
+    typer.echo("")
+    top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
+    print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)
+    typer.echo("")
+    slices = [
+        [
+            f"{one.kind}: {one.name}",
+            str(one.problems),
+            percent(one.mean),
+            _interval(one.low, one.high),
+            percent(one.p10),
+            percent(one.min),
+        ]
+        for one in result.slices
+    ]
+    print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
+    if worst:
+        _print_worst(sorted(result.choices, key=lambda choice: choice.efficiency)[:worst], spec)
+
+
+def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:
+    """What is said of repeat noise, and of the model against a repeated measurement."""
+    lines = [_noise_line(one) for one in noise] or [NOT_REPEATED]
+    if ceiling is not None:
+        how = f"chosen by one measurement, scored in another ({ceiling.problems} problems)"
+        lines.append(f"ceiling    {_estimate(ceiling.repeated)}: {how}")
+        lines.append(f"the model  {_estimate(ceiling.model)}, scored so; {_estimate(ceiling.share)} of the ceiling")
+        if ceiling.gap is not None:
+            lines.append(f"           {_estimate(ceiling.gap)} of the gap from the {ceiling.baseline} to it")
+    return lines
+
+
+def _noise_line(one: DeviceNoise) -> str:
+    return (
+        f"repeat noise of {one.device}: two times of a kernel lie {one.median:.1%} apart in the median, {one.p90:.1%} "
+        f"in a tenth ({one.pairs} pairs, {one.problems} problems); {one.tolerance:.1%} from the best is as good"
+    )
+
+
+def _estimate(one: Estimate) -> str:
+    return f"{percent(one.value)} ({_interval(one.low, one.high)})"
+
+
+def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
+    """The command that measures problems again with all kernels; empty where ckh does not measure the operation."""
+    if spec.op.measured is None:
+        return ""
+    from ckh.archs import HOST
+    from ckh.learn.spec import ANY
+
+    problems = " ".join(shlex.quote(one.problem) for one in choices)
+    words = [f"--op {spec.op_type}", "--device host" if spec.arch == HOST else f"--arch {spec.arch}"]
+    words += [f"--variant {spec.variant}"] if spec.op.has_directions and spec.variant is not None else []
+    words += [f"--dtype {spec.dtype}"] if spec.dtype != ANY else []
+    return f"printf '%s\\n' {problems} > worst.txt && ckh bench {' '.join(words)} --problems worst.txt --out runs/worst"
+
+
+def _print_worst(ranked: Sequence[Choice], spec: ModelSpec) -> None:
+    typer.echo("")
+    lines = [[one.problem, percent(one.efficiency), one.kernel, one.best_kernel] for one in ranked]
+    print_table("", ("worst choices", "efficiency", "chosen", "best"), lines)
+    if command := measure_again(ranked, spec):
+        typer.echo(f"\nmeasure them again: {command}")
+
+
+def _row(name: str, one: Efficiency) -> list[str]:
+    middle = [percent(part.value) for part in (one.geomean, one.p50, one.p10, one.p5)]
+    interval = _interval(one.mean.low, one.mean.high)
+    return [name, str(one.problems), percent(one.mean.value), interval, *middle, percent(one.min)]
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{percent(low)} - {percent(high)}"

@@ -1,0 +1,83 @@
+"""Intervals are those of a plain bootstrap, and differences are of the same draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ckh.assess import intervals
+from ckh.assess.intervals import difference, estimates, geomean_of, mean_of, percentile_of, ratio
+
+RANDOM = np.random.default_rng(1)
+FIRST = RANDOM.beta(8, 2, 137)
+SECOND = np.clip(FIRST - RANDOM.normal(0.01, 0.02, 137), 0.01, 1)
+
+
+def draws(problems: int, seed: int) -> np.ndarray:
+    """The drawn problems of every resample, by the generator's documented order of draws."""
+    random, step = np.random.default_rng(seed), max(1, (1 << 21) // problems)
+    parts = [random.integers(0, problems, (min(step, 2000 - start), problems)) for start in range(0, 2000, step)]
+    return np.concatenate(parts)
+
+
+def ends(values: np.ndarray) -> list[float]:
+    """What 95 % of the values lie between."""
+    return [float(one) for one in np.percentile(values, [2.5, 97.5])]
+
+
+def test_figures_are_those_of_a_plain_bootstrap() -> None:
+    """Mean, geometric mean and percentiles of every resample, written out with NumPy, have the same ends."""
+    drawn = FIRST[draws(137, 5)]
+    figures = {"mean": mean_of(FIRST), "geomean": geomean_of(FIRST)}
+    figures |= {f"p{percent}": percentile_of(FIRST, percent) for percent in (0, 5, 10, 50, 100)}
+    found = estimates(figures, 137, seed=5)
+    expected = {"mean": drawn.mean(axis=1), "geomean": np.exp(np.log(drawn).mean(axis=1))}
+    expected |= {f"p{percent}": np.percentile(drawn, percent, axis=1) for percent in (0, 5, 10, 50, 100)}
+    for name, values in expected.items():
+        assert [found[name].low, found[name].high] == pytest.approx(ends(values), rel=1e-12), name
+    assert found["p10"].value == pytest.approx(np.percentile(FIRST, 10), rel=1e-14)
+
+
+def test_percentiles_of_many_problems_are_found_near_their_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only draws near the rank are counted one by one, the ends are those of all."""
+    many = np.random.default_rng(2).beta(8, 2, 5000)
+    monkeypatch.setattr(intervals, "_RESAMPLES", 200)
+    found = estimates({"p10": percentile_of(many, 10)}, 5000, seed=3)["p10"]
+    random = np.random.default_rng(3)
+    expected = np.percentile(many[random.integers(0, 5000, (200, 5000))], 10, axis=1)
+    assert [found.low, found.high] == pytest.approx(ends(expected), rel=1e-12)
+
+
+def test_differences_are_paired() -> None:
+    """The interval of a difference is that of differences on the same draws, far narrower than of two apart."""
+    drawn = draws(137, 0)
+    found = estimates(
+        {
+            "mean": difference(mean_of(SECOND), mean_of(FIRST)),
+            "p10": difference(percentile_of(SECOND, 10), percentile_of(FIRST, 10)),
+            "ratio": ratio(mean_of(SECOND), mean_of(FIRST)),
+            "alone": mean_of(SECOND),
+        },
+        137,
+    )
+    apart = SECOND[drawn].mean(axis=1) - FIRST[drawn].mean(axis=1)
+    assert [found["mean"].low, found["mean"].high] == pytest.approx(ends(apart), rel=1e-10)
+    tenth = np.percentile(SECOND[drawn], 10, axis=1) - np.percentile(FIRST[drawn], 10, axis=1)
+    assert [found["p10"].low, found["p10"].high] == pytest.approx(ends(tenth), rel=1e-10)
+    over = SECOND[drawn].mean(axis=1) / FIRST[drawn].mean(axis=1)
+    assert [found["ratio"].low, found["ratio"].high] == pytest.approx(ends(over), rel=1e-10)
+    width = {name: one.high - one.low for name, one in found.items()}
+    assert width["mean"] < width["alone"] / 3
+
+
+def test_parts_of_the_problems() -> None:
+    """The mean of some problems is over those that were drawn; resamples without any say nothing."""
+    inside = np.zeros(137, dtype=bool)
+    inside[:2] = True
+    found = estimates({"part": mean_of(np.where(inside, FIRST, np.nan), inside)}, 137)["part"]
+    drawn = draws(137, 0)
+    counts = np.array([[np.sum(one == number) for number in (0, 1)] for one in drawn])
+    some = counts[counts.sum(axis=1) > 0]
+    assert [found.low, found.high] == pytest.approx(ends(some @ FIRST[:2] / some.sum(axis=1)), rel=1e-12)
+    assert found.value == pytest.approx(FIRST[:2].mean(), rel=1e-14)
+    assert len(some) < len(drawn)

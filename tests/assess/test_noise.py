@@ -1,0 +1,150 @@
+"""Repeat noise, the set of best kernels and the ceiling are those of plain loops over the measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.assess.metrics import Times, choices
+from ckh.assess.noise import ceiling, repeat_noise
+from ckh.assess.report import evaluate
+from tests.learn.conftest import build, kernels, problems, time_ms
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+NOISE = 0.15
+PROBLEMS = problems()[:6]
+KERNELS = kernels()[:12]
+
+
+def twice(drift: float = 0.0, seed: int = 0) -> Dataset:
+    """Six problems on twelve kernels, measured twice with 15 % of noise, the second time slower by a drift."""
+    random = np.random.default_rng(seed)
+    rows, both = [], []
+    for problem in PROBLEMS:
+        for kernel in KERNELS:
+            ms = time_ms(problem, kernel)
+            first, second = ms * np.exp(random.normal([0, drift], NOISE))
+            both.append((first, second))
+            rows.append((problem, kernel, float(np.sqrt(first * second))))
+    made = build(rows)
+    earlier, later = np.array(both).T
+    return replace(made, frame=made.frame.assign(earlier_ms=earlier, later_ms=later))
+
+
+def near_ratios(data: Dataset) -> list[np.ndarray]:
+    """Of each problem, how far the logarithm of its near kernels' ratios is from the median."""
+    found = []
+    for number in range(6):
+        part = data.frame[data.problem_ids == number]
+        part = part[part["latency_ms"] <= 1.5 * part["latency_ms"].min()]
+        ratios = np.log(part["earlier_ms"] / part["later_ms"]).to_numpy()
+        if len(ratios) >= 3:
+            found.append(np.abs(ratios - np.median(ratios)))
+    return found
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.5])
+def test_noise_is_what_pairs_differ_by_beside_a_drift(drift: float) -> None:
+    """What makes all times of a problem slower is no noise; the rest is, by a loop over the pairs."""
+    data = twice(drift)
+    noise = repeat_noise(data)
+    assert noise is not None
+    (device,) = noise.devices
+    every = np.concatenate(near_ratios(data))
+    assert (device.device, device.pairs) == ("a test", len(every))
+    assert device.tolerance == pytest.approx(1.4826 * np.median(every), rel=1e-9)
+    assert device.p90 == pytest.approx(np.percentile(every, 90), rel=1e-9)
+    # Two times of 15 % each differ by 15 % times the root of two.
+    assert device.tolerance == pytest.approx(NOISE * np.sqrt(2), rel=0.5)
+    own = [1.4826 * np.median(one) for one in near_ratios(data) if len(one) >= 8]
+    assert noise.problems_of_their_own == len(own)
+    assert sorted(set(noise.tolerance.tolist()) - {device.tolerance}) == pytest.approx(sorted(own), rel=1e-9)
+
+
+def test_data_measured_once_know_no_noise() -> None:
+    """Without repeated measurements there is neither noise nor a ceiling."""
+    once = build([(problem, kernel, 1.0) for problem in PROBLEMS[:2] for kernel in KERNELS[:3]])
+    assert repeat_noise(once) is None
+    assert ceiling(once, np.array([0, 3]), "random", None) is None
+
+
+def test_kernels_within_the_noise_are_as_good_as_the_best() -> None:
+    """A problem's own tolerance decides, also where it is below what counts without repeats."""
+    times = Times(np.array([0, 0, 1, 1]), np.array([1.0, 1.03, 1.0, 1.008]), np.full(4, 0.2), np.array([0.05, 0.002]))
+    assert times.is_best().tolist() == [True, True, True, False]
+    unknown = replace(times, tolerance=np.array([np.nan, 0.002]))
+    assert unknown.is_best().tolist() == [True, True, True, False]
+
+
+def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
+    """Mean over both directions, of the repeated measurement, the model and what the gap begins at."""
+    data = twice()
+    model = np.random.default_rng(3).random(len(data))
+    chosen = choices(model, data.problem_ids, 6)
+    fixed = choices(np.tile(np.arange(12.0), 6), data.problem_ids, 6)
+    found = ceiling(data, chosen, "fixed", fixed)
+    assert found is not None
+    frame = data.frame.assign(problem=data.problem_ids)
+    repeated, of_model, base = [], [], []
+    for number, part in frame.groupby("problem"):
+        for made, scored in (("earlier_ms", "later_ms"), ("later_ms", "earlier_ms")):
+            least = part[scored].min()
+            repeated.append(least / part[scored].loc[part[made].idxmin()])
+            of_model.append(least / part[scored].loc[chosen[number]])
+            base.append(least / part[scored].loc[fixed[number]])
+    ceil, mean, low = np.mean(repeated), np.mean(of_model), np.mean(base)
+    assert (found.problems, found.baseline) == (6, "fixed")
+    assert (found.repeated.value, found.model.value) == pytest.approx((ceil, mean), rel=1e-12)
+    assert found.share.value == pytest.approx(mean / ceil, rel=1e-12)
+    assert found.gap is not None
+    assert found.gap.value == pytest.approx((mean - low) / (ceil - low), rel=1e-9)
+    assert found.repeated.low <= ceil <= found.repeated.high <= 1
+
+
+def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
+    """Where slow kernels have one time only the first leader is chosen, and scored among the later times."""
+    data = twice()
+    best = data.frame.groupby(data.problem_ids)["latency_ms"].transform("min")
+    is_slow = data.frame["latency_ms"] > 1.3 * best
+    frame = data.frame.assign(latency_ms=np.where(is_slow, data.frame["latency_ms"], data.frame["later_ms"]))
+    frame.loc[is_slow, ["earlier_ms", "later_ms"]] = np.nan
+    some = replace(data, frame=frame)
+    counts = (~is_slow).groupby(data.problem_ids).sum()
+    known = np.flatnonzero(counts >= 2)
+    found = ceiling(some, np.zeros(6, dtype=np.int64), "random", None)
+    assert found is not None
+    assert found.problems == len(known) < 7
+    expected = []
+    for number in known:
+        part = frame[data.problem_ids == number]
+        leader = part["earlier_ms"].idxmin()
+        expected.append(part["latency_ms"].min() / part["later_ms"].loc[leader])
+    assert found.repeated.value == pytest.approx(np.mean(expected), rel=1e-12)
+
+
+def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
+    """Nothing is known of a choice between a kernel with two times and one as fast with one."""
+    data = twice()
+    frame = data.frame.copy()
+    rows = np.flatnonzero(data.problem_ids == 0)
+    fastest = rows[np.argmin(frame["latency_ms"].to_numpy()[rows])]
+    frame.loc[fastest, ["earlier_ms", "later_ms"]] = np.nan
+    found = ceiling(replace(data, frame=frame), np.arange(0, 72, 12), "random", None)
+    assert found is not None
+    assert found.problems == 5
+
+
+def test_the_report_has_both() -> None:
+    """An evaluation names the device's noise, uses it for hits, and begins the gap at random without training data."""
+    data = twice()
+    found = evaluate(data, -data.frame["latency_ms"].to_numpy())
+    assert [one.device for one in found.noise] == ["a test"]
+    assert found.ceiling is not None
+    assert found.ceiling.baseline == "random kernel (expected)"
+    assert found.ceiling.model.value > found.ceiling.repeated.value  # it saw both measurements
+    assert all(one.is_best for one in found.choices)
