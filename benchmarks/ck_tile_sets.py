@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import default_jobs
 from ckh.bench.device import Device, DeviceOptions
 from ckh.bench.device_choice import open_device
+from ckh.bench.driver import Driver
+from ckh.bench.limits import BenchLimits
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -80,8 +81,8 @@ def main() -> None:
         if wanted.emit_only:
             report_emitted(name, chosen, device)
             continue
-        jobs = wanted.jobs or default_jobs(device.job_bytes)
-        built = build_and_load(device, chosen, jobs=jobs, timeout_s=TIMEOUT_S, should_stop=lambda: False)
+        limits = BenchLimits(jobs=wanted.jobs, compile_timeout_s=TIMEOUT_S)
+        built = build_and_load(Driver(device, limits, lambda: False), chosen)
         report(name, list(built.values()))
 
 

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
-from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import open_device
+from ckh.bench.driver import Driver
 from ckh.bench.executed import RECORD, Executed, executed_classes, record_text
 from ckh.bench.harness import ACCEPTED, RAN, execute, loop_ends
+from ckh.bench.limits import BenchLimits
 from ckh.bench.measure import ERROR_PREFIX
 from ckh.bench.plan import full_name
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.paths import write_atomic
@@ -85,16 +85,19 @@ def _class_of(kernel: Any) -> str:
 
 def build(device: Device, wanted: Wanted) -> dict[Any, Built]:
     """Their libraries, those with most in common compiled together."""
-    jobs = default_jobs(device.job_bytes)
-    return KernelBuilder(device, _TIMEOUT_S).build([kernel for _, kernel in wanted], jobs, lambda _count, _text: None)
+    return _driver(device).build([kernel for _, kernel in wanted])
+
+
+def _driver(device: Device) -> Driver:
+    return Driver(device, BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S), lambda: False)
 
 
 def run(device: Device, kernel_class: str, kernel: Any, built: Built) -> Executed:
     """Execute a kernel that was built."""
     replies: dict[Any, Reply] = {}
     if built.status is Status.OK:
-        with Supervisor(device, SupervisorOptions(_TIMEOUT_S, device.worker_configs()[0]), lambda: False) as supervisor:
-            replies = dict(execute(supervisor, built.library, loop_ends(device, kernel)))
+        with _driver(device).worker() as worker:
+            replies = dict(execute(worker, built.library, loop_ends(device, kernel)))
     wrong = next(((one, reply) for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     ran = [reply for reply in replies.values() if reply.status in RAN]
     status = str(Status.VERIFIED) if ran else str(built.status)

@@ -21,10 +21,10 @@ import torch
 
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import places
-from ckh.bench.compile import default_jobs
+from ckh.bench.driver import Driver
 from ckh.bench.host_device import HostDevice
+from ckh.bench.limits import BenchLimits
 from ckh.bench.rounds import measure_interleaved
-from ckh.bench.supervisor import SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES, loops_for
 from ckh.data.dataset import read_dataset
 from ckh.ops.grouped_conv.names import amd_short_name, parse_kernel_name
@@ -97,15 +97,8 @@ def main() -> None:
     if config.cpu is not None:
         os.sched_setaffinity(0, {config.cpu})
     ratios = []
-    measured = measure_interleaved(
-        device,
-        wanted,
-        SupervisorOptions(TIMEOUT_S, config),
-        DEFAULT_SAMPLES,
-        jobs=default_jobs(device.job_bytes),
-        should_stop=lambda: False,
-        advance=lambda _steps, _text: None,
-    )
+    driver = Driver(device, BenchLimits(timeout_s=TIMEOUT_S), lambda: False, [config])
+    measured = measure_interleaved(driver, wanted, DEFAULT_SAMPLES)
     print(f"PyTorch {torch.__version__}, one thread; ratio = PyTorch's time / best host kernel's time")
     with torch.inference_mode():
         for name, replies in measured:

@@ -15,9 +15,10 @@ import pytest
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen.ck_tile import detect_interface
 from ckh.bench.codegen.interfaces import Interface
-from ckh.bench.compile import default_jobs
 from ckh.bench.device import DeviceOptions
+from ckh.bench.driver import Driver
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.limits import BenchLimits
 from ckh.ops import operation
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
     for arch, some in wanted.items():
         device = HipDevice(DeviceOptions(arch))
         kernels = [operation(op).parse_kernel(name) for _, op, name in some]
-        jobs = default_jobs(device.job_bytes)
-        built = build_and_load(device, kernels, jobs=jobs, timeout_s=_TIMEOUT_S, should_stop=lambda: False)
+        driver = Driver(device, BenchLimits(compile_timeout_s=_TIMEOUT_S), lambda: False)
+        built = build_and_load(driver, kernels)
         found |= {(arch, kernel): report for kernel, report in built.items()}
     return found

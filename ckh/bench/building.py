@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import KernelBuilder
-from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op
 from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ckh.bench.compile import Built
-    from ckh.bench.device import Device
+    from ckh.bench.driver import Driver
+    from ckh.bench.protocol import Reply
     from ckh.ops.base import Kernel
     from ckh.resources import Resources
 
@@ -33,23 +31,15 @@ class BuildReport:
     resources: Resources | None
 
 
-def build_and_load(
-    device: Device,
-    kernels: Sequence[Kernel],
-    *,
-    jobs: int,
-    timeout_s: float,
-    should_stop: Callable[[], bool],
-) -> dict[Kernel, BuildReport]:
-    """Compile kernels, `jobs` at a time, and load each library in a worker; those left when stopped are left out.
+def build_and_load(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
+    """Compile kernels and load each library in a worker; those left when stopped are left out.
 
     Raises:
         DeviceError: the worker cannot be started.
         DataError: the cache cannot be used.
     """
-    with progress("compiling kernels", len(kernels)) as advance:
-        built = KernelBuilder(device, timeout_s).build(kernels, jobs, advance, should_stop)
-    loaded = _load_all(device, [one.library for one in built.values() if one.status is Status.OK], should_stop)
+    built = driver.build(kernels, "compiling kernels")
+    loaded = _load_all(driver, [one.library for one in built.values() if one.status is Status.OK])
     return {
         kernel: _report(one, loaded.get(one.library))
         for kernel, one in built.items()
@@ -57,41 +47,24 @@ def build_and_load(
     }
 
 
-def _report(built: Built, failure: tuple[Status, str] | None) -> BuildReport:
-    status, message = (built.status, built.message) if failure is None else failure
+def _report(built: Built, loaded: Reply | None) -> BuildReport:
+    status, message = (built.status, built.message) if loaded is None else (loaded.status, loaded.message)
     return BuildReport(status, message, built.library, None if built.binary is None else built.binary.resources)
 
 
-def _load_all(
-    device: Device, libraries: Sequence[str], should_stop: Callable[[], bool]
-) -> dict[str, tuple[Status, str]]:
-    """Status and message of each library; one that kills the worker does not take the others with it."""
-    config = replace(device.worker_configs()[0], load_only=True)
-    found: dict[str, tuple[Status, str]] = {}
-    worker: WorkerProcess | None = None
-    try:
-        with progress("loading kernels", len(libraries)) as advance:
-            for library in dict.fromkeys(libraries):
-                if should_stop():
-                    break
-                worker = worker or WorkerProcess(device, config)
-                found[library] = _load(worker, library)
-                if found[library][0] in (Status.CRASH, Status.TIMEOUT):
-                    worker.kill()
-                    worker = None
-                advance(1, "")
-    finally:
-        if worker is not None:
-            worker.kill()
+def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
+    """What became of each library; one that kills the worker does not take the others with it."""
+    config = replace(driver.configs[0], load_only=True)
+    found: dict[str, Reply] = {}
+    with (
+        driver.worker(config, timeout_s=_LOAD_TIMEOUT_S, should_stop=lambda: False) as worker,
+        progress("loading kernels", len(libraries)) as advance,
+    ):
+        for library in dict.fromkeys(libraries):
+            if driver.should_stop():
+                break
+            ((_, reply),) = worker.run(None, [Job(Op.LOAD, 0, library=library)])
+            where = "when it was loaded: " if reply.status in (Status.CRASH, Status.TIMEOUT) else ""
+            found[library] = replace(reply, message="" if reply.status is Status.OK else where + reply.message)
+            advance(1, "")
     return found
-
-
-def _load(worker: WorkerProcess, library: str) -> tuple[Status, str]:
-    try:
-        worker.send(Job(Op.LOAD, 0, library=library))
-        reply = worker.receive(time.monotonic() + _LOAD_TIMEOUT_S)
-    except WorkerDiedError as error:
-        return Status.CRASH, f"when it was loaded: {error}"
-    except DeadlineError:
-        return Status.TIMEOUT, f"it did not load within {_LOAD_TIMEOUT_S:g} s"
-    return reply.status, "" if reply.status is Status.OK else reply.message

@@ -12,14 +12,14 @@ from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device, require_usable
+from ckh.bench.driver import COMPILE_PHASE, Driver
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
-from ckh.bench.supervisor import SupervisorOptions
-from ckh.bench.sweep import COMPILE_PHASE, Results, Sweep, SweepOptions, Totals
+from ckh.bench.sweep import Results, Sweep, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
 from ckh.data.settings import Given, Settings
@@ -198,13 +198,7 @@ class Campaign:
             DataError: the cache cannot be used.
         """
         with Stop(limits.budget_s) as stop:
-            return build_and_load(
-                self.device,
-                self.plan.without(self._results.has).kernels,
-                jobs=limits.jobs or default_jobs(self.device.job_bytes),
-                timeout_s=limits.compile_timeout_s,
-                should_stop=stop,
-            )
+            return build_and_load(Driver(self.device, limits, stop), self.plan.without(self._results.has).kernels)
 
     def run(self, limits: BenchLimits) -> Outcome:
         """Measure what is left, until complete, interrupted or out of time.
@@ -219,15 +213,9 @@ class Campaign:
         try:
             record = new_record(self.device, self.settings, None if self._is_stored else self.plan.pairs)
             journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
-            options = SweepOptions(
-                jobs=limits.jobs or default_jobs(self.device.job_bytes),
-                compile_timeout_s=limits.compile_timeout_s,
-                supervisors=tuple(SupervisorOptions(limits.timeout_s, config) for config in configs),
-                max_scratch=self.settings.max_scratch,
-                leaders=limits.leaders,
-            )
             with Stop(limits.budget_s) as stop:
-                totals = Sweep(self.device, record, journal, options, stop).measure(self.plan, self._results)
+                driver = Driver(self.device, limits, stop, configs)
+                totals = Sweep(driver, record, journal, stop).measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
                 reason = stop.reason if pairs_left else StopReason.COMPLETE
                 return Outcome(reason, totals, pairs_left, self._results.is_any_right)

@@ -5,22 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
+from ckh.bench.driver import on_problem
 from ckh.bench.plan import full_name
-from ckh.bench.protocol import Job, Op, Reply
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.bench.protocol import Job, Op
 from ckh.ops import operation_of_kernel
 from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.compile import Built
     from ckh.bench.computation import Case
     from ckh.bench.device import Device
+    from ckh.bench.driver import Driver
+    from ckh.bench.protocol import Reply
+    from ckh.bench.supervisor import Supervisor
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
 ACCEPTED = (Status.OK, Status.VERIFIED, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
@@ -51,34 +53,26 @@ class Finding:
         return self.status in ACCEPTED
 
 
-def try_cases(
-    device: Device,
-    cases: Sequence[Case[Any, Any]],
-    options: SupervisorOptions,
-    *,
-    jobs: int,
-    run: bool,
-    should_stop: Callable[[], bool],
-) -> Iterator[Finding]:
+def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> Iterator[Finding]:
     """Findings in the order of the cases; ends early when stopped. Without `run`, kernels are only loaded.
 
     Raises:
         DeviceError: there is no compiler, or no usable device to run on.
     """
-    reasons = [_reasons(case, device.arch) for case in cases]
-    allowed = list(dict.fromkeys(case.kernel for case, why in zip(cases, reasons, strict=True) if not why))
-    with progress("compiling kernels", len(allowed)) as advance:
-        built = KernelBuilder(device).build(allowed, jobs, advance, should_stop)
+    reasons = [_reasons(case, driver.device.arch) for case in cases]
+    built = driver.build(
+        [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
+    )
     with progress("trying kernels", len(cases)) as advance:
         for case, why in zip(cases, reasons, strict=True):
-            if should_stop():
+            if driver.should_stop():
                 return
             if why:
                 yield Finding(case, Status.INVALID, "; ".join(why), "")
             elif case.kernel not in built:
                 return
             else:
-                yield _try(device, case, built[case.kernel], options, run=run)
+                yield _try(driver, case, built[case.kernel], run=run)
             advance(1, case.label)
 
 
@@ -86,11 +80,11 @@ def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
     return measured_of(operation_of_kernel(case.kernel)).reasons(case.kernel, arch, case.problem)
 
 
-def _try(device: Device, case: Case[Any, Any], built: Built, options: SupervisorOptions, *, run: bool) -> Finding:
+def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
     if built.status is not Status.OK:
         return Finding(case, built.status, built.message, "")
-    with Supervisor(device, options, lambda: False) as supervisor:
-        ((_, loaded),) = supervisor.run(None, [Job(Op.LOAD, 0, library=built.library)])
+    with driver.worker(should_stop=lambda: False) as worker:
+        ((_, loaded),) = worker.run(None, [Job(Op.LOAD, 0, library=built.library)])
         if loaded.status is not Status.OK:
             return Finding(case, loaded.status, loaded.message, "")
         name, wanted = loaded.message or full_name(case.kernel), full_name(case.kernel)
@@ -98,7 +92,7 @@ def _try(device: Device, case: Case[Any, Any], built: Built, options: Supervisor
             return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
         if not run:
             return Finding(case, Status.OK, "compiled and loaded, not run", name)
-        replies = dict(execute(supervisor, built.library, _problems(device, case, options)))
+        replies = dict(execute(worker, built.library, _problems(driver, case)))
     wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RAN for reply in replies.values())
     if wrong is None:
@@ -108,11 +102,11 @@ def _try(device: Device, case: Case[Any, Any], built: Built, options: Supervisor
     return Finding(case, replies[wrong].status, replies[wrong].message + where, name, executed)
 
 
-def execute(supervisor: Supervisor, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
+def execute(worker: Supervisor, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
     """Run the kernel of a library on problems; each with its reply, up to the first that is wrong."""
+    job = Job(Op.MEASURE, 0, library=library, samples=1)
     for problem in problems:
-        setup = Job(Op.PROBLEM, -1, problem=problem.canonical())
-        ((_, reply),) = supervisor.run(setup, [Job(Op.MEASURE, 1, library=library, samples=1)])
+        ((_, reply),) = worker.run(on_problem(problem.canonical()), [job])
         yield problem, reply
         if reply.status not in ACCEPTED:
             return
@@ -125,7 +119,7 @@ def loop_ends(device: Device, kernel: Any) -> list[Any]:
     return [one for one in found if not measured.reasons(kernel, device.arch, one)]
 
 
-def _problems(device: Device, case: Case[Any, Any], options: SupervisorOptions) -> list[Any]:
+def _problems(driver: Driver, case: Case[Any, Any]) -> list[Any]:
     """The case's own; on an emulated GPU, where time is no matter, also those that reach every end of its loops."""
-    more = loop_ends(device, case.kernel) if options.worker.is_emulated else []
+    more = loop_ends(driver.device, case.kernel) if driver.configs[0].is_emulated else []
     return [case.problem, *(one for one in more if one != case.problem)]

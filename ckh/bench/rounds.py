@@ -9,11 +9,11 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import KernelBuilder, default_jobs
+from ckh.bench.driver import Driver, measure, on_problem
+from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rows import with_times
 from ckh.bench.stop import Stop
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.progress import progress
 from ckh.schema import Status
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
+    from ckh.bench.supervisor import Supervisor
     from ckh.ops.base import Kernel
 
 
@@ -52,33 +53,24 @@ def _joined(replies: Sequence[Reply]) -> Reply:
 
 
 def measure_interleaved(
-    device: Device,
-    tasks: Mapping[str, Sequence[Kernel]],
-    options: SupervisorOptions,
-    rounds: int,
-    *,
-    jobs: int,
-    should_stop: Callable[[], bool],
-    advance: Callable[[int, str], None],
+    driver: Driver, tasks: Mapping[str, Sequence[Kernel]], rounds: int
 ) -> Iterator[tuple[str, list[Reply]]]:
     """Check and time the kernels of each problem, given by its canonical string; replies in the order of the kernels.
 
-    Ends early, with the problems done so far, once `should_stop` says so.
+    Ends early, with the problems done so far, once it is stopped.
 
     Raises:
         DeviceError: compiler or worker cannot be started.
     """
-    needed = list(dict.fromkeys(kernel for kernels in tasks.values() for kernel in kernels))
-    built = KernelBuilder(device).build(needed, jobs, lambda _steps, _text: None, should_stop)
-    with Supervisor(device, options, should_stop) as supervisor:
+    built = driver.build([kernel for kernels in tasks.values() for kernel in kernels])
+    with driver.worker() as worker:
         for problem, kernels in tasks.items():
             if any(kernel not in built for kernel in kernels):
                 return
-            replies = _measure_one(supervisor, problem, [built[kernel] for kernel in kernels], rounds)
+            replies = _measure_one(worker, problem, [built[kernel] for kernel in kernels], rounds)
             if replies is None:
                 return
             yield problem, replies
-            advance(1, problem)
 
 
 def compare_kernels(
@@ -101,26 +93,22 @@ def compare_kernels(
         DeviceError: compiler or worker cannot be started.
         KeyboardInterrupt: it was stopped; what was taken is complete.
     """
-    options = SupervisorOptions(timeout_s, device.worker_configs()[0])
-    jobs = default_jobs(device.job_bytes)
     with Stop() as stop, progress(title, len(tasks)) as advance:
-        for problem, replies in measure_interleaved(
-            device, tasks, options, DEFAULT_SAMPLES, jobs=jobs, should_stop=stop, advance=advance
-        ):
+        driver = Driver(device, BenchLimits(timeout_s=timeout_s), stop)
+        for problem, replies in measure_interleaved(driver, tasks, DEFAULT_SAMPLES):
             take(problem, replies)
+            advance(1, problem)
         if stop():
             raise KeyboardInterrupt
 
 
-def _measure_one(supervisor: Supervisor, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
-    setup = Job(Op.PROBLEM, -1, problem=problem)
-    found = {i: Reply(i, one.status, one.message) for i, one in enumerate(built) if one.status is not Status.OK}
-    first = [Job(Op.MEASURE, i, library=one.library, samples=1) for i, one in enumerate(built) if i not in found]
-    found |= {job.id: reply for job, reply in supervisor.run(setup, first)}
+def _measure_one(worker: Supervisor, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
+    setup = on_problem(problem)
+    found = dict(measure(worker, setup, built, samples=1))
     if len(found) < len(built):
         return None
     good = [i for i in range(len(built)) if found[i].status is Status.OK]
-    timed = time_in_rounds(supervisor, setup, [(built[i].library, found[i].loops) for i in good], rounds, problem)
+    timed = time_in_rounds(worker, setup, [(built[i].library, found[i].loops) for i in good], rounds, problem)
     if timed is None:
         return None
     found |= dict(zip(good, timed, strict=True))

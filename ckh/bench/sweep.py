@@ -14,43 +14,28 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.compile import Built, KernelBuilder
+from ckh.bench.driver import COMPILE_PHASE, measure, on_problem
 from ckh.bench.plan import full_name
-from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import NS_PER_MS, result_row
-from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.data.journal import EndRecord, KernelRecord
-from ckh.errors import CkhError
 from ckh.progress import progress
 from ckh.schema import MEASURED, TRIED_AGAIN, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from ckh.bench.device import Device
+    from ckh.bench.compile import Built
+    from ckh.bench.driver import Driver
     from ckh.bench.plan import Plan, Task
+    from ckh.bench.protocol import Reply
     from ckh.bench.stop import Stop
+    from ckh.bench.supervisor import Supervisor
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 
 LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
 MAX_LEADERS = 12
-COMPILE_PHASE = "compile"
-
-
-@dataclass(frozen=True, slots=True)
-class SweepOptions:
-    """`jobs` compilers at a time; each time limit in seconds; `max_scratch` bytes of scratch memory a lane at most.
-
-    `leaders` is how many kernels of a problem are measured again; None: up to 12 that are within 8 % of the best.
-    """
-
-    jobs: int
-    compile_timeout_s: float
-    supervisors: tuple[SupervisorOptions, ...]
-    max_scratch: int | None = None
-    leaders: int | None = None
 
 
 @dataclass(slots=True)
@@ -64,12 +49,6 @@ class Totals:
     phase_s: dict[str, float] = field(default_factory=dict)
     restarts: int = 0
     workers: int = 1
-
-    def take(self, supervisor: Supervisor) -> None:
-        """Add what a supervisor counted."""
-        for phase, seconds in supervisor.phase_s.items():
-            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
-        self.restarts += max(supervisor.restarts, 0)
 
 
 class Results:
@@ -119,54 +98,32 @@ class Results:
         return [row for row in rows if row.status in MEASURED and row.latency_ms]
 
 
+@dataclass(frozen=True, slots=True)
 class _Work:
-    """What the workers of a run share: the tasks that no worker has taken yet, and what is needed for them."""
+    """What the tasks of a run share: the kernels by name, what is known of pairs, and what shows progress."""
 
-    def __init__(
-        self, tasks: Sequence[Task], built: dict[str, Built], results: Results, advance: Callable[[int, str], None]
-    ) -> None:
-        self._tasks = iter(tasks)
-        self._lock = threading.Lock()
-        self.built = built
-        self.results = results
-        self.advance = advance
-        self.failures: list[CkhError] = []
-
-    def tasks(self) -> Iterator[Task]:
-        """Tasks until there are none left; each is given to one worker only."""
-        while True:
-            with self._lock:
-                task = next(self._tasks, None)
-            if task is None:
-                return
-            yield task
-
-    def stop_with(self, stop: Callable[[], bool]) -> Callable[[], bool]:
-        """Whether to stop, or a worker has failed."""
-        return lambda: bool(self.failures) or stop()
+    built: dict[str, Built]
+    results: Results
+    advance: Callable[[int, str], None]
 
 
 class Sweep:
-    """Runs a plan on a device.
+    """Runs a plan.
 
     Args:
-        device: what the kernels are emitted for and run on.
+        driver: what builds the kernels and has them measured.
         run: the record of this run, in the journal already.
         journal: where every result goes.
-        options: limits.
-        stop: asked all the time whether to end early.
+        stop: why to end early, if there is a reason to.
     """
 
-    def __init__(
-        self, device: Device, run: RunRecord, journal: JournalWriter, options: SweepOptions, stop: Stop
-    ) -> None:
-        self._device = device
+    def __init__(self, driver: Driver, run: RunRecord, journal: JournalWriter, stop: Stop) -> None:
+        self._driver = driver
         self._run = run
         self._journal = journal
-        self._options = options
         self._stop = stop
         self._lock = threading.Lock()
-        self.totals = Totals()
+        self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: Results) -> Totals:
         """Measure what `results` does not hold yet, until it is complete or stopped. Returns what was done.
@@ -177,13 +134,14 @@ class Sweep:
         """
         start = time.monotonic()
         left = plan.without(results.has)
-        self.totals.workers = len(self._options.supervisors)
         try:
             built = self._build(left.kernels + self._leading_kernels(plan, left, results))
             with progress("measuring", left.pairs) as advance:
-                self._measure_all(_Work(left.tasks, built, results, advance))
+                work = _Work(built, results, advance)
+                self._driver.serve(left.tasks, lambda worker, task: self._measure_task(worker, task, work))
         finally:
-            self.totals.phase_s[COMPILE_PHASE] = self.totals.compile_s
+            self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
+            self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
             self.totals.wall_s = time.monotonic() - start
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
@@ -195,19 +153,14 @@ class Sweep:
         needed = set()
         for task, rest in zip(plan.tasks, left.tasks, strict=True):
             if not rest.kernels:
-                names = {row.kernel for row in results.leaders(task.problem.canonical(), self._options.leaders)}
+                names = {row.kernel for row in results.leaders(task.problem.canonical(), self._driver.limits.leaders)}
                 needed |= {kernel for kernel in task.kernels if full_name(kernel) in names}
             elif len(rest.kernels) < len(task.kernels):
                 needed |= set(task.kernels)  # any of them may turn out to lead
         return tuple(needed)
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
-        start = time.monotonic()
-        builder = KernelBuilder(self._device, self._options.compile_timeout_s)
-        distinct = list(dict.fromkeys(kernels))
-        with progress("compiling kernels", len(distinct)) as advance:
-            built = builder.build(distinct, self._options.jobs, advance, self._stop)
-        self.totals.compile_s = time.monotonic() - start
+        built = self._driver.build(kernels, "compiling kernels")
         records = {
             one.source_hash: KernelRecord(self._run.run_id, one.source_hash, one.code_hash, one.binary.resources)
             for one in built.values()
@@ -219,78 +172,40 @@ class Sweep:
 
     def _judged(self, built: Built) -> Built:
         """Refuse a kernel that takes more scratch memory than is allowed."""
-        limit, binary = self._options.max_scratch, built.binary
+        limit, binary = self._run.max_scratch, built.binary
         if limit is None or binary is None or binary.resources is None or binary.resources.scratch_bytes <= limit:
             return built
         message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
         return replace(built, status=Status.INVALID, message=message)
 
-    def _measure_all(self, work: _Work) -> None:
-        """Measure the tasks, each by the next worker that is free."""
-        from joblib import Parallel, delayed
-
-        options = self._options.supervisors
-        if len(options) == 1:
-            self._serve(options[0], work)
-            return
-        Parallel(n_jobs=len(options), backend="threading")(delayed(self._serve)(one, work) for one in options)
-        if work.failures:
-            raise work.failures[0]
-
-    def _serve(self, options: SupervisorOptions, work: _Work) -> None:
-        """Measure tasks with one worker until there are none left; a failure ends the others' work too."""
-        should_stop = work.stop_with(self._stop)
-        with Supervisor(self._device, options, should_stop) as supervisor:
-            try:
-                for task in work.tasks():
-                    if should_stop():
-                        break
-                    self._measure_task(supervisor, task, work)
-            except CkhError as error:
-                if len(self._options.supervisors) == 1:
-                    raise
-                work.failures.append(error)
-            finally:
-                with self._lock:
-                    self.totals.take(supervisor)
-
-    def _measure_task(self, supervisor: Supervisor, task: Task, work: _Work) -> None:
-        canonical, results, built = task.problem.canonical(), work.results, work.built
+    def _measure_task(self, worker: Supervisor, task: Task, work: _Work) -> None:
+        canonical, results = task.problem.canonical(), work.results
         names = [full_name(kernel) for kernel in task.kernels]
-        if any(name not in built for name in names):
+        if any(name not in work.built for name in names):
             return  # the build was stopped
-        jobs: list[Job] = []
-        twins: dict[str, list[str]] = {}
-        for number, name in enumerate(names):
-            made = built[name]
-            if made.status is not Status.OK:
-                self._add(results, self._row(canonical, name, Reply(number, made.status, made.message), made))
-                work.advance(1, canonical)
-            elif made.code_hash in twins:
-                twins[made.code_hash].append(name)
-            else:
-                twins[made.code_hash] = []
-                jobs.append(Job(Op.MEASURE, number, library=made.library, samples=self._run.samples))
-        setup = Job(Op.PROBLEM, -1, problem=canonical, best_ns=results.best_ns(canonical))
-        for job, reply in supervisor.run(setup, jobs):
-            first = names[job.id]
-            row = self._row(canonical, first, reply, built[first])
-            same = twins[built[first].code_hash]
-            self._add(results, row, *(self._twin_row(row, name, built[name]) for name in same))
-            work.advance(1 + len(same), canonical)
+        same: dict[str, list[str]] = {}  # kernels with the same code, of which one is measured
+        for name in names:
+            one = work.built[name]
+            same.setdefault(one.code_hash if one.status is Status.OK else name, []).append(name)
+        groups = list(same.values())
+        setup = on_problem(canonical, results.best_ns(canonical))
+        for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
+            first, *twins = groups[number]
+            row = self._row(canonical, first, reply, work.built[first])
+            self._add(results, row, *(_twin_row(row, name, work.built[name]) for name in twins))
+            work.advance(len(groups[number]), canonical)
         if all(results.has(canonical, name) for name in names) and not self._stop():
-            self._measure_leaders(supervisor, canonical, built, results)
+            self._measure_leaders(worker, canonical, work)
 
-    def _measure_leaders(
-        self, supervisor: Supervisor, canonical: str, built: dict[str, Built], results: Results
-    ) -> None:
-        leaders = results.leaders(canonical, self._options.leaders)
+    def _measure_leaders(self, worker: Supervisor, canonical: str, work: _Work) -> None:
+        results, built = work.results, work.built
+        leaders = results.leaders(canonical, self._driver.limits.leaders)
         if not leaders:
             return
-        setup = Job(Op.PROBLEM, -1, problem=canonical, best_ns=results.best_ns(canonical))
+        setup = on_problem(canonical, results.best_ns(canonical))
         kernels = [(built[row.kernel].library, row.loops) for row in leaders]
         seed = f"{self._run.seed} leaders {canonical}"
-        replies = time_in_rounds(supervisor, setup, kernels, self._run.samples, seed)
+        replies = time_in_rounds(worker, setup, kernels, self._run.samples, seed)
         if replies is None:
             return  # stopped: the next run does it again
         rows = [
@@ -311,13 +226,14 @@ class Sweep:
                 results.add(row)
                 self.totals.statuses[str(row.status)] += 1
 
-    def _twin_row(self, row: ResultRow, kernel: str, built: Built) -> ResultRow:
-        """The row of a kernel whose code is that of one just measured."""
-        message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
-        return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
-
     def _row(self, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
         return result_row(self._run.run_id, canonical, kernel, reply, built)
+
+
+def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
+    """The row of a kernel whose code is that of one just measured."""
+    message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
+    return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
 
 
 def _time_ns(row: ResultRow) -> float:

@@ -134,7 +134,7 @@ def measure(
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
-    until = "" if settings.time_s is None else f", for {format_duration(settings.time_s)} at most"
+    until = "" if settings.limits.budget_s is None else f", for {format_duration(settings.limits.budget_s)} at most"
     note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
     with progress("searching", min(settings.budget, len(space))) as advance:
         outcome = search_measured(device, problem, space, guide, settings, folder, advance)
@@ -158,19 +158,27 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
 
 
 def _settings(effort: Effort, limits: SearchLimits, *, cold: bool) -> SearchSettings:
+    from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S, DEFAULT_TIMEOUT_S, BenchLimits
+    from ckh.bench.timing import DEFAULT_SAMPLES
     from ckh.search.measured import SearchSettings
-    from ckh.search.measuring import MeasureOptions
 
-    default = MeasureOptions()
-    options = MeasureOptions(
-        limits.samples or default.samples,
-        default.timeout_s if limits.timeout is None else parse_duration(limits.timeout),
-        default.compile_timeout_s if limits.compile_timeout is None else parse_duration(limits.compile_timeout),
-        cold,
-        limits.jobs,
+    limit = BenchLimits(
+        budget_s=None if limits.time is None else parse_duration(limits.time),
+        timeout_s=DEFAULT_TIMEOUT_S if limits.timeout is None else parse_duration(limits.timeout),
+        jobs=limits.jobs,
+        compile_timeout_s=(
+            DEFAULT_COMPILE_TIMEOUT_S if limits.compile_timeout is None else parse_duration(limits.compile_timeout)
+        ),
     )
-    time_s = None if limits.time is None else parse_duration(limits.time)
-    return SearchSettings(effort.strategy or _DEVICE_STRATEGY, effort.seed, effort.budget, effort.top, time_s, options)
+    return SearchSettings(
+        strategy=effort.strategy or _DEVICE_STRATEGY,
+        seed=effort.seed,
+        budget=effort.budget,
+        top=effort.top,
+        samples=limits.samples or DEFAULT_SAMPLES,
+        cold=cold,
+        limits=limit,
+    )
 
 
 def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:

@@ -79,12 +79,11 @@ def kernels(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try them, print, and give the verdict."""
-    from ckh.bench.compile import default_jobs
     from ckh.bench.computation import MatrixSettings, measured_of
     from ckh.bench.device_choice import caution_of, default_device_kind, open_device, require_usable
+    from ckh.bench.driver import Driver
     from ckh.bench.harness import try_cases
     from ckh.bench.stop import Stop
-    from ckh.bench.supervisor import SupervisorOptions
     from ckh.ops import operation
 
     if out is not None:
@@ -99,18 +98,10 @@ def kernels(
     if cases_of is None:
         raise UsageError(f"{op} has no matrices of kernels")
     cases = cases_of(matrix, MatrixSettings(found.arch, dtype or found.arch.default_dtype, variant, ndim))
-    worker = SupervisorOptions(parse_duration(timeout), replace(found.worker_configs()[0], load_only=compile_only))
+    limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
+    configs = [replace(found.worker_configs()[0], load_only=compile_only)]
     with Stop() as stop:
-        findings = list(
-            try_cases(
-                found,
-                cases,
-                worker,
-                jobs=jobs or default_jobs(found.job_bytes),
-                run=not compile_only,
-                should_stop=stop,
-            )
-        )
+        findings = list(try_cases(Driver(found, limits, stop, configs), cases, run=not compile_only))
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     document = _document(findings, matrix, found.arch.name) | {"caution": caution}

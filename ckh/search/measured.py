@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.bench.device_choice import require_usable
+from ckh.bench.driver import Driver
 from ckh.bench.plan import SEARCH
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.data.journal import EndRecord, JournalWriter, ResultRow
 from ckh.data.settings import Settings
 from ckh.ops import operation_of
-from ckh.search.measuring import MeasureOptions, Measurer
+from ckh.search.measuring import Measurer
 from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.bench.device import Device
+    from ckh.bench.limits import BenchLimits
     from ckh.data.journal import RunRecord
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
@@ -43,16 +45,18 @@ class SearchSettings:
         seed: of all randomness.
         budget: how many kernels are measured.
         top: how many of the best are timed again at the end.
-        time_s: how long may be spent until then; None: no limit.
-        measure: how each kernel is measured.
+        samples: of each time.
+        cold: whether the device empties caches, for the journal.
+        limits: of each kernel and its compiler, and how long may be spent until then in all.
     """
 
     strategy: str
     seed: int
     budget: int
     top: int
-    time_s: float | None
-    measure: MeasureOptions
+    samples: int
+    cold: bool
+    limits: BenchLimits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,13 +134,14 @@ def search_measured(
     try:
         journal.start_run(record)
         with Stop() as interrupt:
-            limit = Stop(settings.time_s)
+            limit = Stop(settings.limits.budget_s)
 
             def should_stop() -> bool:
                 return interrupt() or limit()
 
             canonical = problem.canonical()
-            with Measurer(device, canonical, record.run_id, journal, settings.measure, should_stop) as measurer:
+            driver = Driver(device, settings.limits, should_stop)
+            with Measurer(driver, canonical, record, journal) as measurer:
                 rows = _Rows(measurer, space, strategy, advance)
                 run(strategy, rows.evaluate, settings.budget, should_stop)
             is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
@@ -147,7 +152,7 @@ def search_measured(
                 is_done = False
         wall_s = time.monotonic() - start
         reason = _reason(interrupt, is_done=is_done)
-        phase_s = {phase: round(seconds, 3) for phase, seconds in measurer.phase_s.items()}
+        phase_s = {phase: round(seconds, 3) for phase, seconds in driver.phase_s.items()}
         journal.end_run(EndRecord(record.run_id, str(reason), round(wall_s, 3), phase_s))
     finally:
         journal.close()
@@ -212,7 +217,7 @@ def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRe
         kernels=f"{SEARCH}{settings.strategy}",
         dtype=problem.dtype,
         seed=settings.seed,
-        samples=settings.measure.samples,
-        cold=settings.measure.cold,
+        samples=settings.samples,
+        cold=settings.cold,
     )
     return new_record(device, recorded)

@@ -12,7 +12,9 @@ from ckh.archs import load_arch
 from ckh.bench.building import build_and_load
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import DeviceOptions
+from ckh.bench.driver import Driver
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -54,7 +56,7 @@ def device_of(tmp_path: Path) -> Callable[[FakeHipcc], HipDevice]:
 
 def build(device: HipDevice, kernels: Sequence[ConvKernel]) -> dict[Any, BuildReport]:
     """Compile and load all."""
-    return build_and_load(device, kernels, jobs=2, timeout_s=300, should_stop=lambda: False)
+    return build_and_load(Driver(device, BenchLimits(jobs=2), lambda: False), kernels)
 
 
 def tokens(kernel: ConvKernel) -> str:
@@ -105,12 +107,12 @@ def test_a_library_that_is_none_is_built_again(device_of: Callable[[FakeHipcc], 
 def test_what_was_not_reached_when_stopped_is_left_out(device_of: Callable[[FakeHipcc], HipDevice]) -> None:
     """Stopped at once nothing is reported but what needs no compiler; stopped while loading, what was loaded."""
     device = device_of(FakeHipcc())
-    reports = build_and_load(device, [*KERNELS, LACKING], jobs=1, timeout_s=300, should_stop=lambda: True)
+    reports = build_and_load(Driver(device, BenchLimits(jobs=1), lambda: True), [*KERNELS, LACKING])
     assert list(reports) == [LACKING]
     build(device, KERNELS)
     # One question for each library in the cache, then one before each is loaded.
     answers = iter([False] * (len(KERNELS) + 2) + [True] * 10)
-    reports = build_and_load(device, KERNELS, jobs=1, timeout_s=300, should_stop=lambda: next(answers))
+    reports = build_and_load(Driver(device, BenchLimits(jobs=1), lambda: next(answers)), KERNELS)
     assert list(reports) == KERNELS[:2]
 
 

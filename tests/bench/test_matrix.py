@@ -10,9 +10,10 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench.computation import MatrixSettings
+from ckh.bench.driver import Driver
 from ckh.bench.harness import try_cases
+from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import WorkerConfig
-from ckh.bench.supervisor import SupervisorOptions
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.kernels.scheduler import Scheduler
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from ckh.bench.harness import Finding
 
 ALL = tuple(Direction)
-OPTIONS = SupervisorOptions(3.0, WorkerConfig(1 << 30, None))
+LIMITS, CONFIGS = BenchLimits(timeout_s=3.0, jobs=2), [WorkerConfig(1 << 30, None)]
 WRONG = Fault("for (int64_t i = 0; i < size(*p); ++i) out[i] = 3; return 0;")
 
 
 def findings(device: FaultyDevice, cases: Sequence[Case[Any, Any]], *, run: bool = True) -> list[Finding]:
     """Try cases without ever stopping."""
-    return list(try_cases(device, cases, OPTIONS, jobs=2, run=run, should_stop=lambda: False))
+    return list(try_cases(Driver(device, LIMITS, lambda: False, CONFIGS), cases, run=run))
 
 
 @pytest.mark.parametrize(("name", "count"), [("pipelines", 8), ("schedulers", 16), ("options", 16)])
