@@ -85,6 +85,10 @@ _RESULT = (
     Column("later_ms", "float64", "ms", "the later one; geometric means where there are more than two", nullable=True),
 )
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which tell its noise
+# Of the operations that have it: what a kernel needs besides its operands and its result.
+WORKSPACE = Column(
+    "workspace_bytes", "int64", "bytes", "memory that the kernel needs besides its tensors", nullable=True
+)
 HARDWARE = (
     "num_cus",
     "simds_per_cu",

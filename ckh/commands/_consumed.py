@@ -83,15 +83,12 @@ def measured_rows(paths: Sequence[Path], op: AnyOperation, arch: str | None = No
     from ckh.data.formats import ReadOptions
 
     with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for number, path in enumerate(paths):
-            if path.is_file() and not DATASET.is_one(path):
-                file = Path(folder, f"{number}.parquet")
-                conversion.convert([path], file, ReadOptions(arch=arch))
-                files.append(file)
-            else:
-                files.append(path)
-        dataset = read_dataset(*files)
+        datasets = [path for path in paths if path.is_dir() or DATASET.is_one(path)]
+        others = [path for path in paths if path not in datasets]
+        if others:
+            datasets.append(Path(folder, "converted.parquet"))
+            conversion.convert(others, datasets[-1], ReadOptions(arch=arch))
+        dataset = read_dataset(*datasets)
     if dataset.op.name != op.name:
         raise DataError(f"the rows of --data are of {dataset.op.name}, not of {op.name}")
     return dataset

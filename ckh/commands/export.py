@@ -26,7 +26,11 @@ Of models: --to c writes a folder that needs nothing but a C compiler: a header,
 LightGBM's text and the inputs' names.
 
 Of problems: --to aiter writes tuned tables for --problems. Winners of measured rows (--data) go before
-predictions, which stand apart and say that nobody measured them. `ckh convert` reads them back.
+predictions, which stand apart and say that nobody measured them.
+
+Of measured rows: --to miopen writes a user find-db of --data, and nothing that was predicted.
+
+`ckh convert` reads back what --to aiter and miopen write.
 """
 _C, _LGBM = "c", "lgbm"
 
@@ -82,13 +86,14 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
             "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
+            "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
     )(export)
 
 
 def export(
     to: str = typer.Option(..., "--to", metavar="[" + "|".join(_TARGETS) + "]", help="What to write."),
-    out: Path = typer.Option(..., "--out", help="Folder to write."),
+    out: Path = typer.Option(..., "--out", help="Folder to write; with --to miopen a file."),
     model: list[Path] = typer.Option(
         [], "--model", "-m", autocompletion=_completion.models, help="Model directory; of C and text, may be repeated."
     ),

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import REPEATED, SCHEMA_VERSION
+from ckh.schema import REPEATED, SCHEMA_VERSION, WORKSPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
-_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED})
+_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, WORKSPACE.name})
 
 
 class ContentDigest:

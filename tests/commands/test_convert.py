@@ -247,8 +247,8 @@ def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.Ca
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())
     assert f"[{'|'.join(formats)}]" in text
-    assert "[parquet|csv|problems|aiter]" in text
-    for option, names in (("--from", formats), ("--to", ["parquet", "csv", "problems", "aiter"])):
+    assert "[parquet|csv|miopen|problems|aiter]" in text
+    for option, names in (("--from", formats), ("--to", ["parquet", "csv", "miopen", "problems", "aiter"])):
         args = ["convert", str(csv), "--arch", "gfx942", "--out", str(csv.with_name("x")), option, "xml"]
         assert run(args) == ExitCode.USAGE
         assert capsys.readouterr().err == f"error: unknown format 'xml'\nhint: one of {', '.join(names)}\n"

@@ -21,7 +21,7 @@ from ckh.schema import SHORTEST_MS
 
 DIRECTIONS = {"F": Direction.FORWARD, "B": Direction.BWD_DATA, "W": Direction.BWD_WEIGHT}
 _LAYOUTS = {name.upper(): ndim for ndim, names in LAYOUTS.items() for name in names}
-_ALGORITHMS = {
+ALGORITHMS = {
     "GEMM": Algorithm.GEMM,
     "Direct": Algorithm.DIRECT,
     "FFT": Algorithm.FFT,
@@ -146,7 +146,7 @@ def _solver_time(entry: str) -> SolverTime:
         raise LineError("value", _short(entry))
     solver, time, workspace, algorithm = (*fields[:3], head) if is_old else (head, *fields[:3])
     named = _ALGORITHM.fullmatch(algorithm)
-    if named is None or named[1] not in _ALGORITHMS:
+    if named is None or named[1] not in ALGORITHMS:
         raise LineError("algorithm", _short(algorithm))
     try:
         time_ms, workspace_bytes = float(time), int(workspace)
@@ -155,7 +155,7 @@ def _solver_time(entry: str) -> SolverTime:
     is_time = time_ms == 0 or SHORTEST_MS <= time_ms < math.inf
     if not is_time or not 0 <= workspace_bytes < _MAX_BYTES or not solver:
         raise LineError("number", _short(entry))
-    return SolverTime(solver, time_ms, workspace_bytes, _ALGORITHMS[named[1]])
+    return SolverTime(solver, time_ms, workspace_bytes, ALGORITHMS[named[1]])
 
 
 def _short(text: str) -> str:

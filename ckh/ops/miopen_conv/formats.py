@@ -12,9 +12,10 @@ from ckh.data.readers.base import parquet_columns, source_of_file
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.spool import store
 from ckh.ops.miopen_conv.fdb import NAME, device_of, sniff
+from ckh.ops.miopen_conv.fdb_text import FIND_DB
 from ckh.ops.miopen_conv.features import MIOPEN_CONV
 from ckh.ops.miopen_conv.solvers import parse_solver
-from ckh.schema import Status
+from ckh.schema import WORKSPACE, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +69,7 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
     problem_of_row = table.problem_ids()
     solver_of_row, names = table.frame["kernel_name"].factorize()
     latency_ms = table.frame["latency_ms"].to_numpy(dtype=np.float64)
+    workspace = {name: table.frame[name].to_numpy() for name in (WORKSPACE.name,) if name in table.frame.columns}
     device = table.device
     hardware = load_arch(device.arch).hardware.to_dict() | {"num_cus": device.num_cus}
     return build_table(
@@ -79,9 +81,12 @@ def to_arrow(table: SolverTable, run_id: str) -> pa.Table:
             solver_of_row,
             MIOPEN_CONV.op_type,
         ),
-        Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, {}),
+        Results(status_of(latency_ms > 0, Status.LAUNCH_ERROR), latency_ms, workspace),
         Origin(device.arch, f"{device.arch}, {device.num_cus} CUs", hardware, run_id),
     )
 
 
-FORMATS = Formats(readers=(Reader(NAME, sniff, read), Reader(PARQUET_NAME, _sniff_times, read_times)))
+FORMATS = Formats(
+    readers=(Reader(NAME, sniff, read), Reader(PARQUET_NAME, _sniff_times, read_times)),
+    rows=(FIND_DB,),
+)

@@ -25,7 +25,7 @@ from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
 from ckh.problems import Direction
-from ckh.schema import Column, dataset_columns
+from ckh.schema import WORKSPACE, Column, dataset_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 _MANY_ROWS = 100_000
-_SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"),)
+_SOLVER_COLUMNS = (Column("algorithm", "string", "", "the solver's class of algorithm"), WORKSPACE)
 
 
 def _problem_of_row(row: Mapping[str, Any]) -> MiopenProblem:
@@ -143,4 +143,5 @@ OPERATION = Operation(
     formats=lazily("ckh.ops.miopen_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
     exported=lazily("ckh.ops.miopen_conv.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.miopen_conv.fdb_text:CONSUMERS"),
 )

@@ -1,0 +1,141 @@
+"""Writing MIOpen's user find database: measured rows, in the text that MIOpen reads (`fdb_line` reads it back).
+
+The key is what MIOpen's `conv::ProblemDescription::Serialize` prints. MIOpen takes the solvers of a record as they are,
+so nothing but measured times of a device's own kind may be in a file, and no record without its solvers' workspace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.data.formats import RowsFormat
+from ckh.errors import DataError
+from ckh.export.consumers import Consumers
+from ckh.ops.miopen_conv.fdb import FdbDevice, device_of, sniff
+from ckh.ops.miopen_conv.fdb_line import ALGORITHMS, DIRECTIONS, FdbLine, SolverTime
+from ckh.ops.miopen_conv.solvers import Algorithm
+from ckh.outputs import FileKind, head_of, write_output
+from ckh.problems import Direction
+from ckh.schema import WORKSPACE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.formats import MeasuredRows
+    from ckh.ops.miopen_conv.problem import MiopenProblem
+
+_LETTERS = {direction: letter for letter, direction in DIRECTIONS.items()}
+_ALGORITHM_NAMES = {algorithm: name for name, algorithm in ALGORITHMS.items()}
+_WORDS = {Direction.FORWARD: "Fwd", Direction.BWD_DATA: "BwdData", Direction.BWD_WEIGHT: "BwdWeights"}
+_DEFAULT_LAYOUTS = ("nchw", "ncdhw")  # which a key states once, others once for each tensor
+_DIGITS = 6  # of a time, as MIOpen prints it
+
+
+def line_text(line: FdbLine) -> str:
+    """A record as MIOpen writes it, without the end of the line."""
+    direction = Direction(line.problem.variant)
+    entries = (
+        f"{one.solver}:{_time_text(one.time_ms)},{one.workspace_bytes},"
+        f"miopenConvolution{_WORDS[direction]}Algo{_ALGORITHM_NAMES[one.algorithm]}"
+        for one in line.solvers
+    )
+    return f"{key_text(line.problem)}={';'.join(entries)}"
+
+
+def key_text(problem: MiopenProblem) -> str:
+    """A problem as MIOpen's key; in the directions B and W the first tensor is dy."""
+    x = (problem.c, *_axes(problem, "di", "hi", "wi"))
+    y = (problem.k, *_axes(problem, "do", "ho", "wo"))
+    direction = Direction(problem.variant)
+    first, second = (x, y) if direction is Direction.FORWARD else (y, x)
+    layout = problem.layout.upper()
+    groups = f"_g{problem.g}" if problem.g != 1 else ""
+    parts = [
+        *first,
+        _by(_axes(problem, "z", "y", "x")),
+        *second,
+        problem.n,
+        *(_by(_axes(problem, f"{what}_d", f"{what}_h", f"{what}_w")) for what in ("pad", "stride", "dilation")),
+        0,  # no bias
+        *([layout] if problem.layout in _DEFAULT_LAYOUTS else [layout] * 3),
+        problem.dtype.upper(),
+        _LETTERS[direction],
+    ]
+    return "-".join(map(str, parts)) + groups
+
+
+def write_find_db(rows: MeasuredRows, path: Path) -> list[str]:
+    """Write a user find database of all solvers with a measured time, the fastest of a problem first.
+
+    Raises:
+        UsageError: the file's name does not say a device, as MIOpen's do.
+        DataError: the rows are of another device or of several, have no time, or lack a workspace.
+        OutputError: the file cannot be written.
+    """
+    device = device_of(path)
+    found = _records(rows)
+    if not found:
+        raise DataError("no row has a measured time: there is nothing to write")
+    records: dict[MiopenProblem, list[SolverTime]] = {}
+    for own, problem, solver in found:
+        if own != device:
+            raise DataError(
+                f"the rows are of {own.arch} with {own.num_cus} CUs, {path.name} is for {device.arch} with "
+                f"{device.num_cus}",
+                "a database is for the device that was measured: name the file as MIOpen does there",
+            )
+        records.setdefault(problem, []).append(solver)
+    lines = [FdbLine(problem, tuple(sorted(some, key=_by_time))) for problem, some in records.items()]
+    write_output(path, "".join(line_text(line) + "\n" for line in lines).encode())
+    omitted = len(rows) - len(found)
+    return [f"rows without a measured time are not in {path}: {omitted}"] if omitted else []
+
+
+def _records(rows: MeasuredRows) -> list[tuple[FdbDevice, MiopenProblem, SolverTime]]:
+    from ckh.ops.miopen_conv.operation import OPERATION
+
+    names = ["arch", "hw_num_cus", "kernel_name", "algorithm", "is_valid", "latency_ms", WORKSPACE.name]
+    found = []
+    for block in rows.blocks([*OPERATION.identity, *names]):
+        for row in block.to_pylist():
+            if row["is_valid"]:
+                device = FdbDevice(str(row["arch"]), int(row["hw_num_cus"] or 0))
+                found.append((device, OPERATION.problem_of_row(row), _solver_time(row)))
+    return found
+
+
+def _solver_time(row: dict[str, Any]) -> SolverTime:
+    workspace = row[WORKSPACE.name]
+    if workspace is None:
+        raise DataError(
+            f"the workspace of {row['kernel_name']} is not known, and MIOpen needs it",
+            "convert the find database's text again: its Parquet form has no workspace",
+        )
+    return SolverTime(row["kernel_name"], float(row["latency_ms"]), int(workspace), Algorithm(row["algorithm"]))
+
+
+def _by_time(one: SolverTime) -> tuple[float, str]:
+    return one.time_ms, one.solver
+
+
+def _axes(problem: MiopenProblem, *names: str) -> tuple[int, ...]:
+    return tuple(getattr(problem, name) for name in names[3 - problem.ndim :])
+
+
+def _by(sizes: tuple[int, ...]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _time_text(time_ms: float) -> str:
+    """As C++ prints a float, or with as many digits as the number needs."""
+    short = f"{time_ms:.{_DIGITS}g}"
+    return short if float(short) == time_ms else repr(time_ms)
+
+
+FIND_DB = RowsFormat(
+    "miopen",
+    "MIOpen's user find-db",
+    FileKind("find database of MIOpen", lambda path: sniff(head_of(path))),
+    write_find_db,
+)
+CONSUMERS = Consumers(records=(FIND_DB,))
