@@ -163,7 +163,7 @@ def measure(
     if not {"train", "evaluate"}.isdisjoint(names):
         peaks["train"] = peak_mb("train", "--data", data, "--out", model, *training)
     if "evaluate" in names:
-        peaks["evaluate"] = peak_mb("evaluate", "--model", model, "--data", data)
+        peaks["evaluate"] = peak_mb("evaluate", "--model", model, "--data", data, "--with-trained")
     return peaks
 
 

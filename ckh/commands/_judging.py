@@ -35,7 +35,7 @@ def load_judged(model: Model, paths: Sequence[Path]) -> Dataset:
     from ckh.learn.spec import ANY
 
     spec = model.spec
-    dataset = read_dataset(*paths, columns=needed_columns)
+    dataset = read_dataset(*paths, columns=needed_columns, narrow=True)
     frame = dataset.frame
     mask = ((frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)).to_numpy(dtype=bool)
     if spec.dtype != ANY:

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
-from ckh.data.spool import BLOCK_ROWS
+from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, open_output
-from ckh.schema import HARDWARE, Status
+from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Sequence
+    from typing import TypeAlias
 
     import numpy as np
     import pandas as pd
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.ops.base import AnyOperation
+
+    ColumnsOf: TypeAlias = Callable[[AnyOperation], Container[str]]
 
 DATASET = FileKind("dataset of ckh", tables.is_dataset)
 
@@ -165,7 +168,7 @@ def make_dataset(frame: pd.DataFrame, metadata: dict[str, Any] | None = None, wh
 
 
 def read_dataset(
-    *paths: Path | str, columns: Callable[[AnyOperation], Container[str]] | None = None, predictions: bool = False
+    *paths: Path | str, columns: ColumnsOf | None = None, predictions: bool = False, narrow: bool = False
 ) -> Dataset:
     """Read one or several Parquet files, or all those in a folder.
 
@@ -177,21 +180,22 @@ def read_dataset(
         columns: names of the columns to keep of an operation, besides those of identity; all by default. Texts are
             then categories. All are checked.
         predictions: whether rows that a model predicted are taken; they are no measurements.
+        narrow: whether integers take as few bytes as they need; then nothing is to be computed with them.
 
     Raises:
         DataError: a file is missing, not a dataset of this schema version, damaged or empty, a value is impossible,
             its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice; or
             rows are predictions, and these are not taken.
     """
-    files = [file for path in paths for file in _files(Path(path))]
+    files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
     if not files:
         raise DataError("no dataset was named")
-    parts = [tables.DatasetFile(file) for file in files]
-    op = tables.one_operation(part.op for part in parts)
-    frame = _read_frame(parts, op, columns, predictions=predictions)
-    merged = {key: [item for part in parts for item in part.metadata[key]] for key in tables.METADATA_KEYS}
-    dataset = Dataset(frame, merged, op.name)
-    _refuse_duplicates(dataset, ", ".join(map(str, files)))
+    op = tables.one_operation(file.op for file in files)
+    for file in files:
+        file.verify(predictions=predictions)
+    metadata = {key: [item for file in files for item in file.metadata[key]] for key in tables.METADATA_KEYS}
+    dataset = Dataset(_frame(files, op, columns, narrow=narrow), metadata, op.name)
+    _refuse_duplicates(dataset, ", ".join(str(file.path) for file in files))
     return dataset
 
 
@@ -230,12 +234,8 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _read_frame(
-    parts: Sequence[tables.DatasetFile],
-    op: AnyOperation,
-    columns: Callable[[AnyOperation], Container[str]] | None,
-    *,
-    predictions: bool,
+def _frame(
+    files: Sequence[tables.DatasetFile], op: AnyOperation, columns: ColumnsOf | None, *, narrow: bool
 ) -> pd.DataFrame:
     """The columns of files one after the other, so that nothing is in memory twice."""
     import pandas as pd
@@ -243,27 +243,15 @@ def _read_frame(
 
     kept = None if columns is None else columns(op)
     always = (*op.identity, "op_type", "arch", "kernel_name")
-    times: dict[str, list[pa.ChunkedArray]] = {"is_valid": [], "latency_ms": []}
     found: dict[str, pd.Series] = {}
     for column in op.columns:
-        read = [part.column(column) for part in parts]
-        if column.name == "status" and not predictions:
-            _refuse_predictions(read)
-        if column.name in times:
-            times[column.name] = read
         if kept is None or column.name in kept or column.name in always:
-            values = pa.chunked_array([chunk for one in read for chunk in one.chunks], read[0].type)
-            is_category = kept is not None and column.type == "string"
-            found[column.name] = (values.dictionary_encode() if is_category else values).to_pandas()
-    for part, is_valid, latency_ms in zip(parts, *times.values(), strict=True):
-        part.verify(is_valid, latency_ms)
+            chunks = [chunk for file in files for chunk in file.column(column)]
+            values = tables.series_of(pa.chunked_array(chunks), is_category=kept is not None)
+            is_narrowed = narrow and values.dtype.kind == "i"
+            found[column.name] = pd.to_numeric(values, downcast="integer") if is_narrowed else values
     frame: pd.DataFrame = pd.DataFrame(found, copy=False)
     return frame
-
-
-def _refuse_predictions(statuses: Iterable[pa.ChunkedArray]) -> None:
-    if any(str(Status.PREDICTED) in one.unique().to_pylist() for one in statuses):
-        raise DataError("the data hold predictions of ckh, which are no measurements", "nothing is learned of them")
 
 
 def _refuse_duplicates(dataset: Dataset, where: str) -> None:

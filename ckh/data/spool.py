@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
+from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import OutputError
 from ckh.outputs import existing_parent
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-
-BLOCK_ROWS = 1 << 17  # at most, in a block
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
@@ -14,7 +15,7 @@ from ckh.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, S
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation
 
 METADATA_KEYS = ("sources", "runs")
+BLOCK_ROWS = 1 << 17  # at most, in a block of rows
 
 _KEY = b"ckh"
 _OP_TYPE = "op_type"
@@ -152,7 +154,7 @@ def _conform_column(table: pa.Table, column: Column, where: str) -> pa.ChunkedAr
     except pa.ArrowInvalid as error:
         raise DataError(f"{where}: column {column.name} must be {column.type}: {_first_line(error)}") from error
     if values.null_count and not column.nullable:
-        raise DataError(f"{where}: column {column.name} is empty in {values.null_count} rows")
+        raise DataError(f"{where}: column {column.name} is empty in some rows")
     return values
 
 
@@ -194,14 +196,14 @@ def check_times(is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray, where: s
         raise DataError(f"{where}: column latency_ms has no positive time in a row that is_valid")
 
 
-def _check_column(op: AnyOperation, name: str, values: pa.ChunkedArray, where: str) -> None:
+def _check_column(op: AnyOperation, name: str, values: pa.Array | pa.ChunkedArray, where: str) -> None:
     """Refuse what no row can hold in this column."""
     import pyarrow.compute as pc
 
-    if name in (*op.sizes, *_TIMES) and (bad := int(pc.sum(pc.less(values, 0)).as_py() or 0)):
-        raise DataError(f"{where}: column {name} is negative in {bad} rows")
+    if name in (*op.sizes, *_TIMES) and pc.any(pc.less(values, 0)).as_py():
+        raise DataError(f"{where}: column {name} is negative in some rows")
     if name in _TIMES and pc.any(pc.is_inf(values)).as_py():
-        raise DataError(f"{where}: column {name} is infinite in {pc.sum(pc.is_inf(values)).as_py()} rows")
+        raise DataError(f"{where}: column {name} is infinite in some rows")
     if name == "arch":
         _require_known(values, arch_names(), f"{where}: column arch")
     if name == "status":
@@ -214,7 +216,7 @@ def _check_column(op: AnyOperation, name: str, values: pa.ChunkedArray, where: s
             raise DataError(f"{where}: column kernel_name: {error.message}", error.hint) from error
 
 
-def _require_known(values: pa.ChunkedArray, known: Iterable[str], where: str) -> None:
+def _require_known(values: pa.Array | pa.ChunkedArray, known: Iterable[str], where: str) -> None:
     import pyarrow.compute as pc
 
     unknown = sorted(set(pc.unique(values).to_pylist()).difference(known))
@@ -257,6 +259,15 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
     return list(found.chunks) if isinstance(found, pa.ChunkedArray) else [found]
 
 
+def series_of(values: pa.ChunkedArray, *, is_category: bool) -> pd.Series:
+    """A column of a frame, of texts also as categories."""
+    from pyarrow import types
+
+    encoded = values.dictionary_encode() if is_category and types.is_string(values.type) else values
+    series: pd.Series = encoded.to_pandas()
+    return series
+
+
 def to_pandas(table: pa.Table) -> pd.DataFrame:
     """A frame of a table, compact or not."""
     frame: pd.DataFrame = conform(table, "the rows").to_pandas()
@@ -288,9 +299,7 @@ def one_operation(operations: Iterable[AnyOperation]) -> AnyOperation:
 
 
 class DatasetFile:
-    """A Parquet file of a dataset, read and checked column by column.
-
-    All columns of `op` are to be read, in order, before `verify`.
+    """A Parquet file of a dataset, read in blocks of rows.
 
     Raises:
         DataError: it is missing, damaged, empty, or not a dataset of this schema version.
@@ -300,9 +309,10 @@ class DatasetFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._path = path
+        self.path = path
         try:
-            self._file = pq.ParquetFile(path)
+            # A file of a few megabytes may claim so many rows that they fill the memory: a block at a time is read.
+            self._file = pq.ParquetFile(path, pre_buffer=False)
             schema = self._file.schema_arrow
         except FileNotFoundError:
             raise DataError(f"no such file: {path}") from None
@@ -317,49 +327,84 @@ class DatasetFile:
         self.rows: int = self._file.metadata.num_rows
         if not self.rows:
             raise DataError(f"{path}: there are no rows")
-        self.op = operation_in(self._read(_OP_TYPE), str(path))
-        self._digest = ContentDigest(self.rows)
+        self.op = self._operation()
 
-    def column(self, column: Column) -> pa.ChunkedArray:
-        """The next column.
+    def column(self, column: Column) -> Iterable[pa.Array]:
+        """A column, block by block, as often as it is iterated."""
+        return _FileColumn(self, column)
+
+    def blocks(self, names: Container[str]) -> Iterator[pa.Table]:
+        """The rows in blocks, the columns of these names in the operation's order.
 
         Raises:
-            DataError: it is missing or damaged, or a type or value is impossible.
+            DataError: a column is missing or damaged, or of the wrong type.
         """
-        values = _conform_column(self._read(column.name), column, str(self._path))
-        _check_column(self.op, column.name, values, str(self._path))
-        self._digest.add(column, values.chunks)
-        return values
+        import pyarrow as pa
 
-    def verify(self, is_valid: pa.ChunkedArray, latency_ms: pa.ChunkedArray) -> None:
-        """Check the rows, all of whose columns were read: their times, and the digest that was written with them.
+        columns = [column for column in self.op.columns if column.name in names]
+        for block in self._read([column.name for column in columns]):
+            arrays = [_conform_column(block, column, str(self.path)) for column in columns]
+            yield pa.table(arrays, names=[column.name for column in columns])
+
+    def verify(self, *, predictions: bool = False) -> None:
+        """Check all columns and the digest of the rows that was written with them.
 
         A file without a digest is said to be unverified.
 
         Raises:
-            DataError: a row counts as valid without a time, or the rows are not those that were written.
+            DataError: a column or value is impossible, or the rows are not those that were written; or rows are
+                predictions, and these are not taken.
         """
-        check_times(is_valid, latency_ms, str(self._path))
-        found = self._digest.hexdigest()
+        digest = ContentDigest(self.rows)
+        for column in self.op.columns:
+            chunks = self.column(column)
+            for chunk in chunks:
+                _check_column(self.op, column.name, chunk, str(self.path))
+                if column.name == "status" and not predictions:
+                    _refuse_predictions(chunk)
+            digest.add(column, chunks)
+        for block in self.blocks({"is_valid", "latency_ms"}):
+            check_times(block["is_valid"], block["latency_ms"], str(self.path))
+        found = digest.hexdigest()
         if self._sha256 is None:
-            warn_unverified(self._path)
+            warn_unverified(self.path)
         elif self._sha256 != found:
             raise DataError(
-                f"{self._path}: the rows are not those that were written: content_sha256 is {self._sha256!s:.12}…, "
+                f"{self.path}: the rows are not those that were written: content_sha256 is {self._sha256!s:.12}…, "
                 f"that of the rows {found:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
             )
 
-    def _read(self, name: str) -> pa.Table:
-        """A table of the rows with one column, or none if there is no such column."""
+    def _operation(self) -> AnyOperation:
+        """The one operation of all rows."""
+        return one_operation(operation_in(block, str(self.path)) for block in self._read([_OP_TYPE]))
+
+    def _read(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows in blocks, with those of the columns that there are."""
         import pyarrow as pa
 
+        known = [name for name in names if name in self._names]
         try:
-            table = self._file.read([name] if name in self._names else [], use_threads=False)
-            table.validate(full=True)
+            for batch in self._file.iter_batches(BLOCK_ROWS, columns=known, use_threads=False):
+                batch.validate(full=True)
+                yield of_batch(batch)
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-            raise _unreadable(self._path, error) from error
-        return table
+            raise _unreadable(self.path, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _FileColumn:
+    file: DatasetFile
+    column: Column
+
+    def __iter__(self) -> Iterator[pa.Array]:
+        for block in self.file.blocks({self.column.name}):
+            yield from block.column(0).chunks
+
+
+def _refuse_predictions(statuses: pa.Array) -> None:
+    if str(Status.PREDICTED) in statuses.unique().to_pylist():
+        raise DataError("the data hold predictions of ckh, which are no measurements", "nothing is learned of them")
 
 
 def warn_unverified(path: Path) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from ckh.archs import arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.manifest import problem_count
-from ckh.learn.matrix import feature_blocks
+from ckh.learn.matrix import BLOCK_ROWS, widened
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
@@ -30,7 +30,7 @@ from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -249,20 +249,25 @@ class Model:
         """
         import lightgbm
 
-        op = self.spec.op
-        columns = {name: dataset.frame[name].to_numpy() for name in op.input_columns}
-        if self.spec.legacy_tiles:
-            columns = op.legacy_columns(columns)
         self._forest(target)
         # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
         text = TREE_SIZES.sub("", self._texts[target], count=1)
         try:
             booster = lightgbm.Booster(model_str=text)
-            blocks = feature_blocks(self.spec.engine, columns, self.hardware, self.spec.feature_names)
-            raw = np.concatenate([booster.predict(block) for _, block in blocks])
+            raw = np.concatenate([booster.predict(block) for block in self._blocks(dataset)])
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
         return self._linear(raw, target)
+
+    def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
+        """The features of all rows of a dataset, a block at a time, shape (rows of the block, features)."""
+        op, spec = self.spec.op, self.spec
+        for start in range(0, len(dataset), BLOCK_ROWS):
+            rows = dataset.frame.iloc[start : start + BLOCK_ROWS]
+            columns = {name: widened(rows[name].to_numpy()) for name in op.input_columns}
+            if spec.legacy_tiles:
+                columns = op.legacy_columns(columns)
+            yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
 
     def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         op = self.spec.op

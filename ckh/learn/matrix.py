@@ -124,6 +124,11 @@ class FeatureMatrix:
         return found
 
 
+def widened(values: NDArray[Any]) -> NDArray[Any]:
+    """Values to compute with: integers of a dataset that is held in few bytes (`read_dataset`) have 64 bits again."""
+    return values.astype(np.int64, copy=False) if values.dtype.kind == "i" else values
+
+
 def feature_blocks(
     engine: FeatureEngine,
     columns: Mapping[str, NDArray[Any]],

@@ -113,7 +113,7 @@ def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path)
     [
         ({"kernel_name": "nonsense"}, "column kernel_name: not a kernel name"),
         ({"arch": "gfx999"}, "column arch holds 'gfx999'"),
-        ({"latency_ms": float("inf")}, "column latency_ms is infinite in 6 rows"),
+        ({"latency_ms": float("inf")}, "column latency_ms is infinite in some rows"),
         ({"N": 1.5}, "column N must be int64"),
     ],
 )

@@ -14,7 +14,8 @@ from ckh.archs import load_arch
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
-from ckh.data.spool import BLOCK_ROWS, Buckets, StoredRows
+from ckh.data.spool import Buckets, StoredRows
+from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.ops.grouped_conv.amd_rows import judged_rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.data.spool import BLOCK_ROWS
+from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.ops.gemm_universal.names import kernel_name
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
