@@ -44,7 +44,7 @@ def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
 
 def judged(
     train_data: Dataset, judge: Dataset, folds: int, options: TrainOptions
-) -> Iterator[tuple[Dataset, winners.Ranked, NDArray[np.int64]]]:
+) -> Iterator[tuple[Dataset, winners.WinnerPlaces, NDArray[np.int64]]]:
     """Each fold: the problems judged, how a model of the other folds ranks their winners, and the baseline's places."""
     of_train, of_judge = folds_of(train_data, folds), folds_of(judge, folds)
     for fold in range(folds):

@@ -1,9 +1,10 @@
-"""The floors of the house: imports run down only, and an operation is named nowhere outside its folder."""
+"""The floors of the house: imports run down only, an operation is named in its folder alone, a class name once."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +107,13 @@ def test_no_private_name_crosses_a_package() -> None:
         if _room(arrow[0]) != _room(arrow[1]) and re.search(r"(^|\.)_(?!_)", f"{arrow[1]}.{arrow[2]}")
     ]
     assert not crossing
+
+
+def test_a_class_name_occurs_once() -> None:
+    """Two classes of one name are two things that a reader takes for one."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES.values()}
+    names = Counter(node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def _names_operations(path: Path) -> bool:

@@ -53,7 +53,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CoverStep:
     """The first kernels of the greedy order.
 
     Attributes:
@@ -87,7 +87,7 @@ class KernelSet:
     least: float
     keeps: bool
     fewest: int
-    curve: tuple[Step, ...]
+    curve: tuple[CoverStep, ...]
 
     @property
     def is_fewest(self) -> bool:
@@ -128,7 +128,7 @@ def choose_set(workload: Workload, keep: float, most: int) -> KernelSet:
     )
 
 
-def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[Step], int | None, int]:
+def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep], int | None, int]:
     """Adds the kernel of the largest gain until enough is kept, or there are `most`.
 
     What is added up is the mean efficiency and the share of problems that have a kernel, so that these come first.
@@ -152,7 +152,7 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[Step], int
         efficiency = np.maximum(value - 1.0, 0.0)
         reached.append((float(efficiency @ workload.weight), float(efficiency.min())))
     bounds = np.clip(ceiling[: len(chosen)] - 1.0, 0.0, 1.0).tolist()
-    steps = [Step(kernel, *both, bound) for kernel, both, bound in zip(chosen, reached, bounds, strict=True)]
+    steps = [CoverStep(kernel, *both, bound) for kernel, both, bound in zip(chosen, reached, bounds, strict=True)]
     possible = np.flatnonzero(ceiling >= 1.0 + keep - _ROUNDING)
     fewest = int(possible[0]) + 1 if len(possible) else workload.kernels + 1
     return steps, len(chosen) if enough else None, fewest

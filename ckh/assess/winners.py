@@ -85,7 +85,7 @@ class WinnerReport:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
+class WinnerPlaces:
     """Of each problem the place of its winner in a ranking, and the first choice's name. Shape (problems,)."""
 
     place: NDArray[np.int64]
@@ -98,7 +98,7 @@ def winner_rows(dataset: Dataset) -> NDArray[np.int64]:
     return choices(-times.latency_ms, times.problem, times.count)
 
 
-def report(dataset: Dataset, ranked: Ranked, learned_from: Dataset | None = None) -> WinnerReport:
+def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None = None) -> WinnerReport:
     """Judge rankings of the candidates of all problems of a dataset.
 
     Args:
@@ -209,7 +209,7 @@ def _slices(dataset: Dataset, place: NDArray[np.int64]) -> Iterator[Hits]:
                 yield _hits(f"{kind}: {name}", place[inside])
 
 
-def _choices(dataset: Dataset, ranked: Ranked, least: NDArray[np.float64]) -> list[WinnerChoice]:
+def _choices(dataset: Dataset, ranked: WinnerPlaces, least: NDArray[np.float64]) -> list[WinnerChoice]:
     names = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
     return [
         WinnerChoice(

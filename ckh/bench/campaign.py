@@ -19,7 +19,7 @@ from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
-from ckh.bench.sweep import Results, Sweep, Totals
+from ckh.bench.sweep import PairResults, Sweep, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
 from ckh.data.settings import Given, Settings
@@ -50,7 +50,7 @@ _FLOPS_PER_GFLOP = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CandidateGroup:
     """How many kernels there are to choose from for problems of a kind, and how many its architecture refuses."""
 
     kind: str
@@ -74,7 +74,7 @@ class Outlook:
     refused: dict[str, int]
     compile_s: float | None
     estimate_s: float
-    groups: tuple[Group, ...]
+    groups: tuple[CandidateGroup, ...]
     missing: str
 
 
@@ -151,7 +151,7 @@ class Campaign:
         self.plan: Plan = stored or self._made_plan()
         if stored is not None and any(given[name] is not None for name in SOURCES):
             self._refuse_other_pairs(self._made_plan())
-        self._results = Results(() if self._journal is None else self._journal.final_rows())
+        self._results = PairResults(() if self._journal is None else self._journal.final_rows())
 
     def _made_plan(self) -> Plan:
         """The plan that follows from the settings."""
@@ -186,9 +186,9 @@ class Campaign:
             missing=missing,
         )
 
-    def _groups(self) -> Iterator[Group]:
+    def _groups(self) -> Iterator[CandidateGroup]:
         for kind, (kernels, refused) in self.plan.groups.items():
-            yield Group(kind, self.device.arch.name, kernels, refused)
+            yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
 
     def build(self, limits: BenchLimits) -> dict[Kernel, BuildReport]:
         """Compile the kernels that are left and load each in a process of its own, without measuring.

@@ -51,7 +51,7 @@ class Totals:
     workers: int = 1
 
 
-class Results:
+class PairResults:
     """The last row of every pair, by problem; what is known when a run is resumed."""
 
     def __init__(self, rows: Iterable[ResultRow] = ()) -> None:
@@ -103,7 +103,7 @@ class _Work:
     """What the tasks of a run share: the kernels by name, what is known of pairs, and what shows progress."""
 
     built: dict[str, Built]
-    results: Results
+    results: PairResults
     advance: Callable[[int, str], None]
 
 
@@ -125,7 +125,7 @@ class Sweep:
         self._lock = threading.Lock()
         self.totals = Totals(workers=len(driver.configs))
 
-    def measure(self, plan: Plan, results: Results) -> Totals:
+    def measure(self, plan: Plan, results: PairResults) -> Totals:
         """Measure what `results` does not hold yet, until it is complete or stopped. Returns what was done.
 
         Raises:
@@ -148,7 +148,7 @@ class Sweep:
         self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
         return self.totals
 
-    def _leading_kernels(self, plan: Plan, left: Plan, results: Results) -> tuple[Kernel, ...]:
+    def _leading_kernels(self, plan: Plan, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
         """Kernels of finished problems whose leaders were not measured again when the last run ended."""
         needed = set()
         for task, rest in zip(plan.tasks, left.tasks, strict=True):
@@ -219,7 +219,7 @@ class Sweep:
                 results.add(row)
             self.totals.remeasured += len(rows)
 
-    def _add(self, results: Results, *rows: ResultRow) -> None:
+    def _add(self, results: PairResults, *rows: ResultRow) -> None:
         with self._lock:
             self._journal.add(*rows)
             for row in rows:

@@ -31,7 +31,7 @@ class StrategyName(StrEnum):
     RANDOM = "random"
 
 
-class DeviceKind(StrEnum):
+class TimedDevice(StrEnum):
     """What `--device` takes."""
 
     HOST = "host"
@@ -87,7 +87,7 @@ def search(
     time: str | None = typer.Option(None, "--time", metavar="TIME", help="Measure proposals for so long, e.g. 10m."),
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
-    device: DeviceKind | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
+    device: TimedDevice | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
     samples: int | None = option_of(Settings, "samples"),
     timeout: str | None = option_of(BenchLimits, "timeout_s"),
     compile_timeout: str | None = option_of(BenchLimits, "compile_timeout_s"),

@@ -35,7 +35,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class CompiledKernel:
     """What a kernel's descriptor and metadata say; sizes in bytes, `lds` of a workgroup, `scratch` of a lane."""
 
     name: str
@@ -169,10 +169,10 @@ class CodeObject:
         start = at + 12 + ((name_size + 3) & ~3)
         return unpack(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
 
-    def _kernel(self, one: Any, symbols: dict[str, tuple[int, int]]) -> Kernel:
+    def _kernel(self, one: Any, symbols: dict[str, tuple[int, int]]) -> CompiledKernel:
         at = symbols[one[".symbol"]][0]
         lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _DESCRIPTOR.unpack_from(self._memory, at)
-        return Kernel(
+        return CompiledKernel(
             name=one[".name"],
             entry=at + entry,
             code_size=symbols[one[".name"]][1],

@@ -7,7 +7,7 @@ import os
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from ckh.emulator.codeobject import CodeObject, Kernel, find_code
+from ckh.emulator.codeobject import CodeObject, CompiledKernel, find_code
 from ckh.emulator.library import FAULT, LAUNCHER, TOO_LONG, UNKNOWN, EmulatorLibrary, Launch
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class EmulatorError(Exception):
     """A kernel did something wrong, or something that the emulator cannot do."""
 
 
-class Program:
+class LoadedProgram:
     """A loaded code object, and room for its instructions, which are decoded when they are reached first."""
 
     def __init__(self, code: CodeObject, instruction_bytes: int) -> None:
@@ -55,7 +55,7 @@ class EmulatedGpu:
 
     def __init__(self, library: EmulatorLibrary, arch: str) -> None:
         self._library, self._arch = library, arch
-        self._programs: dict[int, Program] = {}
+        self._programs: dict[int, LoadedProgram] = {}
         self._most = int(os.environ.get(_MOST_VARIABLE) or _MOST_INSTRUCTIONS)
         library.set_arch(arch, races=os.environ.get(_RACES_VARIABLE) != "0")
 
@@ -87,14 +87,16 @@ class EmulatedGpu:
             self._check(self._library.run_group(launch), launch, program, place)
         return int(launch.instructions)
 
-    def _program(self, bundle: int) -> Program:
+    def _program(self, bundle: int) -> LoadedProgram:
         if bundle not in self._programs:
             offset, size = find_code(bundle, self._arch)
             code = CodeObject(ctypes.string_at(bundle + offset, size))
-            self._programs[bundle] = Program(code, self._library.instruction_bytes)
+            self._programs[bundle] = LoadedProgram(code, self._library.instruction_bytes)
         return self._programs[bundle]
 
-    def _set_up(self, program: Program, kernel: Kernel, block: Place, user: list[int], shared: int) -> Launch:
+    def _set_up(
+        self, program: LoadedProgram, kernel: CompiledKernel, block: Place, user: list[int], shared: int
+    ) -> Launch:
         launch = Launch()
         launch.program = ctypes.addressof(program.room)
         launch.base, launch.dwords, launch.entry = program.base, program.dwords, program.code.base + kernel.entry
@@ -109,7 +111,7 @@ class EmulatedGpu:
         launch.most = self._most
         return launch
 
-    def _check(self, why: int, launch: Launch, program: Program, place: Place) -> None:
+    def _check(self, why: int, launch: Launch, program: LoadedProgram, place: Place) -> None:
         where = f" (workgroup {', '.join(map(str, place))})"
         if why == UNKNOWN:
             pc = launch.unknown_pc
@@ -163,7 +165,9 @@ def attach(path: Path | str, arch: str) -> None:
     library.set_launcher(callback)
 
 
-def instructions_of(kernel: Kernel, code: CodeObject, library: EmulatorLibrary) -> Iterator[tuple[int, str, int]]:
+def instructions_of(
+    kernel: CompiledKernel, code: CodeObject, library: EmulatorLibrary
+) -> Iterator[tuple[int, str, int]]:
     """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
     at = kernel.entry
     while at < kernel.entry + kernel.code_size:

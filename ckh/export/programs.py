@@ -28,7 +28,7 @@ _RELATIONS = {"==": "EQUAL", "<": "SMALLER", ">": "GREATER"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rules:
+class RulePrograms:
     """Which candidates of a group apply, as data.
 
     Attributes:
@@ -57,7 +57,7 @@ class ModelContent:
 
     content: bytes
     kernels: dict[str, Kernel]
-    rules: tuple[Rules, ...]
+    rules: tuple[RulePrograms, ...]
     trees: dict[str, int]
 
 
@@ -96,7 +96,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     return ModelContent(content, kernels, rules, trees)
 
 
-def make_rules(trees: Sequence[Tree]) -> Rules:
+def make_rules(trees: Sequence[Tree]) -> RulePrograms:
     """Decisions of candidates as data, each distinct one once."""
     conditions: dict[Expression, int] = {}
     steps: dict[tuple[int, int, int], int] = {}
@@ -113,10 +113,10 @@ def make_rules(trees: Sequence[Tree]) -> Rules:
         return known[tree]
 
     begins = tuple(map(begin, trees))
-    return Rules(tuple(conditions), tuple(steps), begins, tuple(reasons))
+    return RulePrograms(tuple(conditions), tuple(steps), begins, tuple(reasons))
 
 
-def make_checks(kind: ProblemKind, group: Group, rules: Rules) -> Checks:
+def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
     """What is calculated of the sizes of a group's problems."""
     found = _Calculations()
     for condition in rules.conditions:
@@ -135,7 +135,7 @@ def _file_group(
     forests: Sequence[PackedForest],
     kind: ProblemKind,
     group: Group,
-    rules: Rules,
+    rules: RulePrograms,
     number_of: dict[str, int],
 ) -> FileGroup:
     if not group.candidates:

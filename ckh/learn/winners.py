@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import load_arch
-from ckh.assess.winners import MISSING, Ranked, winner_rows
+from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
 from ckh.data.dataset import Dataset
 from ckh.errors import UsageError
 from ckh.learn.answer import answers
@@ -107,7 +107,7 @@ def _columns(op: AnyOperation, pool: tuple[Kernel, ...], arch: str) -> pd.DataFr
     return table
 
 
-def ranked_winners(dataset: Dataset, model: Model) -> Ranked:
+def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     """Where a model ranks the winners of a dataset among all candidates of their problems.
 
     Raises:
@@ -128,4 +128,4 @@ def ranked_winners(dataset: Dataset, model: Model) -> Ranked:
         winner = places[id(found.pool)][1].get(winners[number])
         if winner is not None and (at := np.flatnonzero(found.order == winner)).size:
             place[number] = at[0]
-    return Ranked(place, first)
+    return WinnerPlaces(place, first)

@@ -15,7 +15,7 @@ from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
     from ckh.export.groups import Group, ProblemKind
-    from ckh.export.programs import Rules
+    from ckh.export.programs import RulePrograms
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.request import Request
@@ -77,7 +77,7 @@ def facts_of(
     model: Model,
     kind: ProblemKind,
     group: Group,
-    rules: Rules,
+    rules: RulePrograms,
     refused: dict[str, int],
     problem: Problem | None = None,
 ) -> dict[str, Any]:

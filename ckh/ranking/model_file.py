@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.features.engine import Array, FeatureEngine
     from ckh.ranking.packed import PackedForest
-    from ckh.ranking.plan import Plan
+    from ckh.ranking.plan import RankingPlan
     from ckh.ranking.program import Program
 
 
@@ -29,7 +29,7 @@ class PreparedPool:
     """A pool, how each forest ranks it, and its features as a program."""
 
     pool: Pool
-    plans: tuple[Plan, ...]
+    plans: tuple[RankingPlan, ...]
     program: Program
 
 

@@ -23,7 +23,7 @@ BLOCK = 4096  # tiles that are ranked together; csrc/ckh_fill.c refuses more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class TileBlock:
     """Some of the tiles, and the candidates that have them.
 
     Attributes:
@@ -42,7 +42,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class RankingPlan:
     """How to rank a pool with a forest.
 
     Attributes:
@@ -65,10 +65,10 @@ class Plan:
     variant_masks: Words
     class_masks: Words
     class_starts: Int32
-    blocks: tuple[Block, ...]
+    blocks: tuple[TileBlock, ...]
 
 
-def make_plan(forest: PackedForest, pool: Pool) -> Plan:
+def make_plan(forest: PackedForest, pool: Pool) -> RankingPlan:
     """Prepare a pool for a forest."""
     places = {place.feature: place for place in pool.placed}
     of_family = [places[feature] for feature in forest.families[:, 0].tolist()]
@@ -91,7 +91,7 @@ def make_plan(forest: PackedForest, pool: Pool) -> Plan:
             families[family, 2] = count
             count += int(forest.families[family, 3]) * place.rows
     classes = [row == np.arange(row.max() + 1)[:, None] for row in pool.partitions]
-    return Plan(
+    return RankingPlan(
         forest=forest,
         variants=pool.variants,
         families=families,
@@ -107,10 +107,10 @@ def _source(place: Placed) -> int:
     return place.row if place.kind == Kind.CONSTANT or place.is_dynamic else -1
 
 
-def _block(pool: Pool, holding: NDArray[np.bool_], start: int) -> Block:
+def _block(pool: Pool, holding: NDArray[np.bool_], start: int) -> TileBlock:
     stop = min(start + BLOCK, pool.tiles)
     candidates = np.flatnonzero((pool.tile_of >= start) & (pool.tile_of < stop))
-    return Block(
+    return TileBlock(
         tiles=slice(start, stop),
         candidates=candidates,
         tile_of=(pool.tile_of[candidates] - start).astype(np.int32),

@@ -14,7 +14,7 @@ from ckh.bench.campaign import Campaign, Outcome
 from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import WorkerConfig
 from ckh.bench.stop import StopReason
-from ckh.bench.sweep import MAX_LEADERS, Results
+from ckh.bench.sweep import MAX_LEADERS, PairResults
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import UsageError
@@ -171,23 +171,23 @@ def test_at_most_twelve_kernels_lead() -> None:
     rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1 + i / 1000) for i in range(20)]
     rows[0] = ResultRow("run", "p", "k0", Status.UNSTABLE, latency_ms=1.0)
     rows += [ResultRow("run", "p", "crashed", Status.CRASH), ResultRow("run", "other", "k0", Status.OK, latency_ms=0.5)]
-    assert [row.kernel for row in Results(rows).leaders("p")] == [f"k{i}" for i in range(12)]
+    assert [row.kernel for row in PairResults(rows).leaders("p")] == [f"k{i}" for i in range(12)]
     assert MAX_LEADERS == 12
     edge = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=ms) for i, ms in enumerate((1.0, 1.0799, 1.0801))]
-    assert [row.kernel for row in Results(edge).leaders("p")] == ["k0", "k1"]
-    assert Results(rows).leaders("unknown") == []
-    assert Results(rows).best_ns("p") == 1e6
+    assert [row.kernel for row in PairResults(edge).leaders("p")] == ["k0", "k1"]
+    assert PairResults(rows).leaders("unknown") == []
+    assert PairResults(rows).best_ns("p") == 1e6
 
 
 def test_more_kernels_lead_if_asked() -> None:
     """With a number, that many lead, however far behind; until as many were measured again."""
     rows = [ResultRow("run", "p", f"k{i}", Status.OK, latency_ms=1.0 + i) for i in range(5)]
     rows[0] = replace(rows[0], remeasured=True)
-    assert Results(rows).leaders("p") == []
-    assert [row.kernel for row in Results(rows).leaders("p", 3)] == ["k0", "k1", "k2"]
-    assert [row.kernel for row in Results(rows).leaders("p", 9)] == ["k0", "k1", "k2", "k3", "k4"]
-    assert Results([replace(row, remeasured=True) for row in rows[:3]] + rows[3:]).leaders("p", 3) == []
-    assert Results([replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
+    assert PairResults(rows).leaders("p") == []
+    assert [row.kernel for row in PairResults(rows).leaders("p", 3)] == ["k0", "k1", "k2"]
+    assert [row.kernel for row in PairResults(rows).leaders("p", 9)] == ["k0", "k1", "k2", "k3", "k4"]
+    assert PairResults([replace(row, remeasured=True) for row in rows[:3]] + rows[3:]).leaders("p", 3) == []
+    assert PairResults([replace(row, remeasured=True) for row in rows]).leaders("p", 9) == []
 
 
 def test_a_finished_run_can_measure_more_leaders(make_runs: Callable[..., Runs]) -> None:

@@ -37,7 +37,7 @@ GPU_COUNT = 800
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
+class _GemmSet:
     about: str
     problems: Callable[[], Iterable[GemmProblem]]
 
@@ -77,23 +77,23 @@ def held_out_weights() -> frozenset[tuple[int, int]]:
     return frozenset((weight.n, weight.k) for share in shares for weight in share.projections())
 
 
-def _model_set(name: str) -> _Set:
-    return _Set(f"layers of {MODELS[name].source}, 1 to 8192 tokens", lambda: layers(MODELS[name], TOKENS))
+def _model_set(name: str) -> _GemmSet:
+    return _GemmSet(f"layers of {MODELS[name].source}, 1 to 8192 tokens", lambda: layers(MODELS[name], TOKENS))
 
 
-_SETS: dict[str, _Set] = {
-    "gemm-train": _Set(
+_SETS: dict[str, _GemmSet] = {
+    "gemm-train": _GemmSet(
         "training: squares, layers, skinny, deep, uneven, edges, split K",
         lambda: draw_problems(SPLIT_FAMILIES, GPU_COUNT, GPU_LIMITS, held_out_weights()),
     ),
-    "host-gemm-train": _Set(
+    "host-gemm-train": _GemmSet(
         "training at the size of one CPU thread",
         _host_training,
     ),
-    "host-gemm-more": _Set("twice as many further ones, without squares", _host_more),
+    "host-gemm-more": _GemmSet("twice as many further ones, without squares", _host_more),
     **{f"llm-{name}": _model_set(name) for name in MODELS},
-    "llm": _Set("layers of all language models, 1 to 8192 tokens", _llm),
-    "host-llm": _Set("one of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP", _host_llm),
+    "llm": _GemmSet("layers of all language models, 1 to 8192 tokens", _llm),
+    "host-llm": _GemmSet("one of eight ranks' share of those layers, 1 MFLOP to 2 GFLOP", _host_llm),
 }
 
 
@@ -126,7 +126,7 @@ def _problem_set(name: str, dtype: str, layout: str) -> tuple[GemmProblem, ...]:
     return tuple(replace(problem, dtype=dtype, layout=layout) for problem in dict.fromkeys(_SETS[name].problems()))
 
 
-def _named(name: str) -> _Set:
+def _named(name: str) -> _GemmSet:
     if name not in _SETS:
         raise UsageError(f"unknown GEMM problem set {name!r}", "the sets are " + ", ".join(_SETS))
     return _SETS[name]

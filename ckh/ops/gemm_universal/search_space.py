@@ -12,9 +12,9 @@ from itertools import product
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from ckh.ops.gemm_universal.spaces import AMD_SEARCH, Block, space_of
+from ckh.ops.gemm_universal.spaces import AMD_SEARCH, WaveBlock, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
-from ckh.search.kernels.product import Options, Parameter, Product, Searched, by
+from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
     from ckh.archs import ArchSpec
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.spaces import GemmSpace
 
 _PARAMETERS = (
-    *(Parameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
-    Parameter("wave", lambda kernel: by(kernel.wave)),
-    Parameter("warp_tile", lambda kernel: by(kernel.warp_tile)),
-    Parameter("pipeline", attrgetter("pipeline")),
-    Parameter("scheduler", lambda kernel: str(kernel.scheduler)),
-    *(Parameter(name, attrgetter(name)) for name in ("epilogue", "pad_m", "pad_n", "pad_k", "persistent")),
+    *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
+    KernelParameter("wave", lambda kernel: by(kernel.wave)),
+    KernelParameter("warp_tile", lambda kernel: by(kernel.warp_tile)),
+    KernelParameter("pipeline", attrgetter("pipeline")),
+    KernelParameter("scheduler", lambda kernel: str(kernel.scheduler)),
+    *(KernelParameter(name, attrgetter(name)) for name in ("epilogue", "pad_m", "pad_n", "pad_k", "persistent")),
 )
 
 
@@ -51,7 +51,7 @@ def _space(dtype: str, arch: ArchSpec) -> GemmSpace:
     blocks = AMD_SEARCH.blocks
     if not arch.is_gpu:
         warp_tiles = arch.warp_tiles_for(dtype) if dtype in arch.dtypes else ()
-        blocks = tuple(Block(wave, warp_tile) for wave, warp_tile in product(arch.wave_configs, warp_tiles))
+        blocks = tuple(WaveBlock(wave, warp_tile) for wave, warp_tile in product(arch.wave_configs, warp_tiles))
     return replace(
         AMD_SEARCH,
         tiles=tuple(dict.fromkeys([*pool.tiles, *AMD_SEARCH.tiles])),

@@ -27,7 +27,7 @@ Pads = tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class WaveBlock:
     """Waves per block and the tile of one matrix instruction."""
 
     wave: Triple
@@ -39,7 +39,7 @@ class GemmSpace:
     """All combinations of these values are candidates."""
 
     tiles: tuple[Triple, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[WaveBlock, ...]
     pipelines: tuple[str, ...]
     schedulers: tuple[Scheduler, ...]
     epilogues: tuple[str, ...]
@@ -90,7 +90,7 @@ _PADDED, _UNPADDED = (True,) * 3, (False,) * 3
 _NUM_WAVES = (2, 4, 8)
 _AMD_TILES = (32, 64, 128, 192, 256)
 _AMD_BLOCKS = tuple(
-    Block((wave_m, wave_n, 1), warp_tile)
+    WaveBlock((wave_m, wave_n, 1), warp_tile)
     for wave_m, wave_n in product((1, 2, 4), repeat=2)
     if wave_m * wave_n in _NUM_WAVES
     for warp_tile in product((4, 16, 32, 64), (4, 16, 32, 64), (8, 16, 32, 64, 128))
@@ -134,7 +134,7 @@ HOST = GemmSpace(
         (256, 128, 32),
         (256, 256, 64),
     ),
-    blocks=tuple(Block(wave, warp_tile) for wave, warp_tiles in _HOST_WAVES.items() for warp_tile in warp_tiles),
+    blocks=tuple(WaveBlock(wave, warp_tile) for wave, warp_tiles in _HOST_WAVES.items() for warp_tile in warp_tiles),
     pipelines=TABLE_PIPELINES,
     schedulers=tuple(Scheduler),
     epilogues=("cshuffle",),

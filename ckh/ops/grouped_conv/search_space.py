@@ -18,7 +18,7 @@ from ckh.ops.grouped_conv.rules.matrix import is_loadable
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.ops.grouped_conv.tiles import tiles_of, warp_tile_of, wave_of
 from ckh.ops.grouped_conv.validity import CONV_RULES
-from ckh.search.kernels.product import Options, Parameter, Product, Searched, by
+from ckh.search.kernels.product import KernelParameter, Options, Product, Searched, by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,12 +32,12 @@ _VECTORS = (1, 2, 4, 8)
 _GPU_BLOCKS_PER_CU, _HOST_BLOCKS_PER_CU = (1, 2), (1,)
 
 _PARAMETERS = (
-    *(Parameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
-    Parameter("wave", lambda kernel: by(wave_of(kernel))),
-    Parameter("warp_tile", lambda kernel: by(warp_tile_of(kernel))),
-    *(Parameter(name, attrgetter(name)) for name in ("vector_a", "vector_b", "vector_c", "pipeline")),
-    Parameter("scheduler", lambda kernel: str(kernel.scheduler)),
-    *(Parameter(name, attrgetter(name)) for name in ("double_smem_buffer", "split_image", "block_per_cu")),
+    *(KernelParameter(name, attrgetter(name)) for name in ("tile_m", "tile_n", "tile_k")),
+    KernelParameter("wave", lambda kernel: by(wave_of(kernel))),
+    KernelParameter("warp_tile", lambda kernel: by(warp_tile_of(kernel))),
+    *(KernelParameter(name, attrgetter(name)) for name in ("vector_a", "vector_b", "vector_c", "pipeline")),
+    KernelParameter("scheduler", lambda kernel: str(kernel.scheduler)),
+    *(KernelParameter(name, attrgetter(name)) for name in ("double_smem_buffer", "split_image", "block_per_cu")),
 )
 
 

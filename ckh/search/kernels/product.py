@@ -38,7 +38,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class KernelParameter:
     """A parameter that strategies see, and its value in a kernel: a number, a text or a bool."""
 
     name: str
@@ -67,7 +67,7 @@ class Product:
         rules: Rules[Any],
         more: tuple[Rule, ...],
         arch: ArchSpec,
-        parameters: Sequence[Parameter],
+        parameters: Sequence[KernelParameter],
     ) -> None:
         names = frozenset(options.names)
         of_arch = (*rules.named, *rules.complete, *more)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.learn.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel, Problem
-    from ckh.search.kernels.product import Parameter, Product
+    from ckh.search.kernels.product import KernelParameter, Product
 
 _SAMPLE_SEED = 0  # a problem has the same space whatever the seed of the search
 
@@ -154,7 +154,7 @@ def _in_order(product: Product, rows: NDArray[np.intp]) -> Iterator[tuple[int, i
             yield base, int(rows[place])
 
 
-def _space_of(kernels: Sequence[Kernel], parameters: Sequence[Parameter]) -> Space:
+def _space_of(kernels: Sequence[Kernel], parameters: Sequence[KernelParameter]) -> Space:
     """Without the parameters that all kernels share, unless that is all of them."""
     columns = {p.name: np.array([p.value(kernel) for kernel in kernels]) for p in parameters}
     varying = {name: column for name, column in columns.items() if (column != column[0]).any()} or columns

@@ -24,7 +24,7 @@ __all__ = ["describe", "load_problems", "problem_set", "set_names"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
+class _ConvSet:
     about: str
     problems: Callable[[Direction], Iterable[ConvProblem]]
 
@@ -39,23 +39,23 @@ def _without_holdout(problems: Iterable[ConvProblem]) -> Iterator[ConvProblem]:
     return (problem for problem in problems if problem not in held_out)
 
 
-def _family_set(name: str) -> _Set:
-    return _Set(f"AMD's training family '{name}'", lambda v: _without_holdout(amd_families.family(name, v)))
+def _family_set(name: str) -> _ConvSet:
+    return _ConvSet(f"AMD's training family '{name}'", lambda v: _without_holdout(amd_families.family(name, v)))
 
 
-def _network_set(name: str) -> _Set:
-    return _Set(NETWORKS[name].about, lambda _: holdout.network(name))
+def _network_set(name: str) -> _ConvSet:
+    return _ConvSet(NETWORKS[name].about, lambda _: holdout.network(name))
 
 
-_SETS: dict[str, _Set] = {
+_SETS: dict[str, _ConvSet] = {
     **{f"train-{name}": _family_set(name) for name in amd_families.FAMILIES},
-    "train-2d": _Set("all 2D families of AMD", lambda v: _without_holdout(_families(v, ndims=(2,)))),
-    "train-3d": _Set("all 3D families of AMD", lambda v: _without_holdout(_families(v, ndims=(3,)))),
-    "train": _Set("all families of AMD", lambda v: _without_holdout(_families(v))),
-    "host-train": _Set("training at the size of one CPU thread", lambda _: host_train.host_train()),
+    "train-2d": _ConvSet("all 2D families of AMD", lambda v: _without_holdout(_families(v, ndims=(2,)))),
+    "train-3d": _ConvSet("all 3D families of AMD", lambda v: _without_holdout(_families(v, ndims=(3,)))),
+    "train": _ConvSet("all families of AMD", lambda v: _without_holdout(_families(v))),
+    "host-train": _ConvSet("training at the size of one CPU thread", lambda _: host_train.host_train()),
     **{name: _network_set(name) for name in NETWORKS},
-    "holdout": _Set("layers of all networks at batch 1 and 8", lambda _: holdout.holdout()),
-    "host-holdout": _Set("hold-out layers at the size of one CPU thread", lambda _: holdout.host_holdout()),
+    "holdout": _ConvSet("layers of all networks at batch 1 and 8", lambda _: holdout.holdout()),
+    "host-holdout": _ConvSet("hold-out layers at the size of one CPU thread", lambda _: holdout.host_holdout()),
 }
 
 
@@ -112,7 +112,7 @@ def load_problems(
     return files.read_problems(source, variant, dtype, default_dtype)
 
 
-def _named(name: str) -> _Set:
+def _named(name: str) -> _ConvSet:
     if name not in _SETS:
         raise UsageError(f"unknown problem set {name!r}", _sets_hint())
     return _SETS[name]

@@ -183,13 +183,15 @@ def _measured() -> object:
 
 
 def _searched() -> object:
-    from ckh.search.kernels.product import Options, Parameter, Product, Searched
+    from ckh.search.kernels.product import KernelParameter, Options, Product, Searched
 
     def product_of(problem: MatvecProblem, arch: ArchSpec) -> Product:
         axes = [(("block",), [(1,), (2,), (4,), (8,)]), (("unroll",), [(1,)])]
         bases = KernelTable.product(MatvecKernel, axes, dtype=problem.dtype)
         options = Options(("unroll",), tuple((unroll,) for unroll in (1, 2, 4, 8, 16)))
-        return Product(bases, options, RULES, (), arch, [Parameter(name, attrgetter(name)) for name in PARAMETERS])
+        return Product(
+            bases, options, RULES, (), arch, [KernelParameter(name, attrgetter(name)) for name in PARAMETERS]
+        )
 
     return Searched(product_of)
 
