@@ -87,6 +87,10 @@ class Pipeline:
         of_backward: whether AMD's table of variants has it for backward convolutions, if it has it.
         pads_itself: whether its GEMMs on a GPU take any size, whatever their names say of padding.
         since_late_2025: whether CK Tile's headers of mid-2025 lack it.
+        fills_threads: whether each thread of its convolutions' blocks on a GPU must have a vector of A and B to load.
+        has_least_trips: whether its backward-weight convolutions take no fewer trips over K than the architecture says.
+        repeats_packs: whether its GEMMs of current headers multiply a tile once for each vector that a thread takes
+            from LDS.
         staging: what it is on the host, which has all of AMD's table of variants and no others.
     """
 
@@ -101,6 +105,9 @@ class Pipeline:
     of_backward: bool = True
     pads_itself: bool = False
     since_late_2025: bool = False
+    fills_threads: bool = False
+    has_least_trips: bool = False
+    repeats_packs: bool = False
     staging: Staging | None = None
 
     @property
@@ -150,6 +157,9 @@ _TABLE = (
         curated="c6",
         header=_V("ag_bg_cr_comp_v6"),
         since_late_2025=True,
+        fills_threads=True,
+        has_least_trips=True,
+        repeats_packs=True,
         staging=Staging(_IN_PLACE, _UP_FRONT),
     ),
     Pipeline("comp_async", Buffers.TWO, header=_V("ag_bg_cr_comp_async"), since_late_2025=True),
@@ -169,6 +179,9 @@ TABLE_PIPELINES: tuple[str, ...] = tuple(row.name for row in _TABLE if row.in_ta
 FORWARD_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if not row.of_backward)  # forward alone
 ALWAYS_PADDED_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.pads_itself)
 LATE_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.since_late_2025)
+THREAD_FILLING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.fills_threads)
+LEAST_TRIPS_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.has_least_trips)
+PACK_REPEATING_PIPELINES: frozenset[str] = frozenset(row.name for row in _TABLE if row.repeats_packs)
 
 # Name -> number in AMD's feature engines, by number: the order of AMD's lists, too.
 PIPELINE_CODES: dict[str, int] = dict(

@@ -20,7 +20,7 @@ from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.matrix import matrix as gemm_matrix
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.grouped_conv.matrix import MATRICES, matrix
-from ckh.ops.grouped_conv.validity import check, problem_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import SPECIALIZATIONS, VARIANT_PIPELINES
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -69,8 +69,8 @@ def test_no_case_is_refused_for_its_problem(name: str, arch: str) -> None:
     """What a kernel is refused for is the kernel: every problem meets its conditions."""
     spec = load_arch(arch)
     for case in matrix(name, spec, ALL, (2, 3), "fp16"):
-        if not check(case.kernel, spec):
-            assert problem_reasons(case.kernel, spec, case.problem) == [], case.label
+        if not CONV_RULES.check(case.kernel, spec):
+            assert CONV_RULES.of_problem(case.kernel, spec, case.problem) == [], case.label
 
 
 def test_unknown_matrices_and_dtypes_are_refused() -> None:

@@ -20,7 +20,7 @@ from ckh.ops import operation
 from ckh.ops.gemm_universal.candidate_source import candidate_source as gemm_source
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem_sets import load_problems as gemm_problems
-from ckh.ops.gemm_universal.validity import problem_reasons as gemm_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.candidate_source import SetCandidates
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
@@ -339,4 +339,4 @@ def test_a_plan_of_many_problems_from_a_large_pool_agrees_with_its_rules() -> No
         assert all(measured_of(gemm).reasons(kernel, arch, task.problem) == [] for kernel in task.kernels)
     refused_all = [problem for problem in problems if problem not in {task.problem for task in plan.tasks}]
     pool = gemm_pool(arch, "fp16", refused_all[0].layout)
-    assert all(gemm_reasons(kernel, arch, refused_all[0]) for kernel in pool[::100])
+    assert all(GEMM_RULES.of_problem(kernel, arch, refused_all[0]) for kernel in pool[::100])

@@ -21,7 +21,7 @@ from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.problem import parse_conv_problem
-from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
@@ -99,7 +99,7 @@ def test_a_model_alone_finds_the_best_of_all(model: Path, capsys: pytest.Capture
     space = found["space"]
     assert space["pool"] == 300 < space["distinct"] < space["kernels"]
     problem = parse_conv_problem(found["problem"])
-    assert all(check(parse_kernel_name(one["kernel"]), HOST, problem) == [] for one in found["kernels"])
+    assert all(CONV_RULES.check(parse_kernel_name(one["kernel"]), HOST, problem) == [] for one in found["kernels"])
     assert {one["candidate"] for one in found["kernels"]} == {True, False}
     assert list(Path().iterdir()) == []
 
@@ -153,7 +153,7 @@ def test_measuring_journals_what_convert_reads(model: Path, capsys: pytest.Captu
     assert (found["evaluations"], len(rows), found["ended"]) == (5, 5, "complete")
     assert {row.status for row in rows} <= {Status.OK, Status.UNSTABLE}
     problem = parse_conv_problem(found["problem"])
-    assert all(check(parse_kernel_name(row.kernel), HOST, problem) == [] for row in rows)
+    assert all(CONV_RULES.check(parse_kernel_name(row.kernel), HOST, problem) == [] for row in rows)
     journal = read_journal(Path("run"))
     assert journal.runs[0].kernels == "search:surrogate"
     assert [end.reason for end in journal.ends] == ["complete"]

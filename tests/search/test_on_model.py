@@ -18,7 +18,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.ops.grouped_conv.tiles import CONV_TILES
-from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
@@ -66,7 +66,7 @@ def one_by_one(problem: ConvProblem, arch: ArchSpec) -> dict[tuple[Any, ...], Co
                 continue
             sizes = dict(zip(SIZES, (*tile, *wave, *warp_tile), strict=True))
             kernel = replace(pool[0], **sizes, **options)
-            if not check(kernel, arch, problem):
+            if not CONV_RULES.check(kernel, arch, problem):
                 found[tile + tuple(options.values())] = kernel
                 break
     return found
@@ -83,7 +83,7 @@ def test_every_kind_of_legal_kernel_is_scored(model: Model) -> None:
     np.testing.assert_allclose([one.score for one in search.found], np.sort(scores)[::-1], rtol=1e-12)
     expected = model.predict(PROBLEM, [one.kernel for one in search.found], model.spec.rank_by)
     np.testing.assert_allclose([one.score for one in search.found], expected, rtol=1e-12)
-    assert all(check(one.kernel, HOST, PROBLEM) == [] for one in search.found)
+    assert all(CONV_RULES.check(one.kernel, HOST, PROBLEM) == [] for one in search.found)
 
 
 def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -> None:
@@ -103,7 +103,7 @@ def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
     search: Any = search_model(narrow, gpu_model, arch, 50)
     assert (search.candidates, search.first_choice, any(search.in_pool)) == (0, None, False)
     assert len(search.found) == 50
-    assert all(check(one.kernel, arch, narrow) == [] for one in search.found)
+    assert all(CONV_RULES.check(one.kernel, arch, narrow) == [] for one in search.found)
     assert all(12 % one.kernel.vector_b == 0 and 20 % one.kernel.vector_c == 0 for one in search.found)
     wide: Any = search_model(GPU_PROBLEM, gpu_model, arch, 50)
     assert wide.candidates == 208

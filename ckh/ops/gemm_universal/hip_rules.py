@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
-from ckh.kernels.pipelines import LATE_PIPELINES, TABLE_PIPELINES, wave_group_reason, wave_groups_of
+from ckh.kernels.pipelines import (
+    LATE_PIPELINES,
+    PACK_REPEATING_PIPELINES,
+    TABLE_PIPELINES,
+    wave_group_reason,
+    wave_groups_of,
+)
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
@@ -54,7 +60,7 @@ _WAVEFRONT = 64
 _TRANSPOSED_BYTES = {1: 4, 2: 2}
 # Of 2025. It has no scheduler: what its name says of one makes no difference.
 _UNSCHEDULED = "basic_v1"
-_PACK_BYTES = 16  # of a row that compv6 takes from LDS at once; it multiplies its tile once for each
+_PACK_BYTES = 16  # of a row that is taken from LDS at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +135,9 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield f"{pipeline} of {{which}} has no persistent kernels"
     elif kernel.persistent and headers.races_between_tiles:
         yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
-    is_repeated = pipeline == "compv6" and headers.is_current  # those of 2025 take a row at once
+    is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # those of 2025 take a row at once
     if is_repeated and kernel.dtype in ELEMENTS and _row_bytes_of_thread(kernel) > _PACK_BYTES:
-        yield f"compv6 of {{which}} multiplies a tile more than once if a thread has over {_PACK_BYTES} bytes of a row"
+        yield f"{pipeline} of {{which}} multiplies a tile more than once if a thread has over {_PACK_BYTES} bytes of a row"
 
 
 def _missing_layouts(kernel: GemmKernel, target: _Target) -> Iterator[str]:

@@ -78,9 +78,9 @@ def _candidate_source(settings: Settings) -> CandidateSource[GemmProblem, GemmKe
 
 
 def _reasons(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> list[str]:
-    from ckh.ops.gemm_universal.validity import check
+    from ckh.ops.gemm_universal.validity import GEMM_RULES
 
-    return check(kernel, arch, problem)
+    return GEMM_RULES.check(kernel, arch, problem)
 
 
 def _trials() -> Trials[GemmProblem, GemmKernel]:

@@ -16,6 +16,3 @@ if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 GEMM_RULES: Rules[GemmKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, attrgetter("missing"))
-check = GEMM_RULES.check
-arch_reasons = GEMM_RULES.of_arch
-problem_reasons = GEMM_RULES.of_problem

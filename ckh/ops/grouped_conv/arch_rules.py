@@ -9,6 +9,7 @@ from ckh.kernels.pipelines import (
     DOUBLE_SMEM_PIPELINES,
     INTERWAVE_PIPELINES,
     NO_DOUBLE_SMEM_PIPELINES,
+    THREAD_FILLING_PIPELINES,
     wave_group_reason,
 )
 from ckh.kernels.scheduler import Scheduler
@@ -145,20 +146,21 @@ def _vectors(vectors: Triple) -> Iterator[str]:
 
 
 @BOOK.quantity
-def compv6_threads(arch: ArchSpec, pipeline: str, wave: Triple) -> int:
-    """Threads of a compv6 block on a GPU, each of which must have a vector of A and of B to load; 0 of others."""
-    if pipeline != "compv6" or not arch.is_gpu:
-        return 0
+def filling(arch: ArchSpec, pipeline: str, wave: Triple) -> tuple[str, int]:
+    """The pipeline and threads of a block on a GPU, where each must load a vector of A and of B; of others nothing."""
+    if pipeline not in THREAD_FILLING_PIPELINES or not arch.is_gpu:
+        return "", 0
     wave_m, wave_n, wave_k = wave
-    return wave_m * wave_n * wave_k * arch.wavefront_size
+    return pipeline, wave_m * wave_n * wave_k * arch.wavefront_size
 
 
-def _compv6_loads(operand: str, axis: str) -> Rule:
-    def loads(threads: int, size: int, depth: int, width: int) -> Iterator[str]:
+def _fills_threads(operand: str, axis: str) -> Rule:
+    def loads(filling: tuple[str, int], size: int, depth: int, width: int) -> Iterator[str]:
+        pipeline, threads = filling
         if size * depth < threads * width:
-            yield f"compv6 needs a vector of {operand.upper()} for each of {threads} threads"
+            yield f"{pipeline} needs a vector of {operand.upper()} for each of {threads} threads"
 
-    return Rule(loads, (), ("compv6_threads", f"tile_{axis}", "tile_k", f"vector_{operand}"), BOOK.derived)
+    return Rule(loads, (), ("filling", f"tile_{axis}", "tile_k", f"vector_{operand}"), BOOK.derived)
 
 
 @rule
@@ -193,7 +195,7 @@ COMPLETE_RULES: tuple[Rule, ...] = (
     _warp_tile,
     *map(_divides, "mnk"),
     _vectors,
-    _compv6_loads("a", "m"),
-    _compv6_loads("b", "n"),
+    _fills_threads("a", "m"),
+    _fills_threads("b", "n"),
     _block_per_cu,
 )

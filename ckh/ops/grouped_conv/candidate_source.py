@@ -15,7 +15,7 @@ from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.pool import RefusedKernel
 from ckh.ops.grouped_conv.rules import DEFAULT_RULE_SET, refused_of_rule_set, rule_set
-from ckh.ops.grouped_conv.validity import CONV_RULES, arch_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class SetCandidates:
         # A registry may have several splits of a kernel.
         distinct = dict.fromkeys(split for kernel in found for split in self._splits(kernel))
         wanted = filter(self.wants, distinct)
-        judged = [RefusedKernel(kernel, arch_reasons(kernel, arch)) for kernel in wanted]
+        judged = [RefusedKernel(kernel, CONV_RULES.of_arch(kernel, arch)) for kernel in wanted]
         refused = [one for one in (*unbuilt, *judged) if one.reasons and self.wants(one.kernel)]
         return tuple(one.kernel for one in judged if not one.reasons), tuple(refused)
 

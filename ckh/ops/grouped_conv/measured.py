@@ -87,9 +87,9 @@ def _candidate_source(settings: Settings) -> CandidateSource[ConvProblem, ConvKe
 
 
 def _reasons(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> list[str]:
-    from ckh.ops.grouped_conv.validity import check
+    from ckh.ops.grouped_conv.validity import CONV_RULES
 
-    return check(kernel, arch, problem)
+    return CONV_RULES.check(kernel, arch, problem)
 
 
 def _matrix(name: str, settings: MatrixSettings) -> tuple[Case[ConvProblem, ConvKernel], ...]:

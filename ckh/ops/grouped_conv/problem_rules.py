@@ -9,6 +9,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from ckh.kernels.judging import Rule, RuleBook
+from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import Direction
@@ -82,18 +83,19 @@ def _specialization(problem: ConvProblem, specialization: str | None) -> Iterato
 
 
 @BOOK.quantity
-def compv6_depth(pipeline: str, tile_k: int) -> int:
-    """K of the tile of a compv6 kernel, 0 for others."""
-    return tile_k if pipeline == "compv6" else 0
+def stepping(pipeline: str, tile_k: int) -> tuple[str, int]:
+    """The pipeline and K of its tile, where it needs several trips over K in backward weight; of others nothing."""
+    return (pipeline, tile_k) if pipeline in LEAST_TRIPS_PIPELINES else ("", 0)
 
 
 @rule
-def _compv6_loops(arch: ArchSpec, problem: ConvProblem, compv6_depth: int) -> Iterator[str]:
-    if not compv6_depth or problem.variant is not Direction.BWD_WEIGHT:
+def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]) -> Iterator[str]:
+    pipeline, depth = stepping
+    if not pipeline or problem.variant is not Direction.BWD_WEIGHT:
         return
-    loops = -(-problem.gemm_sizes[2] // compv6_depth)
-    if loops < arch.compv6_min_loops:
-        yield f"compv6 in bwd_weight needs {arch.compv6_min_loops} trips over K, {problem.gemm_sizes[2]} gives {loops}"
+    trips, least = -(-problem.gemm_sizes[2] // depth), arch.compv6_min_loops
+    if trips < least:
+        yield f"{pipeline} in bwd_weight needs {least} trips over K, {problem.gemm_sizes[2]} gives {trips}"
 
 
 def _is_1x1(problem: ConvProblem) -> bool:
@@ -127,7 +129,7 @@ PROBLEM_RULES: tuple[Rule, ...] = (
     _vector_divisibility,
     _merged_groups,
     _specialization,
-    _compv6_loops,
+    _least_trips,
 )
 
 # All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
@@ -140,7 +142,7 @@ def rule_key(problem: ConvProblem) -> Hashable:
     """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
     specialized = tuple(condition(problem) for condition in (_is_1x1, _is_stride1, _is_unpadded, _is_3x3))
     channels = (gcd(size, _MOST_DIVISOR) for size in (problem.c_per_group, problem.k_per_group, problem.g))
-    # Only compv6 in backward weight asks how long K is.
+    # Only rules of backward weight depend on how long K is.
     depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
     return (*kind, *channels, _has_one_channel(problem), *specialized, depth)

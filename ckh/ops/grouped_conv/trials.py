@@ -17,7 +17,7 @@ from ckh.ops.grouped_conv.matrix import MATRICES
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.rules.sets import rule_set
-from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, FILTER3X3
 from ckh.problems import Direction
 
@@ -147,7 +147,7 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
         kernels.add(replace(base, **_COMPV5))
     if direction is Direction.BWD_WEIGHT:
         kernels |= {replace(kernel, split_k=2) for kernel in kernels if kernel.pipeline in _USUAL}
-    return {kernel for kernel in kernels if not check(kernel, arch)}
+    return {kernel for kernel in kernels if not CONV_RULES.check(kernel, arch)}
 
 
 def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, str]:

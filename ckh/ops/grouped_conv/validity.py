@@ -23,6 +23,3 @@ def _missing(kernel: ConvKernel) -> tuple[str, ...]:
 
 
 CONV_RULES: Rules[ConvKernel] = Rules(NAME_RULES, COMPLETE_RULES, PROBLEM_RULES, _missing)
-check = CONV_RULES.check
-arch_reasons = CONV_RULES.of_arch
-problem_reasons = CONV_RULES.of_problem

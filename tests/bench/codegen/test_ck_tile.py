@@ -28,7 +28,7 @@ from ckh.ops.grouped_conv.hip_headers import ConvHeaders, detect_conv
 from ckh.ops.grouped_conv.hip_rules import ELEMENTS, missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
-from ckh.ops.grouped_conv.validity import arch_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS
@@ -434,7 +434,7 @@ def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
     kernels = [kernel for _, kernel in everything]
     assert len(set(everything)) == len(everything) >= 16
     for arch, kernel in everything:
-        reasons = arch_reasons(kernel, load_arch(arch))
+        reasons = CONV_RULES.of_arch(kernel, load_arch(arch))
         assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
         assert missing(kernel, HEADERS[interface], load_arch(arch)) == []
     kinds = KINDS[interface] | {

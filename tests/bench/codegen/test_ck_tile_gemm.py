@@ -28,7 +28,7 @@ from ckh.ops.gemm_universal.hip_rules import ELEMENTS, missing
 from ckh.ops.gemm_universal.measured import c_problem as c_gemm_problem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.validity import arch_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -454,7 +454,7 @@ def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
     kinds = KINDS[interface]
     assert {name: {getattr(kernel, name) for kernel in kernels} for name in kinds} == kinds
     for arch, kernel in everything:
-        reasons = arch_reasons(kernel, load_arch(arch))
+        reasons = GEMM_RULES.of_arch(kernel, load_arch(arch))
         assert reasons == () or (kernel.pipeline == "compv5" and len(reasons) == 1 and "waves 1x1x2" in reasons[0])
 
 

@@ -36,7 +36,7 @@ from ckh.ops.gemm_universal.measured import MEASURED, CGemmProblem
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
-from ckh.ops.gemm_universal.validity import problem_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -287,7 +287,7 @@ def test_what_a_kernel_cannot_run_is_refused_with_the_axis(layout: str, built: L
             m, n, k = (tile + (at == axis) for at, tile in enumerate(kernel.tile))
             reason = None if padded else f"{name.upper()} is not a multiple of tile_{name}, nor padded".encode()
             assert library.unsupported(as_argument(m, n, k)) == reason
-            refused = problem_reasons(kernel, HOST, GemmProblem(m, n, k, layout=layout))
+            refused = GEMM_RULES.of_problem(kernel, HOST, GemmProblem(m, n, k, layout=layout))
             assert bool(refused) is (reason is not None)
             if reason is not None:
                 assert library.run(as_argument(m, n, k), None, None, None, None) == 1

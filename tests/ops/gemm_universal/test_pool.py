@@ -11,7 +11,7 @@ from ckh.archs import ArchSpec, load_arch
 from ckh.ops.gemm_universal.pool import buildable, gemm_pool, refused_pool
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS
 from ckh.ops.gemm_universal.spaces import AMD_SEARCH, GPU, HOST, space_of
-from ckh.ops.gemm_universal.validity import arch_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.problems import DTYPE_BYTES
 
 AMD_PIPELINES = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
@@ -85,7 +85,7 @@ def test_pool_of_the_host(layout: str) -> None:
     assert {one.pipeline for one in pool} == set(host.pipelines)
     assert {one.pads for one in pool} == {(True, True, True), (False, False, False)}
     assert {str(one.scheduler) for one in pool if one.pipeline in ("mem", "basic_v1")} == {"intrawave", "interwave"}
-    assert all(one.is_complete and arch_reasons(one, host) == () for one in pool)
+    assert all(one.is_complete and GEMM_RULES.of_arch(one, host) == () for one in pool)
 
 
 def test_pool_and_refused_make_up_all_candidates() -> None:
@@ -103,7 +103,7 @@ def test_narrowing_a_space_loses_no_kernel(name: str, more: tuple[str, ...]) -> 
     space = replace(AMD_SEARCH, tiles=((128, 128, 64),), pads=AMD_SEARCH.pads[:1], persistent=(True,))
     arch = load_arch(name)
     arch = replace(arch, pipelines=arch.pipelines + more)
-    one_by_one = [kernel for kernel in space.kernels("fp16", "rcr") if not arch_reasons(kernel, arch)]
+    one_by_one = [kernel for kernel in space.kernels("fp16", "rcr") if not GEMM_RULES.of_arch(kernel, arch)]
     assert list(buildable(space, arch, "fp16")) == one_by_one
     assert {kernel.epilogue for kernel in one_by_one} == {"default", "cshuffle"}
     # gfx950's preshuffled kernels have warp tiles of their own: 32x32x32 and 16x16x64.

@@ -12,7 +12,7 @@ from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.validity import arch_reasons, check, problem_reasons
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.gemm_universal.vectors import effective_widths, native_widths
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ def kernel(name: str = PLAIN, **changes: Any) -> GemmKernel:
 def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
     """A kernel that breaks the rule is refused in words that say what and by how much."""
     arch = load_arch("gfx942")
-    assert check(kernel(), arch) == []
-    reasons = check(kernel(**changes), arch)
+    assert GEMM_RULES.check(kernel(), arch) == []
+    reasons = GEMM_RULES.check(kernel(**changes), arch)
     assert any(words in reason for reason in reasons), reasons
 
 
@@ -66,34 +66,34 @@ def test_all_broken_rules_are_given() -> None:
     """The first reason does not hide the others, and a check without a problem gives the same."""
     arch = load_arch("gfx942")
     bad = kernel(dtype="fp64", scheduler=Scheduler.INTERWAVE, tile_m=96, wave_n=8)
-    reasons = arch_reasons(bad, arch)
+    reasons = GEMM_RULES.of_arch(bad, arch)
     starts = ("gfx942 does not run fp64", "compv3, ", "the tiles of A and B take", "gfx942 does not have the waves")
     assert len(reasons) == 6
     assert all(reason.startswith(start) for reason, start in zip(reasons, starts, strict=False))
     assert [reason.split(" ")[0] for reason in reasons[4:]] == ["tile_m", "tile_n"]
-    assert list(reasons) == check(bad, arch)
+    assert list(reasons) == GEMM_RULES.check(bad, arch)
 
 
 def test_preshuffled_kernels_keep_rules_of_their_own() -> None:
     """A preshuffle pipeline has a larger least tile, and warp tiles that plain kernels lack."""
     arch = load_arch("gfx950")
     small = kernel(pipeline="preshufflev2", tile_m=32, wave_m=1)
-    assert any("tile_m 32 is less than the 64 that gemm_preshuffle needs" in r for r in arch_reasons(small, arch))
+    assert any("tile_m 32 is less than the 64 that gemm_preshuffle needs" in r for r in GEMM_RULES.of_arch(small, arch))
     # 16x16x64 in fp16 stands in gfx950's table of preshuffle warp tiles only.
     special: dict[str, Any] = {"warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 64}
-    assert not any("warp tile for" in r for r in arch_reasons(kernel(pipeline="preshufflev2", **special), arch))
-    assert any("16x16x64 warp tile for" in r for r in arch_reasons(kernel(**special), arch))
+    assert not any("warp tile for" in r for r in GEMM_RULES.of_arch(kernel(pipeline="preshufflev2", **special), arch))
+    assert any("16x16x64 warp tile for" in r for r in GEMM_RULES.of_arch(kernel(**special), arch))
 
 
 def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
     """A short name breaks the rules on what it holds, and is refused as incomplete; nothing else is assumed."""
     arch = load_arch("gfx942")
     short = parse_kernel_name("gemm_universal_fp16_rcr_512x128x64_compv3_interwave")
-    incomplete, traits, lds = arch_reasons(short, arch)
+    incomplete, traits, lds = GEMM_RULES.of_arch(short, arch)
     assert "has no wave_m" in incomplete
     assert traits == "compv3, cshuffle or default and interwave do not work together"
     assert "81920 bytes" in lds
-    assert problem_reasons(short, arch, GemmProblem(1, 1, 1, "fp16")) == []
+    assert GEMM_RULES.of_problem(short, arch, GemmProblem(1, 1, 1, "fp16")) == []
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_incomplete_kernels_are_judged_by_what_is_known() -> None:
 def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
     """The host's limits come from its spec as a GPU's do."""
     arch = load_arch("host")
-    assert check(kernel(HOST), arch) == []
-    reasons = check(kernel(HOST, **changes), arch)
+    assert GEMM_RULES.check(kernel(HOST), arch) == []
+    reasons = GEMM_RULES.check(kernel(HOST, **changes), arch)
     assert any(words in reason for reason in reasons), reasons
 
 
@@ -134,13 +134,13 @@ def test_rules_of_the_host(changes: dict[str, Any], words: str) -> None:
 def test_each_rule_of_a_problem_has_its_words(changes: dict[str, Any], sizes: dict[str, Any], words: list[str]) -> None:
     """On a GPU padding and whole vectors count along the contiguous axes; `mem` needs no padding."""
     problem = GemmProblem(**{"m": 128, "n": 128, "k": 128, "dtype": "fp16", **sizes})
-    assert problem_reasons(kernel(**changes), load_arch("gfx942"), problem) == words
+    assert GEMM_RULES.of_problem(kernel(**changes), load_arch("gfx942"), problem) == words
 
 
 def test_unpadded_axes_follow_the_layout() -> None:
     """Where A lies along M, M must be a multiple of the tile, and then K need not be."""
     problem = GemmProblem(136, 128, 72, "fp16", "crr")
-    (reason,) = problem_reasons(
+    (reason,) = GEMM_RULES.of_problem(
         kernel(PLAIN.replace("rcr", "crr").replace(PADS, NO_PADS)), load_arch("gfx942"), problem
     )
     assert reason == "M = 136 is not a multiple of tile_m 128, nor padded"
@@ -149,10 +149,10 @@ def test_unpadded_axes_follow_the_layout() -> None:
 def test_the_host_needs_every_axis_whole_or_padded_and_does_not_split() -> None:
     """An unpadded kernel of the host has no code for the rest of any axis; vectors do not matter there."""
     arch, odd = load_arch("host"), GemmProblem(63, 127, 129)
-    assert problem_reasons(kernel(HOST), arch, odd) == []
-    reasons = problem_reasons(kernel(HOST.replace(PADS, NO_PADS)), arch, odd)
+    assert GEMM_RULES.of_problem(kernel(HOST), arch, odd) == []
+    reasons = GEMM_RULES.of_problem(kernel(HOST.replace(PADS, NO_PADS)), arch, odd)
     assert [reason.split(" ")[0] for reason in reasons] == ["M", "N", "K"]
-    assert problem_reasons(kernel(HOST), arch, GemmProblem(64, 64, 64, split_k=2)) == ["host does not split K"]
+    assert GEMM_RULES.of_problem(kernel(HOST), arch, GemmProblem(64, 64, 64, split_k=2)) == ["host does not split K"]
 
 
 def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
@@ -161,7 +161,7 @@ def test_as_amd_measured_no_gpu_kernel_runs_one_column_or_one_deep() -> None:
     pool = gemm_pool(arch, "fp16")
 
     def runs(m: int, n: int, k: int) -> int:
-        return sum(not problem_reasons(one, arch, GemmProblem(m, n, k, "fp16")) for one in pool)
+        return sum(not GEMM_RULES.of_problem(one, arch, GemmProblem(m, n, k, "fp16")) for one in pool)
 
     assert (runs(64, 1, 64), runs(64, 64, 1)) == (0, 0)
     assert runs(1, 64, 64) == len(pool)

@@ -9,7 +9,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.trials import kernel_class, loop_end_problems, representatives
-from ckh.ops.grouped_conv.validity import check
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
 PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv3_cshuffle_intrawave_128x64x32_2x2x1_32x32x16_vec8_8_8")
@@ -46,7 +46,7 @@ def test_merged_groups_have_enough_groups() -> None:
 def test_specialized_kernels_have_problems_of_their_own() -> None:
     """A kernel for 3x3 filters with one channel a group finds such problems among them, with and without a stride."""
     kernel = replace(PLAIN, specialization="filter3x3", vector_a=1, vector_b=1, vector_c=1)
-    allowed = [one for one in loop_end_problems(kernel) if not check(kernel, load_arch("gfx942"), one)]
+    allowed = [one for one in loop_end_problems(kernel) if not CONV_RULES.check(kernel, load_arch("gfx942"), one)]
     assert {(one.c_per_group, one.y, one.stride_h) for one in allowed} == {(1, 3, 1), (1, 3, 2)}
 
 

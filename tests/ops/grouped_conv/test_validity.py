@@ -12,7 +12,7 @@ from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.ops.grouped_conv.validity import arch_reasons, check, problem_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
 from ckh.problems import Direction
 
@@ -81,8 +81,8 @@ def depthwise_on(arch: ArchSpec, direction: Direction) -> ConvProblem:
 def test_each_rule_of_an_architecture_has_its_words(changes: dict[str, Any], words: str) -> None:
     """A kernel that breaks the rule is refused in words that say what and by how much."""
     arch = load_arch("gfx942")
-    assert check(kernel_on(arch), arch) == []
-    reasons = check(kernel_on(arch, **changes), arch)
+    assert CONV_RULES.check(kernel_on(arch), arch) == []
+    reasons = CONV_RULES.check(kernel_on(arch, **changes), arch)
     assert any(words in reason for reason in reasons), reasons
 
 
@@ -90,7 +90,7 @@ def test_all_broken_rules_are_given() -> None:
     """The first reason does not hide the others."""
     arch = load_arch("gfx942")
     kernel = kernel_on(arch, pipeline="compv4", scheduler=Scheduler.INTERWAVE, wave_m=8, vector_a=3, two_stage=True)
-    text = "\n".join(check(kernel, arch, problem_on(arch, c=60)))
+    text = "\n".join(CONV_RULES.check(kernel, arch, problem_on(arch, c=60)))
     for words in ("cannot be interwave", "needs a double smem", "waves 8x1x1", "vector_a", "two stages", "C/G = 60"):
         assert words in text
 
@@ -100,11 +100,11 @@ def test_backward_rejects_compv5_and_bwd_data_cannot_merge() -> None:
     arch, host = load_arch("gfx950"), load_arch("host")
     for direction in (Direction.BWD_DATA, Direction.BWD_WEIGHT):
         kernel = kernel_on(host, direction, pipeline="compv5")
-        assert check(kernel, host) == [f"{direction} rejects the pipeline compv5"]
-    assert check(kernel_on(host, pipeline="compv5"), host) == []
-    assert check(kernel_on(arch, num_groups_to_merge=2), arch) == []
+        assert CONV_RULES.check(kernel, host) == [f"{direction} rejects the pipeline compv5"]
+    assert CONV_RULES.check(kernel_on(host, pipeline="compv5"), host) == []
+    assert CONV_RULES.check(kernel_on(arch, num_groups_to_merge=2), arch) == []
     merged = kernel_on(arch, Direction.BWD_DATA, num_groups_to_merge=2)
-    assert check(merged, arch) == ["bwd_data kernels cannot merge groups"]
+    assert CONV_RULES.check(merged, arch) == ["bwd_data kernels cannot merge groups"]
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx942", "gfx950", "gfx1100"])
@@ -113,23 +113,23 @@ def test_compv5_needs_two_groups_of_waves_along_k_on_a_gpu(arch: str) -> None:
     spec = load_arch(arch)
     tile = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_compv5_cshuffle_intrawave_64x64x64_1x1x2_32x32x16")
     reason = "compv5 computes nothing unless it has waves 1x1x2 in 2 wave groups"
-    assert reason not in check(replace(tile, num_wave_groups=2), spec)
+    assert reason not in CONV_RULES.check(replace(tile, num_wave_groups=2), spec)
     wrongs: tuple[dict[str, Any], ...] = ({}, {"num_wave_groups": 2, "wave_k": 1}, {"num_wave_groups": 2, "wave_m": 2})
     for wrong in wrongs:
-        assert reason in check(replace(tile, **wrong), spec)
+        assert reason in CONV_RULES.check(replace(tile, **wrong), spec)
     other = replace(tile, pipeline="compv3", wave_m=4, wave_k=1)
     more = "compv3 does not step through wave groups, so it is wrong in several"
-    assert more in check(replace(other, num_wave_groups=2), spec)
-    assert not any("wave groups" in reason for reason in check(other, spec))
-    assert check(kernel_on(load_arch("host"), pipeline="compv5"), load_arch("host")) == []
+    assert more in CONV_RULES.check(replace(other, num_wave_groups=2), spec)
+    assert not any("wave groups" in reason for reason in CONV_RULES.check(other, spec))
+    assert CONV_RULES.check(kernel_on(load_arch("host"), pipeline="compv5"), load_arch("host")) == []
 
 
 def test_async_pipelines_run_on_gfx950() -> None:
     """comp_async with its double buffer is fine where the hardware has asynchronous loads."""
     arch = load_arch("gfx950")
-    assert check(kernel_on(arch, pipeline="comp_async", double_smem_buffer=True), arch) == []
-    assert check(kernel_on(arch, pipeline="basic_async_v1"), arch) == []
-    assert check(kernel_on(arch, pipeline="comp_async"), arch) == ["comp_async needs a double smem buffer"]
+    assert CONV_RULES.check(kernel_on(arch, pipeline="comp_async", double_smem_buffer=True), arch) == []
+    assert CONV_RULES.check(kernel_on(arch, pipeline="basic_async_v1"), arch) == []
+    assert CONV_RULES.check(kernel_on(arch, pipeline="comp_async"), arch) == ["comp_async needs a double smem buffer"]
 
 
 def test_options_of_bwd_weight() -> None:
@@ -138,11 +138,11 @@ def test_options_of_bwd_weight() -> None:
     options: tuple[dict[str, Any], ...] = ({"two_stage": True}, {"streamk": "linear"}, {"num_groups_to_merge": 2})
     for changes in options:
         gfx942, host = load_arch("gfx942"), load_arch("host")
-        assert check(kernel_on(gfx942, direction, **changes), gfx942) == []
-        (reason,) = check(kernel_on(host, direction, **changes), host)
+        assert CONV_RULES.check(kernel_on(gfx942, direction, **changes), gfx942) == []
+        (reason,) = CONV_RULES.check(kernel_on(host, direction, **changes), host)
         assert reason.startswith("host does not offer")
     gfx908 = load_arch("gfx908")
-    assert check(kernel_on(gfx908, direction, streamk="tree"), gfx908) == ["gfx908 does not offer stream-K"]
+    assert CONV_RULES.check(kernel_on(gfx908, direction, streamk="tree"), gfx908) == ["gfx908 does not offer stream-K"]
 
 
 @pytest.mark.parametrize(
@@ -158,21 +158,25 @@ def test_options_of_bwd_weight() -> None:
 def test_what_the_host_does_not_offer(changes: dict[str, Any], words: str) -> None:
     """The host refuses by its own limits, for exactly that reason."""
     host = load_arch("host")
-    assert check(kernel_on(host, **changes), host) == [words]
+    assert CONV_RULES.check(kernel_on(host, **changes), host) == [words]
 
 
 def test_rdna_has_no_waves_for_the_ten_tiles() -> None:
     """The table is CDNA's: on gfx1100 each kernel is refused for its waves, and fp32 for its dtype."""
     gfx1100 = load_arch("gfx1100")
     kernel = kernel_on(load_arch("gfx942"))
-    assert check(kernel, gfx1100) == ["gfx1100 does not have the waves 4x1x1 (it has 2x4x1, 1x8x1, 8x1x1, 4x2x1)"]
-    assert "gfx1100 does not run fp32 (it runs fp16, bf16, int8)" in check(replace(kernel, dtype="fp32"), gfx1100)
+    assert CONV_RULES.check(kernel, gfx1100) == [
+        "gfx1100 does not have the waves 4x1x1 (it has 2x4x1, 1x8x1, 8x1x1, 4x2x1)"
+    ]
+    assert "gfx1100 does not run fp32 (it runs fp16, bf16, int8)" in CONV_RULES.check(
+        replace(kernel, dtype="fp32"), gfx1100
+    )
 
 
 def test_incomplete_kernel_is_refused_and_still_checked() -> None:
     """What a short name holds is checked; what it lacks is named."""
     kernel = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv5_interwave")
-    reasons = check(kernel, load_arch("gfx950"))
+    reasons = CONV_RULES.check(kernel, load_arch("gfx950"))
     assert reasons[0].startswith("the kernel is incomplete, it has no wave_m, ")
     assert "streamk" not in reasons[0]
     assert "bwd_data rejects the pipeline compv5" in reasons
@@ -198,7 +202,7 @@ def test_incomplete_kernel_is_refused_and_still_checked() -> None:
 def test_vector_divisibility(direction: Direction, sizes: dict[str, int], expected: list[str]) -> None:
     """Forward wants C/G and K/G in eights; backward C/G in eights and K/G in fours."""
     arch = load_arch("gfx942")
-    assert problem_reasons(kernel_on(arch, direction), arch, problem_on(arch, direction, **sizes)) == expected
+    assert CONV_RULES.of_problem(kernel_on(arch, direction), arch, problem_on(arch, direction, **sizes)) == expected
 
 
 @pytest.mark.parametrize("direction", list(Direction))
@@ -206,16 +210,18 @@ def test_depthwise_is_refused_by_all_on_gfx942_and_by_none_on_host(direction: Di
     """One channel per group fits no vector of a GPU kernel; the host's kernels mask what is left over."""
     gfx942, host = load_arch("gfx942"), load_arch("host")
     pool = conv_pool(direction, gfx942)
-    assert sum(bool(check(kernel, gfx942, depthwise_on(gfx942, direction))) for kernel in pool) == len(pool) > 0
+    assert (
+        sum(bool(CONV_RULES.check(kernel, gfx942, depthwise_on(gfx942, direction))) for kernel in pool) == len(pool) > 0
+    )
     pool = conv_pool(direction, host)
-    assert sum(bool(check(kernel, host, depthwise_on(host, direction))) for kernel in pool) == 0
+    assert sum(bool(CONV_RULES.check(kernel, host, depthwise_on(host, direction))) for kernel in pool) == 0
 
 
 def test_kernel_and_problem_must_be_of_one_kind() -> None:
     """Direction, dtype, dimensions and layout are compared, each on its own."""
     arch = load_arch("gfx942")
     problem = replace(problem_on(arch, Direction.BWD_DATA), ndim=3, layout="ndhwgc", dtype="fp16")
-    assert problem_reasons(kernel_on(arch), arch, problem) == [
+    assert CONV_RULES.of_problem(kernel_on(arch), arch, problem) == [
         "a forward kernel cannot run a bwd_data problem",
         "a kernel of bf16 cannot run a problem of fp16",
         "a 2D kernel cannot run a 3D problem",
@@ -227,15 +233,15 @@ def test_forward_kernels_that_merge_groups_accept_nothing_with_vectors_of_eight(
     """Merging wants one channel per group and vector B wants eight: AMD's `_gm2` forward kernels fit no problem."""
     arch = load_arch("gfx942")
     kernel = kernel_on(arch, num_groups_to_merge=2)
-    assert problem_reasons(kernel, arch, depthwise_on(arch, Direction.FORWARD)) == [
+    assert CONV_RULES.of_problem(kernel, arch, depthwise_on(arch, Direction.FORWARD)) == [
         "C/G = 1 is not a multiple of vector_b = 8"
     ]
-    assert problem_reasons(kernel, arch, problem_on(arch, c=64, k=64, g=8)) == [
+    assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, c=64, k=64, g=8)) == [
         "merging groups in forward needs C/G = 1, not 8"
     ]
-    assert problem_reasons(replace(kernel, vector_b=1), arch, depthwise_on(arch, Direction.FORWARD)) == []
+    assert CONV_RULES.of_problem(replace(kernel, vector_b=1), arch, depthwise_on(arch, Direction.FORWARD)) == []
     odd = problem_on(arch, c=9, k=9, g=9)
-    assert problem_reasons(replace(kernel, vector_b=1), arch, odd) == [
+    assert CONV_RULES.of_problem(replace(kernel, vector_b=1), arch, odd) == [
         "G = 9 is not a multiple of vector_c = 8",
         "G = 9 is not a multiple of the 2 groups to merge",
     ]
@@ -245,8 +251,8 @@ def test_bwd_weight_merges_even_groups() -> None:
     """Two groups are merged when their number is even, whatever the channels."""
     arch, direction = load_arch("gfx942"), Direction.BWD_WEIGHT
     kernel = kernel_on(arch, direction, num_groups_to_merge=2)
-    assert problem_reasons(kernel, arch, problem_on(arch, direction, c=64, k=64, g=4)) == []
-    assert problem_reasons(kernel, arch, problem_on(arch, direction, c=72, k=72, g=3)) == [
+    assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=64, k=64, g=4)) == []
+    assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, c=72, k=72, g=3)) == [
         "G = 3 is not a multiple of the 2 groups to merge"
     ]
 
@@ -267,7 +273,7 @@ def test_specializations(specialization: str, sizes: dict[str, Any], missing: li
     """A specialised kernel runs only what it is made for, on the host as on a GPU."""
     host = load_arch("host")
     kernel = kernel_on(host, specialization=specialization)
-    reasons = problem_reasons(kernel, host, problem_on(host, **sizes))
+    reasons = CONV_RULES.of_problem(kernel, host, problem_on(host, **sizes))
     assert reasons == [f"the specialization {specialization} needs {words}" for words in missing]
 
 
@@ -277,13 +283,15 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
     for name, expected in (("gfx942", ["compv6 in bwd_weight needs 4 trips over K, 192 gives 3"]), ("host", [])):
         arch = load_arch(name)
         kernel = kernel_on(arch, direction, pipeline="compv6")
-        assert problem_reasons(kernel, arch, problem_on(arch, direction, n=3, hi=8, wi=8)) == expected
-        assert problem_reasons(kernel, arch, problem_on(arch, direction, n=4, hi=8, wi=8)) == []
+        assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, n=3, hi=8, wi=8)) == expected
+        assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, n=4, hi=8, wi=8)) == []
 
 
 def test_check_without_a_problem_is_the_architectures_verdict() -> None:
     """The parts add up: nothing is asked twice or lost."""
     arch = load_arch("gfx942")
     kernel, problem = kernel_on(arch, vector_a=3), problem_on(arch, c=62)
-    assert check(kernel, arch) == list(arch_reasons(kernel, arch))
-    assert check(kernel, arch, problem) == check(kernel, arch) + problem_reasons(kernel, arch, problem)
+    assert CONV_RULES.check(kernel, arch) == list(CONV_RULES.of_arch(kernel, arch))
+    assert CONV_RULES.check(kernel, arch, problem) == CONV_RULES.check(kernel, arch) + CONV_RULES.of_problem(
+        kernel, arch, problem
+    )

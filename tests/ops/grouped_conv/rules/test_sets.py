@@ -15,7 +15,7 @@ from ckh.ops.grouped_conv.rules import RULE_SETS, refused_of_rule_set, rule_set
 from ckh.ops.grouped_conv.rules.draw import Kernels, category
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.tiles import tile_of, vectors_of
-from ckh.ops.grouped_conv.validity import arch_reasons
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 
 ARCHS = ("gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "host")
@@ -85,7 +85,7 @@ def test_kernels_of_a_set_can_be_built_in_the_order_of_the_tables(arch: str) -> 
     for name in RULE_SETS:
         for (variant, ndim, dtype), kernels in of_arch(name, spec).items():
             if name == "full":  # the rest are parts of it, or the pool with tests of its own
-                assert not any(arch_reasons(kernel, spec) for kernel in kernels)
+                assert not any(CONV_RULES.of_arch(kernel, spec) for kernel in kernels)
             assert {(k.variant, k.ndim_spatial, k.dtype) for k in kernels} <= {(variant, ndim, dtype)}
             if name != "default":
                 order = {kernel: number for number, kernel in enumerate(rule_set("full", variant, ndim, dtype, spec))}
@@ -100,7 +100,7 @@ def test_nothing_vanishes(arch: str) -> None:
     for variant, ndim, dtype in SLICES:
         built = rule_set("full", variant, ndim, dtype, spec)
         refused = refused_of_rule_set("full", variant, ndim, dtype, spec)
-        assert all(row.reasons == arch_reasons(row.kernel, spec) != () for row in refused)
+        assert all(row.reasons == CONV_RULES.of_arch(row.kernel, spec) != () for row in refused)
         candidates = full_candidates(variant, ndim, dtype, spec)
         assert Counter([*built, *(row.kernel for row in refused)]) == Counter(candidates)
         for name in DRAWN:
