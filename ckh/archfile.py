@@ -68,7 +68,7 @@ def read_arch(path: Path, common: CommonRules) -> ArchSpec:
         options=file.strings("options"),
         vector_divisibility=file.scalar("vector_divisibility", bool),
         fnuz_floats=file.scalar("fnuz_floats", bool),
-        compv6_min_loops=file.scalar("compv6_min_loops", int),
+        least_trips=file.scalar("compv6_min_loops", int),
         wave_configs=file.triples("wave_configs"),
         warp_tiles=_tile_table(file.part("warp_tiles")),
         preshuffle_warp_tiles=_tile_table(file.part("preshuffle_warp_tiles")),

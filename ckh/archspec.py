@@ -77,7 +77,7 @@ class ArchSpec:
 
     `options` names the kernel options that it offers beyond the plain ones; `vector_divisibility` says that channels
     must be multiples of the vector widths; `fnuz_floats` that floats of eight bits have no negative zero;
-    `compv6_min_loops` is the fewest trips of compv6's loop over K that its backward-weight kernel takes; `peaks` is
+    `least_trips` are the fewest trips over K that backward-weight kernels of some pipelines take; `peaks` is
     None and `machine` set on the host only.
     """
 
@@ -93,7 +93,7 @@ class ArchSpec:
     options: tuple[str, ...]
     vector_divisibility: bool
     fnuz_floats: bool
-    compv6_min_loops: int
+    least_trips: int
     wave_configs: tuple[Triple, ...]
     warp_tiles: Mapping[str, tuple[Triple, ...]]
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]

@@ -137,7 +137,8 @@ def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
         yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
     is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # those of 2025 take a row at once
     if is_repeated and kernel.dtype in ELEMENTS and _row_bytes_of_thread(kernel) > _PACK_BYTES:
-        yield f"{pipeline} of {{which}} multiplies a tile more than once if a thread has over {_PACK_BYTES} bytes of a row"
+        most = f"{_PACK_BYTES} bytes of a row"
+        yield f"{pipeline} of {{which}} multiplies a tile more than once if a thread has over {most}"
 
 
 def _missing_layouts(kernel: GemmKernel, target: _Target) -> Iterator[str]:

@@ -93,7 +93,7 @@ def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]
     pipeline, depth = stepping
     if not pipeline or problem.variant is not Direction.BWD_WEIGHT:
         return
-    trips, least = -(-problem.gemm_sizes[2] // depth), arch.compv6_min_loops
+    trips, least = -(-problem.gemm_sizes[2] // depth), arch.least_trips
     if trips < least:
         yield f"{pipeline} in bwd_weight needs {least} trips over K, {problem.gemm_sizes[2]} gives {trips}"
 

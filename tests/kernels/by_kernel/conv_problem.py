@@ -70,8 +70,8 @@ def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> I
     if kernel.pipeline != "compv6" or problem.variant is not Direction.BWD_WEIGHT:
         return
     loops = -(-problem.gemm_sizes[2] // kernel.tile_k)
-    if loops < arch.compv6_min_loops:
-        yield f"compv6 in bwd_weight needs {arch.compv6_min_loops} trips over K, {problem.gemm_sizes[2]} gives {loops}"
+    if loops < arch.least_trips:
+        yield f"compv6 in bwd_weight needs {arch.least_trips} trips over K, {problem.gemm_sizes[2]} gives {loops}"
 
 
 def _is_1x1(problem: ConvProblem) -> bool:
