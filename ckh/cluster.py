@@ -34,7 +34,7 @@ _AHEAD = 2  # calls that wait for each that runs, so that no worker waits for th
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A worker of the cluster: its address, the name of its machine, and how many calls it runs at a time."""
 
     address: str
@@ -71,7 +71,7 @@ class Cluster:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[ClusterNode, ...]:
         """The workers, by address.
 
         Raises:
@@ -80,7 +80,7 @@ class Cluster:
         workers = self._info()["workers"]
         if not workers:
             raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS")
-        return tuple(Node(address, one["host"], one["nthreads"]) for address, one in sorted(workers.items()))
+        return tuple(ClusterNode(address, one["host"], one["nthreads"]) for address, one in sorted(workers.items()))
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
         """What a function gives on every worker, by address.

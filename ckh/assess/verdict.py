@@ -26,7 +26,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class VerdictTable:
     """Cells as text under names of columns; the first column is left-aligned."""
 
     title: str
@@ -50,7 +50,7 @@ class Verdict:
     title: str
     checks: tuple[Check, ...]
     lines: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[VerdictTable, ...] = ()
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def _lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: VerdictTable) -> str:
     rules = ["---", *["---:"] * (len(table.columns) - 1)]
     lines = [" | ".join(map(_escaped, row)) for row in (table.columns, *table.rows)]
     lines.insert(1, " | ".join(rules))

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
-    from ckh.export.consumers import ChoiceTable, Table
+    from ckh.export.consumers import ChoiceTable, WrittenChoices
     from ckh.learn.answer import Answer
     from ckh.ops.base import AnyOperation
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChoicesWanted:
     """What was typed of the problems to choose for.
 
     Attributes:
@@ -44,7 +44,7 @@ class Wanted:
     installed: Path | None
 
 
-def choice_table(op: AnyOperation, table: ChoiceTable, wanted: Wanted) -> Table:
+def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) -> WrittenChoices:
     """The files for the problems, with the winners of measured rows in front.
 
     Raises:
@@ -101,10 +101,10 @@ def write_records(paths: Sequence[Path], op: AnyOperation, records: RowsFormat, 
         CkhError: the rows are unusable, or the file cannot be written.
     """
     dataset = measured_rows(paths, op)
-    return len(dataset), records.write(_Rows(dataset), out)
+    return len(dataset), records.write(_DatasetRows(dataset), out)
 
 
-class _Rows:
+class _DatasetRows:
     """A dataset as `MeasuredRows`."""
 
     def __init__(self, dataset: Dataset) -> None:

@@ -16,7 +16,7 @@ from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from ckh.assess.compare import Comparison
-    from ckh.assess.verdict import Table, Verdict
+    from ckh.assess.verdict import Verdict, VerdictTable
 
 _HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
 
@@ -96,8 +96,8 @@ def _verdict(result: Comparison, title: str) -> Verdict:
     )
 
 
-def _differences(result: Comparison) -> Table:
-    from ckh.assess.verdict import Table
+def _differences(result: Comparison) -> VerdictTable:
+    from ckh.assess.verdict import VerdictTable
 
     rows = [
         [
@@ -109,15 +109,15 @@ def _differences(result: Comparison) -> Table:
         ]
         for one in result.differences
     ]
-    return Table("", ("efficiency", "old", "new", "difference", "95 % interval"), rows)
+    return VerdictTable("", ("efficiency", "old", "new", "difference", "95 % interval"), rows)
 
 
-def _degraded(result: Comparison) -> Table:
-    from ckh.assess.verdict import Table
+def _degraded(result: Comparison) -> VerdictTable:
+    from ckh.assess.verdict import VerdictTable
 
     worst = result.degraded[:_WORST]
     rows = [[one.problem, percent(one.old_efficiency), percent(one.new_efficiency)] for one in worst]
-    return Table("", ("degraded most", "old", "new"), rows)
+    return VerdictTable("", ("degraded most", "old", "new"), rows)
 
 
 def _print(verdict: Verdict) -> None:

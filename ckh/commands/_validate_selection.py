@@ -119,14 +119,14 @@ def _refuse(given: Mapping[str, object], how: str) -> None:
 
 def _verdict(golden: Golden, found: list[Change], title: str, max_loss: float, *, allows_unmeasured: bool) -> Verdict:
     from ckh.assess.selection import checks
-    from ckh.assess.verdict import Table, Verdict
+    from ckh.assess.verdict import Verdict, VerdictTable
 
     slowdowns = [one.slowdown for one in found if one.slowdown is not None]
     lines = [f"{len(golden.kernels)} problems, {len(found)} changed, {len(slowdowns)} of them measured both ways"]
     if slowdowns:
         lines.append(f"the changed choices take {sum(slowdowns) / len(slowdowns):+.1%} on average")
     rows = [[one.problem, _ms(one.was_ms), _ms(one.now_ms), _by(one), one.was, one.now or "none"] for one in found]
-    table = Table("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows)
+    table = VerdictTable("", ("changed", "was ms", "is ms", "longer", "was", "is"), rows)
     return Verdict(
         command="ckh validate selection",
         title=title,

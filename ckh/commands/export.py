@@ -177,7 +177,7 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
-    from ckh.commands._consumed import Wanted, choice_table
+    from ckh.commands._consumed import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
 
@@ -186,7 +186,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
     op, table = the_one("tables", to, typed.op)
-    wanted = Wanted(
+    wanted = ChoicesWanted(
         str(typed.problems),
         typed.model[0] if typed.model else None,
         *(typed.arch, typed.dtype, typed.variant, typed.data, typed.installed),

@@ -35,7 +35,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class WrittenChoices:
     """What was written of choices.
 
     Attributes:
@@ -61,7 +61,7 @@ class ChoiceTable:
 
     name: str
     summary: str
-    write: Callable[[Choices], Table]
+    write: Callable[[Choices], WrittenChoices]
 
 
 @dataclass(frozen=True, slots=True)

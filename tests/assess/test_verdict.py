@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
-from ckh.assess.verdict import Check, Table, Verdict
+from ckh.assess.verdict import Check, Verdict, VerdictTable
 
 VERDICT = Verdict(
     "ckh validate compare",
     "old <-> new",
     (Check("mean", detail="0.9 -> 0.9"), Check("worst \x1b[31m", "a & b < c", "first\nsecond")),
     ("one line_",),
-    (Table("", ("problem", "old"), [["conv_a|b", "1"]]),),
+    (VerdictTable("", ("problem", "old"), [["conv_a|b", "1"]]),),
 )
 
 

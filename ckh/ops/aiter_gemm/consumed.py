@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError
-from ckh.export.consumers import ChoiceTable, Consumers, Table
+from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.installed import installed_kernels
 from ckh.ops.aiter_gemm.kernel import parse_kernel
 from ckh.ops.aiter_gemm.tuned_csv import NO_ID, TunedLine, by_family, looked_up, table_text
@@ -85,7 +85,7 @@ def roofline_us(problem: AiterGemm, arch: str) -> float:
     return max(compute, problem.bytes / spec.peaks.bandwidth_gb_s / 1e3)
 
 
-def write_tables(choices: Choices) -> Table:
+def write_tables(choices: Choices) -> WrittenChoices:
     """The tables for the problems of answers.
 
     Raises:
@@ -109,7 +109,7 @@ def write_tables(choices: Choices) -> Table:
         for is_predicted in (False, True)
         for family, some in by_family(one for one in lines.values() if one.is_predicted == is_predicted).items()
     }
-    return Table(files, tuple(chosen), _how_to(files, is_numbered=choices.installed is not None))
+    return WrittenChoices(files, tuple(chosen), _how_to(files, is_numbered=choices.installed is not None))
 
 
 def _choice(answer: Answer, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:

@@ -15,11 +15,11 @@ from ckh.archs import load_arch
 from ckh.errors import NoKernelError, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops import operation, operation_of
-from ckh.ops.gemm_universal import validity as gemm_validity
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
-from ckh.ops.grouped_conv import validity as conv_validity
+from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
 from ckh.search.kernels.space import look_alikes, product_of, searched
@@ -75,7 +75,7 @@ def test_convolution_proposals_are_legal(arch: str, dtype: str, seed: int) -> No
     op = operation("grouped_conv")
     assert len(set(space.kernels)) == len(space.kernels) == len(space.space)
     for number, kernel in enumerate(space.kernels):
-        assert conv_validity.check(kernel, spec, problem) == []
+        assert CONV_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
             assert op.parse_kernel(op.kernel_name(kernel)) == kernel
             assert space.space.config(number)["tile_m"] == kernel.tile_m
@@ -90,7 +90,7 @@ def test_gemm_proposals_are_legal(arch: str, dtype: str, seed: int) -> None:
     op = operation("gemm_universal")
     assert len(set(space.kernels)) == len(space.kernels) == len(space.space)
     for number, kernel in enumerate(space.kernels):
-        assert gemm_validity.check(kernel, spec, problem) == []
+        assert GEMM_RULES.check(kernel, spec, problem) == []
         if number % 50 == 0:
             assert op.parse_kernel(op.kernel_name(kernel)) == kernel
             assert space.space.config(number)["tile_n"] == kernel.tile_n
@@ -202,7 +202,7 @@ def test_look_alikes_are_what_a_model_reads_alike(tmp_path: Path) -> None:
 def test_a_product_is_judged_as_its_kernels_are(op: str, arch: str, dtype: str) -> None:
     """Of random bases with random options, for several problems: legal is what no rule refuses one by one."""
     spec, rng = load_arch(arch), random.Random(f"{op} {arch}")
-    rules: Any = conv_validity.CONV_RULES if op == "conv" else gemm_validity.GEMM_RULES
+    rules: Any = CONV_RULES if op == "conv" else GEMM_RULES
     verdicts = set()
     for _ in range(4):
         problem = random_conv(rng, dtype) if op == "conv" else random_gemm(rng, dtype)
