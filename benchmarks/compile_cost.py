@@ -30,6 +30,7 @@ from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compile import Built, KernelBuilder, units
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.kernel_cache import loadable
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
@@ -166,7 +167,7 @@ def _compiled(
 
 def _own_code(built: Built) -> list[bytes]:
     """Functions and descriptors of the kernel that a library was kept for, in no matter which order."""
-    library = Path(built.library).read_bytes()
+    library = Path(loadable(built.library)).read_bytes()
     number = library.partition(b"ckh-chosen:\0")[2][:4]
     space = f"ckh_u{struct.unpack('<i', number)[0]}" if number else ""
     own = f"{len(space)}{space}" if space else ""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import open_device
@@ -38,6 +39,8 @@ from ckh.problems import Direction
 from ckh.schema import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ckh.bench.compile import Built
     from ckh.bench.protocol import Reply
 
@@ -83,20 +86,24 @@ def _class_of(kernel: Any) -> str:
     return trials().kernel_class(kernel) + (", 3D" if kernel.ndim_spatial == 3 else "")  # noqa: PLR2004
 
 
-def build(device: Device, wanted: Wanted) -> dict[Any, Built]:
-    """Their libraries, those with most in common compiled together."""
-    return _driver(device).build([kernel for _, kernel in wanted])
+def build(driver: Driver, wanted: Wanted) -> Iterator[tuple[str, Any, Built]]:
+    """Classes, kernels and their libraries: first those compiled before, then as many as are compiled at once."""
+    known = KernelBuilder(driver.device)
+    compiled = [one for one in wanted if not known.missing([one[1]])]
+    left = [one for one in wanted if one not in compiled]
+    step = driver.jobs * driver.device.unit_kernels
+    for some in (compiled, *(left[start : start + step] for start in range(0, len(left), step))):
+        built = driver.build([kernel for _, kernel in some])
+        for kernel_class, kernel in some:
+            yield kernel_class, kernel, built[kernel]
 
 
-def _driver(device: Device) -> Driver:
-    return Driver(device, BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S), lambda: False)
-
-
-def run(device: Device, kernel_class: str, kernel: Any, built: Built) -> Executed:
+def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Executed:
     """Execute a kernel that was built."""
+    device = driver.device
     replies: dict[Any, Reply] = {}
     if built.status is Status.OK:
-        with _driver(device).worker() as worker:
+        with driver.worker() as worker:
             replies = dict(execute(worker, built.library, loop_ends(device, kernel)))
     wrong = next(((one, reply) for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     ran = [reply for reply in replies.values() if reply.status in RAN]
@@ -163,6 +170,7 @@ def main() -> None:
     parser.add_argument("--new", action="store_true", help="only classes that are not in the record")
     parser.add_argument("--table", action="store_true", help="print the record, and execute nothing")
     parser.add_argument("--list", action="store_true", help="print the classes and kernels, and execute nothing")
+    parser.add_argument("--jobs", type=int, help="compilers at a time")
     parser.add_argument("--rule-set", help="the convolutions of a rule set in place of classes")
     parser.add_argument("--every", type=int, default=1, help="each N-th of them")
     parser.add_argument("--out", type=Path, help="where what became of them is recorded")
@@ -184,9 +192,10 @@ def main() -> None:
     else:
         known = {(one.op, one.arch, one.kernel_class) for one in executed_classes()} if options.new else set()
         left = [one for one in wanted if (operation_of_kernel(one[1]).name, options.arch, one[0]) not in known]
-    built = build(device, left)
-    for kernel_class, kernel in left:
-        found = run(device, kernel_class, kernel, built[kernel])
+    limits = BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=options.jobs)
+    driver = Driver(device, limits, lambda: False)
+    for kernel_class, kernel, built in build(driver, left):
+        found = run(driver, kernel_class, kernel, built)
         if options.out:
             record_in(options.out, found)
         else:

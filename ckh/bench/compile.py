@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.bench.codegen.unit import choices, remarks_of, similarity
+from ckh.bench.codegen.unit import chosen, remarks_of, similarity
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compiling import run_compiler
-from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, fault
+from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
 from ckh.errors import DataError
@@ -213,15 +213,15 @@ class KernelBuilder:
             if run is None:
                 return {}
             why = run.message if run.status is not Status.OK else fault(library)
-            copies = [] if why else choices(library.read_bytes(), len(unit))
-            if not copies:
-                note(f"{len(unit)} kernels are compiled alone; together: {why or 'none can be chosen'}")
+            if not why and not chosen(library.read_bytes(), 0):
+                why = "none can be chosen"
+            if why:
+                note(f"{len(unit)} kernels are compiled alone; together: {why}")
                 return {}
-            built = {}
-            for number, (key, copy) in enumerate(zip(unit, copies, strict=True)):
-                library.write_bytes(copy)
-                part = replace(run, message=remarks_of(number, run.message), seconds=run.seconds / len(unit))
-                built[key] = self._keep(key, order, library, part)
+            name, built = self._cache.put_unit(library), {}
+            for number, key in enumerate(unit):
+                own = replace(run, message=remarks_of(number, run.message), seconds=run.seconds / len(unit))
+                built[key] = self._keep(key, order, library, own, Part(name, number, len(unit)))
             return built
 
     def _build(self, key: str, order: _Order) -> Built | None:
@@ -247,12 +247,12 @@ class KernelBuilder:
         command = self._device.compile_command(kernel, source, library)
         return run_compiler(command, source, self._timeout_s, order.should_stop)
 
-    def _keep(self, key: str, order: _Order, library: Path, run: CompilerRun) -> Built:
-        """Put a library into the cache, with what the compiler told of it."""
+    def _keep(self, key: str, order: _Order, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
+        """Put a library into the cache or, of a unit, which part it is, with what the compiler told of it."""
         kernel, source = order.sources[key]
         binary = self._device.inspect(kernel, source, run.message)
         compilation = Compilation(self._device.arch.name, operation_of_kernel(kernel).name, run.seconds)
-        return _ok(key, self._cache.put(key, library, binary, compilation))
+        return _ok(key, self._cache.put(key, library, binary, compilation, part))
 
 
 def _ok(key: str, library: CachedLibrary) -> Built:

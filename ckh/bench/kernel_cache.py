@@ -2,7 +2,8 @@
 
 A file is the library, what is known of it besides (`Binary`), and a digest of both, and gets to its place by a rename:
 several processes may build the same kernel at once, none ever sees a part of a file, and what was damaged later is
-built again. The loader does not mind what stands behind a library.
+built again. The loader does not mind what stands behind a library. The library of kernels that were compiled together
+is kept once, below its own hash; the file of each of them says which it is, and `loadable` makes a library of that.
 
 Compilers work in folders of the process that runs them, which holds a lock. Those of processes that are gone, which had
 no time to remove them, are removed by the next one.
@@ -10,6 +11,7 @@ no time to remove them, are removed by the next one.
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import json
@@ -20,13 +22,15 @@ import struct
 import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST
 from ckh.bench.binary import binary_from_values
+from ckh.bench.codegen.unit import chosen
 from ckh.bench.elf import fault_of_library
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError
@@ -45,6 +49,7 @@ _MOST_TEXT_BYTES = 1 << 16
 _MOST_TIMES = 2000  # that an estimate looks at
 _FOLDER = "kernels"
 _WORKSHOP, _LOCK = "building-", "lock"
+_UNIT = ".unit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,15 @@ class Compilation:
     arch: str
     op: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A kernel of several whose library is one: the name of that, the kernel's number, and how many there are."""
+
+    unit: str
+    number: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,7 @@ class KernelCache:
     def __init__(self, name: str = _FOLDER) -> None:
         self._name = name
         self.folder = cache_dir() / name
+        self._whole_units: set[str] = set()
 
     def path(self, key: str) -> Path:
         """Where the library of a source's hash is, or would be."""
@@ -97,31 +112,53 @@ class KernelCache:
             DataError: others can write to it.
         """
         path = self.path(key)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+        content = _read(path)
+        known = None if content is None else _known(content)
+        if known is None or not (known.get("part") is None or self._has_unit(known["part"]["unit"])):
             return None
-        if reason := why_unsafe(path):
-            raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it")
-        return _opened(path, content)
+        binary = known["binary"]
+        return CachedLibrary(path, None if binary is None else binary_from_values(binary))
+
+    def _has_unit(self, name: str) -> bool:
+        """Whether the library of several kernels is there as it was written."""
+        if name not in self._whole_units:
+            content = _read(_unit_path(self.folder, name))
+            if content is None or _unit_name(content) != name:
+                return False
+            self._whole_units.add(name)
+        return True
+
+    def put_unit(self, library: Path) -> str:
+        """Copy the library of several kernels here; its name, which their files say.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        name = _unit_name(library.read_bytes())
+        copy = library.with_suffix(_UNIT)
+        shutil.copyfile(library, copy)
+        _move(copy, _unit_path(self.folder, name))
+        return name
 
     def put(
-        self, key: str, library: Path, binary: Binary | None, compilation: Compilation | None = None
+        self,
+        key: str,
+        library: Path,
+        binary: Binary | None,
+        compilation: Compilation | None = None,
+        part: Part | None = None,
     ) -> CachedLibrary:
-        """Move a library that has no `fault` here.
+        """Move a library that has no `fault` here or, of a part, a file that says which it is.
 
         Raises:
             OSError: it cannot be written.
         """
         known = {"binary": binary and asdict(binary), "compilation": compilation and asdict(compilation)}
-        text = json.dumps(known).encode()
-        content = library.read_bytes() + text
+        text = json.dumps(known | ({"part": asdict(part)} if part else {})).encode()
+        content = (b"" if part else library.read_bytes()) + text
         library.write_bytes(content + _END.pack(len(text), _digest(content, len(text)), _MARK))
-        library.chmod(0o700)  # whatever the umask: what others can write is not loaded
-        path = self.path(key)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        library.replace(path)
-        return CachedLibrary(path, binary)
+        _move(library, self.path(key))
+        return CachedLibrary(self.path(key), binary)
 
     def cost_each(self, arch: str, op: str) -> KernelCost | None:
         """What a kernel of an operation costs on average, if it is known.
@@ -170,33 +207,102 @@ def fault(library: Path) -> str:
         return "there is none"
 
 
-def _opened(path: Path, content: bytes) -> CachedLibrary | None:
+def loadable(path: str) -> str:
+    """The file to load for a library of the cache or any other: of a part, a copy that lasts as long as this process.
+
+    Raises:
+        OSError: the library of a part cannot be read, or no copy be written.
+    """
+    file = Path(path)
+    known = _known_of(file)
+    if known is None or known.get("part") is None:
+        return path
+    part = Part(**known["part"])
+    folder = file.parent.parent
+    whole = chosen(_unit_path(folder, part.unit).read_bytes(), part.number)
+    copy = _folder_of_copies(folder) / file.name
+    copy.write_bytes(whole)
+    copy.chmod(0o700)
+    return str(copy)
+
+
+@cache
+def _folder_of_copies(cached: Path) -> Path:
+    """A folder of this process, which is removed at its end or, where it is killed, by the next that builds kernels."""
+    folder, _ = _new_workshop(cached)
+    process = os.getpid()
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == process else None)
+    return folder
+
+
+def _read(path: Path) -> bytes | None:
+    """A file of the cache, if there is one.
+
+    Raises:
+        DataError: others can write to it.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    if reason := why_unsafe(path):
+        raise DataError(f"the kernel {path} is not loaded: {reason}", "delete it")
+    return content
+
+
+def _move(file: Path, path: Path) -> None:
+    """Into the cache; whatever the umask: what others can write is not loaded."""
+    file.chmod(0o700)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    file.replace(path)
+
+
+def _unit_path(folder: Path, name: str) -> Path:
+    return folder / name[:2] / f"{name}{_UNIT}"
+
+
+def _unit_name(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _known(content: bytes) -> dict[str, Any] | None:
+    """What a whole file says of its library."""
     if len(content) < _END.size:
         return None
     length, digest, mark = _END.unpack(content[-_END.size :])
     body = content[: -_END.size]
     if mark != _MARK or digest != _digest(body, length):
         return None
-    binary = json.loads(body[len(body) - length :])["binary"]
-    return CachedLibrary(path, None if binary is None else binary_from_values(binary))
+    return dict(json.loads(body[len(body) - length :]))
 
 
-def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
-    """How a library in the cache was compiled, if it says so; no more than its end is read."""
+def _known_of(path: Path) -> dict[str, Any] | None:
+    """What a file says of its library; no more than its end is read, which may be damaged or another file's."""
     try:
         with path.open("rb") as file:
-            file.seek(-_END.size, os.SEEK_END)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(size - _END.size)
             length, _, mark = _END.unpack(file.read())
             if mark != _MARK or length > _MOST_TEXT_BYTES:
                 return None
-            file.seek(-_END.size - length, os.SEEK_END)
-            values = json.loads(file.read(length))["compilation"]
-            found = Compilation(str(values["arch"]), str(values["op"]), float(values["seconds"]))
-            state = os.fstat(file.fileno())
-    except (OSError, ValueError, KeyError, TypeError):  # cut off, damaged, or of something that is no kernel
+            file.seek(size - _END.size - length)
+            return dict(json.loads(file.read(length)))
+    except (OSError, ValueError, TypeError):  # none, cut off, or of something that is no kernel
         return None
-    cost = KernelCost(found.seconds, state.st_size / state.st_nlink)  # kernels of one file are names of it
-    return (found, cost) if 0 <= found.seconds < float("inf") else None
+
+
+def _compiled(path: Path) -> tuple[Compilation, KernelCost] | None:
+    """How a library in the cache was compiled, if it says so, and its part of what is kept."""
+    try:
+        known = _known_of(path) or {}
+        values = known["compilation"]
+        found = Compilation(str(values["arch"]), str(values["op"]), float(values["seconds"]))
+        size = float(path.stat().st_size)
+        if (part := known.get("part")) is not None:
+            size += _unit_path(path.parent.parent, str(part["unit"])).stat().st_size / int(part["count"])
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):  # cut off, damaged, or of no kernel
+        return None
+    return (found, KernelCost(found.seconds, size)) if 0 <= found.seconds < float("inf") else None
 
 
 def _digest(content: bytes, text_length: int) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from ckh.bench import timing
 from ckh.bench.computation import Split, computation_of
 from ckh.bench.hip_runtime import HipError, HipMemoryError
+from ckh.bench.kernel_cache import loadable
 from ckh.bench.library import KernelLibrary
 from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
 from ckh.bench.typed import element_type
@@ -171,7 +172,7 @@ class Bench:
         if path not in self._libraries:
             with self._clock.phase(Phase.LOAD):
                 try:
-                    library = KernelLibrary(path)
+                    library = KernelLibrary(loadable(path))
                 except (OSError, AttributeError) as error:
                     raise KernelFailure(Status.LAUNCH_ERROR, f"cannot load the kernel: {error}") from error
                 library.set_flush(*self._memory.flush_buffer())

@@ -17,6 +17,7 @@ import pytest
 
 from ckh.archs import load_arch
 from ckh.bench import compile as compile_module
+from ckh.bench import host_device
 from ckh.bench.codegen import host as host_codegen
 from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compiler import Compiler, find_compiler
@@ -157,7 +158,7 @@ def test_key_of_a_host_kernel_changes_with_flags_compiler_and_headers(
     device._compiler = replace(device._compiler, version=device._compiler.version + "1")
     assert KernelBuilder(device).source_hash(kernel) != plain
     headers = Path(shutil.copytree(host_codegen.template_dir(), tmp_path / "headers"))
-    monkeypatch.setattr(host_codegen, "template_dir", lambda: headers)
+    monkeypatch.setattr(host_device, "template_dir", lambda: headers)
     assert key() == plain
     with (headers / "simd.hpp").open("a", encoding="utf-8") as header:
         header.write("// one more line\n")
@@ -255,7 +256,7 @@ def test_two_processes_build_the_same_kernels_at_once(cache: Path) -> None:
     program = (
         "from ckh.archs import load_arch\n"
         "from ckh.bench.compile import KernelBuilder\n"
-        "from ckh.bench.device import HostDevice\n"
+        "from ckh.bench.host_device import HostDevice\n"
         "from ckh.bench.library import KernelLibrary\n"
         "from ckh.ops.grouped_conv.pool import conv_pool\n"
         "from ckh.problems import Direction\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,9 @@ import pytest
 from ckh.archs import HOST, load_arch
 from ckh.bench.compile import KernelBuilder, units
 from ckh.bench.host_device import HostDevice
-from ckh.bench.kernel_cache import Compilation, KernelCache
+from ckh.bench.kernel_cache import Compilation, KernelCache, loadable
 from ckh.bench.library import ENTRY_POINTS
+from ckh.errors import DataError
 from ckh.ops import GROUPED_CONV
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
@@ -81,7 +84,7 @@ def ignore(_count: int, _text: str) -> None:
 
 
 def ask(library: str) -> int:
-    return int(ctypes.CDLL(library).answer())
+    return int(ctypes.CDLL(loadable(library)).answer())
 
 
 def files(cache: Path) -> list[str]:
@@ -90,18 +93,61 @@ def files(cache: Path) -> list[str]:
 
 
 def test_one_compiler_makes_the_libraries_of_all(cache: Path) -> None:
-    """Each under the hash of its own source, and the next build finds them; no other file stays."""
+    """The library is there once, a file for each under the hash of its own source, and the next build finds them."""
     device, advanced = Together(), []
     builder = KernelBuilder(device)
     built = builder.build(KERNELS[:4], 1, lambda count, _text: advanced.append(count))
     assert [one.status for one in built.values()] == [Status.OK] * 4
-    assert [ask(built[kernel].library) for kernel in KERNELS[:4]] == [0, 1, 2, 3]
     assert device.compiled == [4]
     assert sum(advanced) == 4
-    assert files(cache) == sorted(f"{builder.source_hash(kernel)}.so" for kernel in KERNELS[:4])
+    (unit,) = cache.rglob("*.unit")
+    parts = [cache / "kernels" / key[:2] / f"{key}.so" for key in map(builder.source_hash, KERNELS[:4])]
+    assert files(cache) == sorted(path.name for path in [unit, *parts])
+    assert all(path.stat().st_size < 1000 < unit.stat().st_size for path in parts)
     again = Together()
     assert KernelBuilder(again).build(KERNELS[:4], 1, ignore) == built
     assert again.compiled == []
+    assert [ask(built[kernel].library) for kernel in KERNELS[:4]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("damage", [lambda unit: unit.write_bytes(unit.read_bytes()[:-1] + b"x"), Path.unlink])
+def test_a_damaged_library_of_several_is_built_again(cache: Path, damage: Any) -> None:
+    """Whatever became of it: each of its kernels is missing then."""
+    built = KernelBuilder(Together()).build(KERNELS[:3], 1, ignore)
+    (unit,) = cache.rglob("*.unit")
+    damage(unit)
+    device = Together()
+    assert KernelBuilder(device).build(KERNELS[:3], 1, ignore) == built
+    assert device.compiled == [3]
+    assert [ask(built[kernel].library) for kernel in KERNELS[:3]] == [0, 1, 2]
+
+
+def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -> None:
+    """Nobody loads it."""
+    KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
+    (unit,) = cache.rglob("*.unit")
+    unit.chmod(0o777)
+    with pytest.raises(DataError, match="is not loaded"):
+        KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
+
+
+def test_copies_to_load_go_with_their_process(cache: Path) -> None:
+    """At its end or, where it is killed, when the next kernel is built."""
+    built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
+    left = len(files(cache))
+    code = (
+        "import os, signal, sys\n"
+        "from ckh.bench.kernel_cache import loadable\n"
+        "assert os.path.exists(loadable(sys.argv[1]))\n"
+        "if sys.argv[2] == 'killed': os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = built[KERNELS[0]].library
+    assert subprocess.run([sys.executable, "-c", code, path, "ends"], check=False).returncode == 0
+    assert len(files(cache)) == left
+    assert subprocess.run([sys.executable, "-c", code, path, "killed"], check=False).returncode == -9
+    assert len(files(cache)) > left
+    KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
+    assert len(files(cache)) == left
 
 
 @pytest.mark.parametrize(("jobs", "compiled"), [(1, [3, 2]), (2, [3, 2]), (3, [2, 2, 1]), (5, [1] * 5), (9, [1] * 5)])

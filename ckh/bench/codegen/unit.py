@@ -75,13 +75,12 @@ def similarity(source: str) -> tuple[list[str], list[str]]:
     return list(filter(_SIZES.search, lines)), lines
 
 
-def choices(library: bytes, count: int) -> list[bytes]:
-    """The library of a unit as those of each of its kernels; none if it is not a unit's."""
+def chosen(library: bytes, number: int) -> bytes:
+    """The library of a unit as that of one of its kernels; empty if it is not a unit's."""
     head, mark, tail = library.partition(_MARK)
     if not mark or _MARK in tail:
-        return []
-    rest = tail[_NUMBER_BYTES:]
-    return [head + mark + number.to_bytes(_NUMBER_BYTES, "little") + rest for number in range(count)]
+        return b""
+    return head + mark + number.to_bytes(_NUMBER_BYTES, "little") + tail[_NUMBER_BYTES:]
 
 
 def remarks_of(number: int, messages: str) -> str:

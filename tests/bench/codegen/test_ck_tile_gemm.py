@@ -18,6 +18,7 @@ from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.kernel_cache import loadable
 from ckh.bench.library import KernelLibrary
 from ckh.bench.process import WorkerProcess
 from ckh.bench.protocol import Job, Op
@@ -550,5 +551,5 @@ def test_real_kernels_refuse_what_they_would_get_wrong(
     report = next(report for (_, kernel), report in real.items() if kernel == kernel_of(name))
     m, n, k, split_k = sizes
     problem = c_gemm_problem(GemmProblem(m, n, k, split_k=split_k))
-    found = KernelLibrary(report.library).unsupported(ctypes.byref(problem))
+    found = KernelLibrary(loadable(report.library)).unsupported(ctypes.byref(problem))
     assert (None if found is None else found.decode()) == reason

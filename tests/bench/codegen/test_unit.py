@@ -14,12 +14,13 @@ import pytest
 
 from ckh.bench.binary import parse_resources
 from ckh.bench.codegen import ck_tile
-from ckh.bench.codegen.unit import choices, code_hash, remarks_of, similarity, unit_source
+from ckh.bench.codegen.unit import chosen, code_hash, remarks_of, similarity, unit_source
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.compiler import find_compiler
 from ckh.bench.device import DeviceOptions
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.kernel_cache import loadable
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -112,7 +113,7 @@ def compiled(folder: Path, tmp_path: Path) -> Callable[[Sequence[str]], bytes]:
 def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[str]], bytes], tmp_path: Path) -> None:
     """Its name, its parameters, and variables of its own; a library that nothing was chosen of is the first's."""
     library = compiled([source_of("one", 3), source_of("two", 4, 5), source_of("three", 6)])
-    first, second, third = choices(library, 3)
+    first, second, third = (chosen(library, number) for number in range(3))
     for file, copy, name, total in (
         ("a", library, "one", 4),
         ("b", first, "one", 4),
@@ -144,13 +145,13 @@ def test_only_what_depends_on_a_kernel_is_repeated(folder: Path) -> None:
 @pytest.mark.parametrize("library", [b"", b"no mark", b"ckh-chosen:\0....ckh-chosen:\0...."])
 def test_a_library_that_is_no_units_has_no_choices(library: bytes) -> None:
     """Where there is no mark, or more than one."""
-    assert choices(library, 3) == []
+    assert chosen(library, 2) == b""
 
 
 def test_nothing_but_the_number_is_changed() -> None:
     """The library is as long as before."""
-    found = choices(b"ab ckh-chosen:\0\0\0\0\0 cd", 259)
-    assert (found[0], found[258]) == (b"ab ckh-chosen:\0\0\0\0\0 cd", b"ab ckh-chosen:\0\2\1\0\0 cd")
+    library = b"ab ckh-chosen:\0\0\0\0\0 cd"
+    assert (chosen(library, 0), chosen(library, 258)) == (library, b"ab ckh-chosen:\0\2\1\0\0 cd")
 
 
 def test_remarks_are_those_of_the_kernels_own_functions() -> None:
@@ -226,7 +227,11 @@ def test_real_kernels_have_the_same_device_code_together(tmp_path: Path, monkeyp
         assert first.binary == second.binary is not None
         every = device_code(Path(first.library).read_bytes())
         code = {name: one for name, one in every if "kentry" in name}  # the headers have functions of their own besides
-        number = Path(second.library).read_bytes().partition(b"ckh-chosen:\0")[2][0]
-        own = {name: one for name, one in device_code(Path(second.library).read_bytes()) if f"6ckh_u{number}" in name}
+        number = Path(loadable(second.library)).read_bytes().partition(b"ckh-chosen:\0")[2][0]
+        own = {
+            name: one
+            for name, one in device_code(Path(loadable(second.library)).read_bytes())
+            if f"6ckh_u{number}" in name
+        }
         assert sorted(code.values()) == sorted(own.values())
         assert any(code.values())
