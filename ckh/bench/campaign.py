@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.compile import KernelBuilder, default_jobs
+from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
-from ckh.bench.device import EMULATED_KIND, HIP_KIND, HOST_KIND, Device, DeviceOptions
+from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device, require_usable
-from ckh.bench.driver import COMPILE_PHASE, Driver
-from ckh.bench.kernel_cache import KernelCache
-from ckh.bench.plan import ALL, BEST, SEARCH, Plan, Scorer, make_plan
+from ckh.bench.driver import Driver
+from ckh.bench.few_plan import KnownBefore, few_plan
+from ckh.bench.limits import BenchLimits
+from ckh.bench.pace import Pace
+from ckh.bench.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
@@ -23,7 +26,7 @@ from ckh.bench.sweep import PairResults, Sweep, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
 from ckh.data.settings import Given, Settings
-from ckh.errors import DeviceError, UsageError
+from ckh.errors import CkhError, DeviceError, UsageError
 from ckh.ops import DEFAULT_OPERATION, operation
 from ckh.outputs import check_output
 from ckh.problems import Direction
@@ -35,18 +38,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.bench.limits import BenchLimits
     from ckh.data.journal import RunRecord
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
 
 _RUNS = Path("runs")
 SOURCES = ("problems", "kernels", "registry", "model")  # settings that may name files
-# Seconds for the estimate of a run where none are known yet: a kernel's compiler; a pair, and what its operations add.
-_COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 8.0, EMULATED_KIND: 8.0}
-_PAIR_S = 0.004
-_PAIR_S_PER_GFLOP = 0.02
-_FLOPS_PER_GFLOP = 1e9
+_MOST_SEEN_BYTES = 1 << 26  # of a journal that is read for the pace alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,7 @@ class Outlook:
     """What a run would do; `missing` says why it cannot compile, if it cannot.
 
     `compile_s` is what compiling a kernel of the operation took on this machine on average; None: none was compiled.
+    Of the estimate `measuring_s` is for measuring. `chosen_by` says what chose the kernels of a plan of few problems.
     """
 
     kernels: int
@@ -74,6 +73,8 @@ class Outlook:
     refused: dict[str, int]
     compile_s: float | None
     estimate_s: float
+    measuring_s: float
+    chosen_by: str
     groups: tuple[CandidateGroup, ...]
     missing: str
 
@@ -105,6 +106,7 @@ class Campaign:
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
         resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
         force: whether a run in the folder may be replaced.
+        limits: what the run may use, where its plan depends on that.
 
     Raises:
         UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
@@ -124,8 +126,10 @@ class Campaign:
         resume: bool,
         force: bool = False,
         options: DeviceOptions | None = None,
+        limits: BenchLimits | None = None,
     ) -> None:
         options = options or DeviceOptions()
+        self._chosen_by = ""
         kind = device_kind or default_device_kind(options)
         self._force = force
         if resume and force:
@@ -144,22 +148,28 @@ class Campaign:
         else:
             self._refuse_other_device(self._journal.runs[-1])
         self.settings = _settle(given, self._journal, kind, self.device.arch.default_dtype)
-        if self.settings.model is not None and not self.settings.kernels.startswith(BEST):
-            raise UsageError("--model says which kernels are best", f"it goes with --kernels {BEST}N")
+        _check_choice(self.settings)
         stored = None if self._journal is None else stored_plan(self._journal, operation(self.settings.op))
         self._is_stored = stored is not None
-        self.plan: Plan = stored or self._made_plan()
-        if stored is not None and any(given[name] is not None for name in SOURCES):
-            self._refuse_other_pairs(self._made_plan())
+        self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
+        # A plan of few problems also follows from models and times of that day.
+        if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
+            self._refuse_other_pairs(self._made_plan(BenchLimits()))
         self._results = PairResults(() if self._journal is None else self._journal.final_rows())
 
-    def _made_plan(self) -> Plan:
+    def _made_plan(self, limits: BenchLimits) -> Plan:
         """The plan that follows from the settings."""
         settings, arch = self.settings, self.device.arch
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
         problems, source = measured.problems(settings), measured.candidate_source(settings)
-        return make_plan(problems, settings.kernels, arch, settings.seed, source, score)
+        plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
+        if settings.plan is None:
+            return plan
+        known = KnownBefore.of(arch.name, _path(settings.model))
+        few = few_plan(plan, settings.plan, known, settings.seed, limits.budget_s, self._pace(limits.jobs))
+        self._chosen_by = ", ".join(known.sources) or "chance: there is no model and no estimate"
+        return few
 
     def outlook(self, limits: BenchLimits) -> Outlook:
         """What is left to do, without doing it."""
@@ -170,9 +180,8 @@ class Campaign:
             to_compile = KernelBuilder(self.device).missing(kernels)
         except DeviceError as error:
             to_compile, missing = len(kernels), error.message
-        seen_s = KernelCache().seconds_each(self.device.arch.name, self.settings.op)
-        seconds_each = _COMPILE_S[self._kind] if seen_s is None else seen_s
-        compile_s = to_compile * seconds_each / (limits.jobs or default_jobs(self.device.job_bytes))
+        pace = self._pace(limits.jobs)
+        measuring_s = pace.measuring_s(left.tasks)
         return Outlook(
             kernels=len(kernels),
             to_compile=to_compile,
@@ -180,8 +189,10 @@ class Campaign:
             pairs=left.pairs,
             pairs_done=self.plan.pairs - left.pairs,
             refused=self.plan.refused,
-            compile_s=seen_s,
-            estimate_s=compile_s + self._measuring_s(left),
+            compile_s=pace.seen_compile_s,
+            estimate_s=to_compile * pace.compile_s + measuring_s,
+            measuring_s=measuring_s,
+            chosen_by=self._chosen_by,
             groups=tuple(self._groups()),
             missing=missing,
         )
@@ -250,12 +261,10 @@ class Campaign:
                     "times of both must not be mixed in a run: choose another --out",
                 )
 
-    def _measuring_s(self, left: Plan) -> float:
-        """Seconds that pairs take: at the rate of the runs before, if there were any."""
-        if self._journal is not None and (rate := _seconds_per_row(self._journal)):
-            return float(left.pairs * rate)
-        gflops = sum(len(task.kernels) * task.problem.flops for task in left.tasks) / _FLOPS_PER_GFLOP
-        return float(left.pairs * _PAIR_S + gflops * _PAIR_S_PER_GFLOP)
+    def _pace(self, jobs: int | None) -> Pace:
+        """How long things take, by this run's journal or the newest of the same device."""
+        journal = self._journal or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
+        return Pace.of(self._kind, self.device, self.settings.op, jobs, journal)
 
 
 def _read_run(out: Path, given: Given) -> Journal:
@@ -307,6 +316,18 @@ def _settle(given: Given, journal: Journal | None, device_kind: str, default_dty
     return replace(settings, **given.values)
 
 
+def _check_choice(settings: Settings) -> None:
+    """Refuse options that choose kernels in two ways.
+
+    Raises:
+        UsageError: there are such.
+    """
+    if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
+        raise UsageError("--plan chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
+    if settings.model is not None and settings.plan is None and not settings.kernels.startswith(BEST):
+        raise UsageError("--model says which kernels are best", f"it goes with --kernels {BEST}N and --plan N")
+
+
 def _scorer(arch: str, folder: Path | None) -> Scorer:
     """How fast the model in a folder, or else the one that `ckh predict` would ask, thinks kernels are."""
     models: dict[Wanted, Model] = {}
@@ -352,7 +373,15 @@ def _newest_run(given: Given, arch: str) -> Path:
     return found[-1].parent
 
 
-def _seconds_per_row(journal: Journal) -> float:
-    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in journal.ends}
-    rows = sum(row.run_id in ended and not row.remeasured for row in journal.rows)
-    return sum(ended.values()) / rows if rows else 0.0
+def _seen_run(out: Path, kind: str, arch: str, op: str) -> Journal | None:
+    """The newest run beside a folder, or in the usual place, that was measured on such a device."""
+    found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
+    for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
+        if path.stat().st_size > _MOST_SEEN_BYTES:
+            continue
+        with suppress(CkhError):
+            journal = read_journal(path.parent)
+            last = journal.runs[-1]
+            if (last.device_kind, last.arch, last.op) == (kind, arch, op) and journal.ends:
+                return journal
+    return None

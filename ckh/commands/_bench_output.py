@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.building import BuildReport
     from ckh.bench.campaign import Campaign, Outcome, Outlook
+    from ckh.bench.plan import Plan
     from ckh.ops.base import Kernel
 
 
@@ -40,7 +41,13 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     """Print what a run would do."""
     if as_json:
         print_json(
-            "bench_outlook", {"out": str(campaign.out), "settings": asdict(campaign.settings), **asdict(outlook)}
+            "bench_outlook",
+            {
+                "out": str(campaign.out),
+                "settings": asdict(campaign.settings),
+                **asdict(outlook),
+                "plan": None if campaign.settings.plan is None else _plan_document(campaign.plan),
+            },
         )
         return
     counts = [
@@ -56,11 +63,28 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     if rows:
         print_table(f"{campaign.plan.origin}:", columns, rows)
         typer.echo("")
+    if campaign.settings.plan is not None:
+        chosen_by = f", kernels chosen by {outlook.chosen_by}" if outlook.chosen_by else ""
+        tasks = [[task.problem.canonical(), str(len(task.kernels))] for task in campaign.plan.tasks]
+        print_table(f"in this order{chosen_by}:", ("problem", "kernels"), tasks)
+        typer.echo("")
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
         warn(f"kernels cannot be compiled here: {outlook.missing}")
     seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s to compile a kernel, as seen here)"
-    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}{seen if outlook.to_compile else ''}")
+    compiling_s = outlook.estimate_s - outlook.measuring_s
+    parts = f", {format_duration(compiling_s)} of it for compiling" if outlook.to_compile else ""
+    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
+
+
+def _plan_document(plan: Plan) -> list[dict[str, Any]]:
+    """A plan's problems and kernels in their order, for JSON."""
+    from ckh.bench.plan import full_name
+
+    return [
+        {"problem": task.problem.canonical(), "kernels": [full_name(kernel) for kernel in task.kernels]}
+        for task in plan.tasks
+    ]
 
 
 def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_json: bool) -> bool:

@@ -53,7 +53,8 @@ def register(app: typer.Typer) -> None:
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
             "ckh bench --op gemm_universal --kernels sample:60",
             "ckh bench --op gemm_universal --kernels best:60+20 --model models/gemm_universal_fp32_host",
-            "ckh bench --problems my_layers.csv --dry-run",
+            "ckh bench --problems my_layers.csv --plan 20 --dry-run",
+            "ckh bench --problems my_layers.csv --plan auto --budget 15m",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
             "ckh bench --device hip --filter 'pipeline == \"compv4\" and tile_m >= 64' --max-scratch 0",
@@ -85,7 +86,9 @@ def bench(
 
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]))
-    campaign = Campaign(str(device) if device else None, given, out, resume=resume, force=force, options=options)
+    campaign = Campaign(
+        str(device) if device else None, given, out, resume=resume, force=force, options=options, limits=most
+    )
     if write_registry is not None:
         _require_writable(write_registry, given, force=force)
         output.print_registry(campaign, write_registry, as_json=as_json)

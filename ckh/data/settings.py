@@ -50,6 +50,14 @@ class Settings:
         Declared("What says which kernels are best.  [the one that predict asks]", kind=Path, completion="models"),
         default=None,
     )
+    plan: str | None = declared(
+        Declared(
+            "Of these the N problems, and the kernels of each, whose measurement says most; auto: what fits in "
+            "--budget.",
+            metavar="N|auto",
+        ),
+        default=None,
+    )
     rule_set: str = declared(
         Declared("default, tiny, tests, full-tests, profiler or full.  [default]"), default="default"
     )

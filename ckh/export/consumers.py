@@ -71,13 +71,13 @@ class ModelHeader:
     Attributes:
         name: of the program, as on the command line.
         summary: what is written, in a few words.
-        how_to: a section of Markdown that says how the program takes it, for the export's README.
+        file: name of the header.
         text: the header for a model, by its name in the export; raises `CkhError`.
     """
 
     name: str
     summary: str
-    how_to: str
+    file: str
     text: Callable[[str, Model], str]
 
 

@@ -100,6 +100,11 @@ class EstimateModel(Model):
         return -np.log(np.stack(times)), None
 
 
+def has_estimate(wanted: Wanted) -> bool:
+    """Whether the analytic estimate can order these kernels: they have tiles, and the GPU's peaks are known."""
+    return operation(wanted.op_type).tiled is not None and load_arch(wanted.arch).peaks is not None
+
+
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """What ranks kernels where there is no model, and says so (`Model.not_measured`).
 
@@ -118,7 +123,7 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
         source = f"{near.path.name}, measured on {near.spec.device or near.arch}"
         model.not_measured = _said("model", source, _worth(near.spec, wanted), wanted)
         return model
-    if op.tiled is None or arch.peaks is None:
+    if not has_estimate(wanted):
         return find_model(wanted)
     model = EstimateModel(wanted)
     model.not_measured = _said("estimate", f"{ESTIMATE}: no data of any GPU", str(_OF_ESTIMATE), wanted)

@@ -1,0 +1,204 @@
+"""What choosing the few measurements saves: efficiency of models by the number of pairs they learned from.
+
+    python benchmarks/few_shots.py [--seeds N] [SET ...]
+
+Replays `ckh bench --plan` on data that hold every kernel's time. Problems are held out by thirds; of the rest pairs are
+taken in three ways: at random; of random problems all kernels; as the plan chooses them. `ckh train`'s defaults learn
+from each, and choose on the held-out problems among the kernels that the model knows. What is known before is of no
+data of the set: on gfx950 the analytic estimate, of mixtures of experts the other GPU's model, on the host the model of
+another direction.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.data.dataset import Dataset, read_dataset
+from ckh.learn.artifact import load_model
+from ckh.learn.estimate import estimated_us
+from ckh.learn.few_shots import Shots, few_kernels, representative
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.ops.grouped_conv.learned import learned_kernels
+from ckh.ops.grouped_conv.names import amd_short_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Way = Callable[["Replay", NDArray[np.int64], int, np.random.Generator], NDArray[np.int64]]
+
+ROOT = Path(__file__).parents[1]
+THIRDS = 3
+VARIANT = ["pipeline", "wave_mode", "has_dsb", "has_si"]
+TILE = ["tile_m", "tile_n", "tile_k"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Replay:
+    """A dataset, what is known of its rows before (higher: faster), and the rows of each problem."""
+
+    dataset: Dataset
+    before: NDArray[np.float64]
+    rows: list[NDArray[np.int64]]
+    places: NDArray[np.float64]
+    kernel: NDArray[np.int64]
+
+
+def replay(dataset: Dataset, before: Callable[[Dataset], NDArray[np.float64]]) -> Replay:
+    """What is replayed: problems that leave a choice."""
+    valid = dataset.valid()
+    valid = valid.select(np.bincount(valid.problem_ids)[valid.problem_ids] > 1)
+    order = np.argsort(valid.problem_ids, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(valid.problem_ids))[:-1])
+    kernel = np.unique(valid.frame["kernel_name"].to_numpy(dtype=str), return_inverse=True)[1]
+    places = np.array([valid.op.place(problem) for problem in valid.problems()])
+    return Replay(valid, before(valid), rows, places, kernel)
+
+
+def estimate(dataset: Dataset) -> NDArray[np.float64]:
+    """Minus the estimated times of all rows."""
+    arch = load_arch(dataset.arch)
+    known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
+    kernels = [known[name] for name in dataset.frame["kernel_name"]]
+    scores = np.empty(len(kernels))
+    assert dataset.op.tiled is not None
+    for number, problem in enumerate(dataset.problems()):
+        rows = np.flatnonzero(dataset.problem_ids == number)
+        scores[rows] = -estimated_us(problem, dataset.op.tiled(problem), [kernels[row] for row in rows], arch)
+    return scores
+
+
+def of_model(name: str) -> Callable[[Dataset], NDArray[np.float64]]:
+    """The scores of a shipped model."""
+    return lambda dataset: load_model(ROOT / "models" / name).scores(dataset)
+
+
+def gfx950() -> Replay:
+    """CK Tile's convolutions, 20 kernels each."""
+    return replay(read_dataset(*sorted((ROOT / "data").glob("amd-gfx950-conv-*.parquet"))), estimate)
+
+
+def moe() -> Replay:
+    """Each product of AITER's mixtures of experts on gfx950."""
+    dataset = read_dataset(ROOT / "data" / "aiter-moe-gfx950.parquet")
+    one = dataset.select((dataset.frame["stage"] != "both").to_numpy())
+    return replay(one, of_model("aiter_moe_gfx942"))
+
+
+def host(direction: str, other: str) -> Callable[[], Replay]:
+    """The 130 layers of a direction on the host."""
+    path = ROOT / "data" / f"host-holdout-{direction}.parquet"
+    return lambda: replay(read_dataset(path), of_model(f"grouped_conv_{other}_fp32_host"))
+
+
+SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
+    "gfx950": (gfx950, (100, 200, 300)),
+    "moe": (moe, (50, 150, 300)),
+    "forward": (host("forward", "bwd_data"), (150, 330)),
+    "bwd_data": (host("bwd_data", "forward"), (150, 330)),
+    "bwd_weight": (host("bwd_weight", "bwd_data"), (150, 330)),
+}
+
+
+def random_pairs(
+    replay: Replay, problems: NDArray[np.int64], pairs: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Any rows of these problems."""
+    rows = np.concatenate([replay.rows[problem] for problem in problems])
+    return random.choice(rows, min(pairs, len(rows)), replace=False)
+
+
+def random_problems(
+    replay: Replay, problems: NDArray[np.int64], pairs: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """All rows of random problems."""
+    return np.concatenate([replay.rows[problem] for problem in random.permutation(problems)])[:pairs]
+
+
+def chosen(replay: Replay, problems: NDArray[np.int64], pairs: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """What a plan takes."""
+    order = problems[list(representative(replay.places[problems]))]
+    best_first = [rows[np.argsort(-replay.before[rows], kind="stable")] for rows in (replay.rows[i] for i in order)]
+    counts = np.cumsum([min(len(rows), sum(Shots().of_problem(len(rows)))) for rows in best_first])
+    best_first = best_first[: int(np.searchsorted(counts, pairs)) + 1]
+    kernels = few_kernels([replay.kernel[rows] for rows in best_first], Shots(), int(random.integers(1 << 30)))
+    taken = [rows[np.isin(replay.kernel[rows], few)] for rows, few in zip(best_first, kernels, strict=True)]
+    return np.concatenate(taken)[:pairs]
+
+
+WAYS: dict[str, Way] = {"random pairs": random_pairs, "random problems": random_problems, "chosen": chosen}
+
+
+def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Efficiency of the choices of what is trained on rows, on each held-out problem."""
+    known, held = replay.dataset.select(np.sort(learned)), replay.dataset.select(is_held)
+    options = replace(known.op.train_defaults(len(known)), targets=(), folds=0, jobs=1)
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work) / "model"
+        save(train(known, options, lambda *_: None), folder)
+        scores = load_model(folder).scores(held)
+        kernels = learned_kernels(folder)
+    if kernels is not None:
+        tiles = set(known.frame[TILE].itertuples(index=False, name=None))
+        variants = set(known.frame[VARIANT].itertuples(index=False, name=None))
+        frame = held.frame
+        knows = [
+            tile in tiles and variant in variants
+            for tile, variant in zip(
+                frame[TILE].itertuples(index=False, name=None),
+                frame[VARIANT].itertuples(index=False, name=None),
+                strict=True,
+            )
+        ]
+        scores = np.where(knows, scores, scores.min() - 1.0)
+    times = times_of(held)
+    return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+
+
+def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> NDArray[np.float64]:
+    """Efficiency on all problems, each third of them held out in turn, for each seed."""
+    found = []
+    for seed in range(seeds):
+        third = np.random.default_rng(seed).permutation(len(replay.rows)) % THIRDS
+        for held in range(THIRDS):
+            random = np.random.default_rng((seed, held))
+            learned = way(replay, np.flatnonzero(third != held), pairs, random)
+            found.append(judged(replay, learned, third[replay.dataset.problem_ids] == held))
+    return np.concatenate(found)
+
+
+def main() -> None:
+    """Print a table for each set."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sets", nargs="*", choices=[[], *SETS], default=[])
+    parser.add_argument("--seeds", type=int, default=1)
+    arguments = parser.parse_args()
+    for name in arguments.sets or SETS:
+        make, budgets = SETS[name]
+        data = make()
+        print(f"{name}: {len(data.rows)} problems, {len(data.dataset)} pairs; mean / P10 efficiency")
+        for pairs in sorted({*budgets, *(3 * one for one in budgets)}):
+            cells = []
+            for label, way in WAYS.items():
+                if label == "chosen" and pairs > max(budgets):
+                    continue
+                found = curve(data, way, pairs, arguments.seeds)
+                cells.append(f"{label} {found.mean():.1%} / {np.percentile(found, 10):.1%}")
+            print(f"{pairs:6d} pairs  " + "   ".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

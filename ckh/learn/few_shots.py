@@ -1,0 +1,111 @@
+"""Which few measurements say most: those of representative problems, and of kernels that may be the best of one.
+
+Problems are chosen so that the distances of all problems to the nearest chosen one add up to least, one after the other
+("facility location"), so the first N are a choice of N. Of a problem those kernels are measured that stand first in an
+order that is known before, as of the nearest model or an estimate, and others at random. Kernels in all are few: each
+must be compiled, and is then measured on one more problem in no time. What this saves: `benchmarks/few_shots.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+# By `benchmarks/few_shots.py`: 40 to 80 kernels are about equally good, and 10 to 20 first ones of a problem.
+KERNELS = 60
+MOST_PROBLEMS = 2000  # that are chosen from, of more a random sample: distances of all pairs are computed
+_HALF_WORTH = 5.0  # the place in a problem's order at which a kernel is worth half of the first
+_FEWEST = 4  # kernels of a problem; above that, half of them at most
+_OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a better one already
+
+
+@dataclass(frozen=True, slots=True)
+class Shots:
+    """How much is measured.
+
+    Attributes:
+        kernels: distinct kernels in all; None: as many as there are.
+        best: of a problem, the first by what is known before.
+        others: of a problem, at random: a model must have seen what is slow, too.
+    """
+
+    kernels: int | None = KERNELS
+    best: int = 20
+    others: int = 10
+
+    def of_problem(self, kernels: int) -> tuple[int, int]:
+        """Of a problem with so many kernels, how many first ones and how many others: of few kernels half."""
+        both = self.best + self.others
+        count = min(both, max(_FEWEST, (kernels + 1) // 2))
+        others = count * self.others // both
+        return count - others, others
+
+
+def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
+    """Numbers of problems, each the one that brings most to those before it: the first N stand for all.
+
+    Args:
+        places: the problems as points, shape (problems, coordinates).
+        seed: what a sample of too many problems follows from.
+    """
+    drawn = np.arange(len(places))
+    if len(drawn) > MOST_PROBLEMS:
+        drawn = np.sort(np.random.default_rng(seed).choice(drawn, MOST_PROBLEMS, replace=False))
+    points = np.asarray(places, dtype=np.float64)[drawn]
+    squares = (points**2).sum(axis=1)
+    distance = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * points @ points.T, 0.0)).astype(np.float32)
+    nearest = np.full(len(drawn), 2 * distance.max() + 1, dtype=np.float32)
+    is_left = np.ones(len(drawn), dtype=bool)
+    while is_left.any():
+        gain = np.maximum(nearest - distance, 0.0).sum(axis=1)
+        chosen = int(np.where(is_left, gain, -1.0).argmax())
+        is_left[chosen] = False
+        nearest = np.minimum(nearest, distance[chosen])
+        yield int(drawn[chosen])
+
+
+def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[np.int64]:
+    """Kernels such that each problem has some of its first ones, the most useful first.
+
+    Args:
+        orders: of each problem the numbers of its kernels, best first.
+        count: how many; of fewer kernels all.
+    """
+    worth = np.zeros((len(orders), 1 + max((int(order.max()) for order in orders if len(order)), default=-1)))
+    for row, order in zip(worth, orders, strict=True):
+        row[order] = _HALF_WORTH / (_HALF_WORTH + np.arange(len(order)))
+    reached, of_all = np.zeros(len(orders)), _OF_ALL * worth.mean(axis=0)
+    chosen: list[int] = []
+    while len(chosen) < min(count, int((of_all > 0).sum())):
+        gain = np.maximum(worth - reached[:, None], 0.0).sum(axis=0) + of_all
+        gain[of_all == 0] = -1.0
+        gain[chosen] = -1.0
+        chosen.append(int(gain.argmax()))
+        reached = np.maximum(reached, worth[:, chosen[-1]])
+    return np.array(chosen, dtype=np.int64)
+
+
+def few_kernels(orders: Sequence[NDArray[np.int64]], shots: Shots, seed: int = 0) -> list[NDArray[np.int64]]:
+    """Of each problem the kernels to measure: its first among the useful ones, and others of these at random.
+
+    Args:
+        orders: of each problem the numbers of its kernels, best first; at random where nothing is known before.
+        shots: how many.
+        seed: what the others follow from.
+    """
+    useful = None if shots.kernels is None else useful_kernels(orders, shots.kernels)
+    random = np.random.default_rng(seed)
+    found = []
+    for order in orders:
+        left = order if useful is None else order[np.isin(order, useful)]
+        left = order[:_FEWEST] if len(left) < _FEWEST else left
+        best, others = shots.of_problem(len(order))
+        found.append(np.concatenate([left[:best], random.permutation(left[best:])[:others]]))
+    return found

@@ -1,0 +1,112 @@
+"""Plans of few problems: which kernels of which problems `ckh bench --plan` measures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.few_plan import AUTO, KnownBefore, few_plan
+from ckh.bench.pace import Pace
+from ckh.bench.plan import ALL, Plan, make_plan
+from ckh.errors import UsageError
+from ckh.learn.few_shots import KERNELS
+from ckh.ops.grouped_conv.candidate_source import SetCandidates
+from ckh.ops.grouped_conv.problem_sets import load_problems
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.ops.base import Kernel, Problem
+
+PACE = Pace(1.0, None)
+
+
+@pytest.fixture(scope="module")
+def whole() -> Plan:
+    """All kernels of 40 layers in 2D on the host."""
+    layers = load_problems("host-holdout", Direction.FORWARD, "fp32")
+    problems = [one for one in layers if one.ndim == 2][:40]
+    return make_plan(problems, ALL, load_arch("host"), 0, SetCandidates())
+
+
+def small_tiles(_problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64]:
+    """Small tiles first."""
+    return -np.array([kernel.tile_m * kernel.tile_n for kernel in kernels], dtype=np.float64)  # type: ignore[attr-defined]
+
+
+def nothing(_problem: Problem, _kernels: tuple[Kernel, ...], /) -> None:
+    """Nothing is known."""
+
+
+def test_a_plan_of_few_problems_has_few_kernels(whole: Plan) -> None:
+    """Seven problems of thirty kernels each, sixty in all; the first are those that stand first in the order."""
+    few = few_plan(whole, "7", small_tiles, 0, None, PACE)
+    assert [len(task.kernels) for task in few.tasks] == [30] * 7
+    assert len(few.kernels) <= KERNELS
+    everything = {task.problem: set(task.kernels) for task in whole.tasks}
+    area = {kernel: kernel.tile_m * kernel.tile_n for kernel in whole.kernels}  # type: ignore[attr-defined]
+    for task in few.tasks:
+        assert set(task.kernels) <= everything[task.problem]
+        assert area[task.kernels[0]] == min(area[kernel] for kernel in everything[task.problem])
+    assert few == few_plan(whole, "7", small_tiles, 0, None, PACE)
+
+
+def test_more_problems_begin_with_the_same(whole: Plan) -> None:
+    """A plan of four is the first four problems of a plan of nine: what is stopped early measured what helps most."""
+    four, nine = (few_plan(whole, count, small_tiles, 0, None, PACE) for count in ("4", "9"))
+    assert [task.problem for task in four.tasks] == [task.problem for task in nine.tasks][:4]
+    assert len(few_plan(whole, "99", small_tiles, 0, None, PACE).tasks) == 40
+
+
+def test_where_nothing_is_known_kernels_are_drawn_from_all(whole: Plan) -> None:
+    """Without an order each problem has thirty of its own kernels at random."""
+    few = few_plan(whole, "6", nothing, 0, None, PACE)
+    assert [len(task.kernels) for task in few.tasks] == [30] * 6
+    assert len(few.kernels) > KERNELS
+
+
+@pytest.mark.parametrize("budget_s", [20.0, 120.0, 900.0])
+def test_auto_takes_what_fits(whole: Plan, budget_s: float) -> None:
+    """The time of compiling and measuring stays within the budget; more time gives no fewer pairs."""
+    few = few_plan(whole, AUTO, small_tiles, 0, budget_s, PACE)
+    needs_s = PACE.compile_s * len(few.kernels) + PACE.measuring_s(few.tasks)
+    assert needs_s <= budget_s
+    assert few.pairs <= few_plan(whole, AUTO, small_tiles, 0, 2 * budget_s, PACE).pairs
+
+
+def test_auto_measures_something_in_any_case(whole: Plan) -> None:
+    """A budget below one kernel's compiler still gives a problem and a few kernels."""
+    few = few_plan(whole, AUTO, small_tiles, 0, 0.5, PACE)
+    assert len(few.tasks) == 1
+    assert 1 < len(few.kernels) <= 10
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1.5", ""])
+def test_no_number_of_problems_is_refused(whole: Plan, count: str) -> None:
+    """What is neither a positive number nor auto is a usage error; auto needs a budget."""
+    with pytest.raises(UsageError, match="no number of problems"):
+        few_plan(whole, count, small_tiles, 0, None, PACE)
+    with pytest.raises(UsageError, match="budget"):
+        few_plan(whole, AUTO, small_tiles, 0, None, PACE)
+
+
+def test_what_is_known_before_on_gpus_and_hosts() -> None:
+    """The estimate orders where the nearest model does not know all kernels, on the host the shipped model."""
+    (conv,) = load_problems("host-holdout", Direction.FORWARD, "bf16")[:1]
+    arch = load_arch("gfx942")
+    kernels = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels
+    known = KnownBefore.of("gfx942", None)
+    scores = known(conv, kernels)
+    assert scores is not None
+    assert len(scores) == len(kernels)
+    assert list(known.sources) == ["analytic estimate"]
+    (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp32")[:1]
+    known = KnownBefore.of("host", None)
+    assert known(conv, make_plan([conv], ALL, load_arch("host"), 0, SetCandidates()).kernels) is not None
+    assert list(known.sources) == ["grouped_conv_forward_fp32_host"]
+    (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp16")[:1]
+    assert KnownBefore.of("host", None)(conv, kernels) is None

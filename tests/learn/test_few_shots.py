@@ -1,0 +1,73 @@
+"""The choice of few measurements: problems that stand for all, and kernels that may be the best of one."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from ckh.learn.few_shots import MOST_PROBLEMS, Shots, few_kernels, representative, useful_kernels
+
+
+def cost(places: np.ndarray, chosen: list[int]) -> float:
+    """The sum of the distances of all problems to the nearest chosen one."""
+    return float(np.linalg.norm(places[:, None] - places[chosen][None], axis=2).min(axis=1).sum())
+
+
+def test_each_problem_is_the_one_that_brings_most() -> None:
+    """Every choice minimises the sum of distances to the nearest, given those before it, by trying all."""
+    places = np.random.default_rng(0).normal(size=(40, 3))
+    found = list(islice(representative(places), 6))
+    for count in range(1, 7):
+        before = found[: count - 1]
+        best = min(cost(places, [*before, one]) for one in range(40) if one not in before)
+        assert cost(places, found[:count]) - best < 1e-4
+    assert sorted(representative(places)) == list(range(40))
+
+
+def test_clusters_come_before_their_members() -> None:
+    """Three far groups give three problems of three groups; a lone outlier is not the first."""
+    centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])
+    places = np.concatenate([centre + np.random.default_rng(1).normal(size=(20, 2)) for centre in centres])
+    found = list(islice(representative(np.concatenate([places, [[300.0, 300.0]]])), 4))
+    assert found[0] != 60
+    assert {number // 20 for number in found} == {0, 1, 2, 3}
+
+
+def test_of_very_many_problems_a_sample_is_looked_at() -> None:
+    """More problems than distances are computed of give a choice among a sample that follows from the seed."""
+    places = np.random.default_rng(2).normal(size=(MOST_PROBLEMS + 500, 2))
+    first, again, other = (list(islice(representative(places, seed), 30)) for seed in (0, 0, 1))
+    assert first == again != other
+    assert max(first) < len(places)
+
+
+def test_useful_kernels_serve_every_problem_first() -> None:
+    """Two problems with different best kernels get both of them before any second one; no kernel comes twice."""
+    orders = [np.array([4, 1, 2, 0]), np.array([3, 1, 2, 0]), np.array([4, 2, 1, 0])]
+    found = useful_kernels(orders, 3).tolist()
+    assert found[:2] == [4, 3] or set(found[:2]) == {4, 1}
+    assert 3 in found
+    assert sorted(useful_kernels(orders, 99).tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
+    """Of 100 kernels 20 first ones and 10 others, of 20 half, of 3 all; each once and only useful ones."""
+    orders = [np.random.default_rng(number).permutation(100) for number in range(8)]
+    chosen = few_kernels(orders, Shots(kernels=60), seed=3)
+    useful = useful_kernels(orders, 60)
+    for order, few in zip(orders, chosen, strict=True):
+        kept = order[np.isin(order, useful)]
+        assert few[:20].tolist() == kept[:20].tolist()
+        assert len(set(few.tolist())) == 30
+        assert set(few.tolist()) <= set(useful.tolist())
+    assert len(set(np.concatenate(chosen).tolist())) <= 60
+    assert [len(few) for few in few_kernels([np.arange(20), np.arange(3), np.arange(0)], Shots())] == [10, 3, 0]
+    assert [few.tolist() for few in few_kernels(orders, Shots(), 3)] == [few.tolist() for few in chosen]
+
+
+def test_a_problem_that_useful_kernels_miss_has_its_own() -> None:
+    """Where too few of a problem's kernels are among the useful ones, its own first four are measured."""
+    orders = [np.arange(30), np.arange(30), np.arange(30), np.arange(40, 60)]
+    chosen = few_kernels(orders, Shots(kernels=3))
+    assert chosen[3].tolist()[:3] == [40, 41, 42]
