@@ -48,9 +48,13 @@ def doctor(
         typer.echo(f"\nwarning: {warning}")
     if report["ck_tile"] is not None:
         _print_headers(report["ck_tile"])
-    models = [[m["path"], m["op"], m["variant"], m["dtype"], m["arch"]] for m in report["models"]]
+    models = [
+        [m["path"], m["op"], m["variant"], m["dtype"], m["arch"], m["device"] or "unknown"] for m in report["models"]
+    ]
     typer.echo("")
-    print_table("models", ["path", "op", "variant", "dtype", "arch"], models)
+    print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
+    if others := sum(m["is_other_device"] for m in report["models"]):
+        typer.echo(f"{others} of these models were measured on another device than this machine's")
 
 
 def gather(ck_include: str | None = None) -> dict[str, Any]:
@@ -63,6 +67,7 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
     from ckh.bench.compiler import find_compiler
     from ckh.bench.hip_toolchain import compiler_warning, find_ck_tile, find_hipcc
     from ckh.gpus import visible_gpus
+    from ckh.machine import processor_name
     from ckh.paths import data_dir
 
     hipcc = _found(lambda: find_hipcc(None))
@@ -75,6 +80,7 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
         "platform": platform.platform(),
         "gpus": [f"{gpu.arch}, {gpu.num_cus} CUs" for gpu in visible_gpus()] or None,
         "default_arch": default_arch(),
+        "cpu": processor_name(),
         "host_cores": hardware.num_cus,
         "host_l2_kb": hardware.l2_cache_kb,
         "compiler": None if compiler is None else " ".join(compiler.command),
@@ -164,8 +170,9 @@ def _ranking() -> str:
     return name if name == "c" or not why_not() else f"{name} ({why_not()})"
 
 
-def _models() -> list[dict[str, str]]:
-    from ckh.learn.artifact import list_models
+def _models() -> list[dict[str, Any]]:
+    from ckh.learn.artifact import list_models, load_model
+    from ckh.learn.known import other_device
 
     return [
         {
@@ -174,6 +181,8 @@ def _models() -> list[dict[str, str]]:
             "variant": found.variant,
             "dtype": found.dtype,
             "arch": found.arch,
+            "device": found.spec.device,
+            "is_other_device": bool(other_device(found.arch, found.spec.device, load_model(found.path).num_cus)),
         }
         for found in list_models()
     ]

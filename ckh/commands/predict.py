@@ -13,7 +13,8 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
-from ckh.errors import NoKernelError, UsageError
+from ckh.errors import ModelError, NoKernelError, UsageError
+from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
@@ -31,6 +32,7 @@ class Required(StrEnum):
     """What `--require` takes."""
 
     MEASURED = "measured"
+    KNOWN = "known"
 
 
 _HELP = """Rank all kernels for a problem, best first: a convolution, or with --m a GEMM.
@@ -87,7 +89,10 @@ def predict(
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
     require: Required | None = typer.Option(
-        None, "--require", help="Refuse, with exit code 4, what no model of this GPU and element type answers."
+        None,
+        "--require",
+        help="Refuse, with exit code 4, what no model of this GPU and element type answers (measured), or what lies "
+        "outside of what was measured (known).",
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
     why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
@@ -101,12 +106,30 @@ def predict(
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
             raise found.failure
+        if require is Required.KNOWN:
+            _refuse_unknown([found], top)
         _print_one(found, top, again, as_json=as_json, why=why)
         return
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
-    _print_many(_answered(chooser, _load(problems, typed, chooser), wanted), top, again, as_json=as_json)
+    answers = _answered(chooser, _load(problems, typed, chooser), wanted)
+    if require is Required.KNOWN:
+        _refuse_unknown(answers, top)
+    _print_many(answers, top, again, as_json=as_json)
+
+
+def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
+    """Refuse answers that no measurement of this device, near these problems, stands behind.
+
+    Raises:
+        ModelError: there are such.
+    """
+    lines = [(one, line) for one in answers if (line := one.known(top).line)]
+    if lines:
+        first, line = lines[0]
+        count = f"{len(lines)} of {len(answers)} problems, e.g. " if len(answers) > 1 else ""
+        raise ModelError(f"{count}{first.problem.canonical()}: {line}", "leave out --require known, or measure it")
 
 
 def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
@@ -173,7 +196,9 @@ def _is_known(found: Answer, count: int) -> bool:
 
 
 def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool) -> None:
-    ranking = _ranking(found, top, again)
+    ranking, spec = _ranking(found, top, again), found.model.spec
+    if found.model.not_measured is None:
+        offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
     sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))
 
 
@@ -189,6 +214,10 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
             count = sum(one.not_measured == doubts for one in found)
             typer.echo("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
+        unknown = [one for one in found if one.known.line and one.not_measured is None]
+        if unknown:
+            typer.echo(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
+            typer.echo(unknown[0].known.line)
         far = [one for one in found if one.beyond]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].beyond}"
@@ -220,6 +249,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         beyond=found.beyond,
         probe=found.probe,
         not_measured=doubts,
+        known=found.known(top),
         kernels=[
             KernelRow(
                 spec.op.kernel_name(one.kernel),

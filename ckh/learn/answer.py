@@ -11,6 +11,7 @@ import numpy as np
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.artifact import Wanted, find_model
+from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
@@ -75,6 +76,22 @@ class Answer:
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
 
+    def known(self, count: int) -> Known:
+        """What the model knows of the problem, of this device, and of the first candidates."""
+        model, kernels = self.model, [self.pool[index] for index in self.order[:count]]
+        if model.not_measured is not None:
+            return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
+        found = model.measured
+        return known(
+            self.problem,
+            model.spec.arch,
+            model.spec.device,
+            model.num_cus,
+            lambda: found,
+            {} if found is None else found.limits_by_size,
+            list(dict.fromkeys(unmeasured_families(model, kernels).values())),
+        )
+
     @property
     def beyond(self) -> str:
         """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
@@ -96,6 +113,16 @@ class Answer:
             f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {count} of "
             f"{sum(refused.values())} because {reason}"
         )
+
+
+def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, str]:
+    """The kernels by name whose kind, e.g. pipeline, the model has no measurement of, with that kind."""
+    found, op = model.measured, model.spec.op
+    if found is None or not kernels:
+        return {}
+    kinds = [str(one) for one in op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice]]
+    pairs = zip(kernels, kinds, strict=True)
+    return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
 
 
 def wanted_for(problem: Problem, arch: str) -> Wanted:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archs import arch_names, load_arch
+from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.manifest import problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
+from ckh.learn.measured_set import read_measured
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
+    from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
@@ -179,8 +181,22 @@ class Model:
         self.only: frozenset[Kernel] | None = None
         self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
+        self._measured: list[MeasuredSet | None] = []
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
+
+    @property
+    def measured(self) -> MeasuredSet | None:
+        """What it says it was trained on, if it does."""
+        if not self._measured:
+            self._measured.append(read_measured(self.path))
+        return self._measured[0]
+
+    @property
+    def num_cus(self) -> int | None:
+        """Compute units of the GPU that was measured, where that is known and no part of a problem."""
+        is_fixed = self.spec.arch != HOST and "num_cus" not in self.spec.op.identity
+        return self.spec.hardware.get("num_cus") if is_fixed else None
 
     @property
     def reach(self) -> dict[str, float]:

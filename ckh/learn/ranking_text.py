@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ckh.learn.known import ALL_KNOWN, Known
 from ckh.ops import in_words
 from ckh.tabletext import json_text, table_text
 
@@ -79,6 +80,7 @@ class Ranking:
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
+        known: what the model does not know of the problem, this device and the kernels.
     """
 
     problem: Problem
@@ -94,6 +96,7 @@ class Ranking:
     probe: Probe | None
     kernels: Sequence[KernelRow]
     not_measured: NotMeasured | None = None
+    known: Known = ALL_KNOWN
 
     @property
     def in_order(self) -> bool:
@@ -126,7 +129,8 @@ class Ranking:
         is_measured = self.probe is not None
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
-        return "\n".join([*lines, "", table]) + notes_text(self.beyond, is_in_order=self.in_order)
+        doubts = f"\n{self.known.line}\n" if self.known.line and self.not_measured is None else ""
+        return "\n".join([*lines, "", table]) + doubts + notes_text(self.beyond, is_in_order=self.in_order)
 
     def json(self) -> str:
         """For programs."""
@@ -146,6 +150,7 @@ class Ranking:
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
             "not_measured": None if self.not_measured is None else asdict(self.not_measured),
+            "known": self.known.document(),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,
             "kernels": [

@@ -13,6 +13,7 @@ import numpy as np
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
 from ckh.learn.manifest import MANIFEST_NAME, problem_id, trained_layers
+from ckh.learn.measured_set import MEASURED_NAME, measured_file
 from ckh.learn.prior import has_prior
 from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_text
 from ckh.learn.targets import NOISE_FLOOR
@@ -50,7 +51,7 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         return None
     if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
         return None
-    others = {SPEC_NAME, MANIFEST_NAME, TUNING_NAME, *operation(op_type).model_files}
+    others = {SPEC_NAME, MANIFEST_NAME, MEASURED_NAME, TUNING_NAME, *operation(op_type).model_files}
     return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
 
 
@@ -67,6 +68,7 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
     for name, content in trained.dataset.op.model_files.items():
         yield name, content(trained.dataset.frame)
+    yield MEASURED_NAME, measured_file(trained.dataset, None if trained.start is None else trained.start.measured)
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))
 

@@ -12,6 +12,7 @@ from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
 from ckh.learn.artifact import TREE_SIZES, load_model, read_forest
 from ckh.learn.manifest import MANIFEST_NAME, trained_problems
+from ckh.learn.measured_set import read_measured
 from ckh.learn.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.spec import ModelSpec
     from ckh.training import TrainOptions
 
@@ -47,6 +49,7 @@ class Start:
         problems: ids of the problems it was trained on, empty if unknown.
         data_sha256: of the data it was trained on; None if unknown.
         lineage: what its manifest says of its own start; None if it had none.
+        measured: what it says it learned from, if it does.
     """
 
     path: Path
@@ -59,6 +62,7 @@ class Start:
     problems: frozenset[str]
     data_sha256: str | None
     lineage: dict[str, Any] | None
+    measured: MeasuredSet | None
 
     def booster(self, target: str) -> Any:
         """LightGBM's model of a target.
@@ -156,6 +160,7 @@ def read_start(path: Path) -> Start:
         problems=trained_problems(path) or frozenset(),
         data_sha256=ours.get("data_sha256"),
         lineage=ours.get("warm_start"),
+        measured=read_measured(path),
     )
 
 

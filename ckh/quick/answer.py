@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, UsageError
@@ -16,8 +17,9 @@ from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
+    from ckh.learn.known import Known
+    from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.probes import Probe
     from ckh.learn.ranking_text import KernelRow, Ranking
     from ckh.ops.base import Problem
@@ -37,6 +39,8 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 
 def text_of(request: Request) -> str | None:
     """What `ckh predict` prints, or None where the full command must answer."""
+    from ckh.learn.known import offer_once
+
     if not is_wanted():
         return None
     try:
@@ -45,6 +49,7 @@ def text_of(request: Request) -> str | None:
             return None
         facts, model_path = found
         ranking = _ranking(problem_of(request, facts), facts, model_path, request)
+        offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
         return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
@@ -90,6 +95,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     reasons = model.reasons(facts["key"], sizes, facts["pool"])
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
+    shown = kernels[: request.top]
     return Ranking(
         problem=problem,
         path=facts["path"],
@@ -102,7 +108,29 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         refused=_refused(facts, reasons, sizes),
         beyond=far,
         probe=probe,
-        kernels=kernels[: request.top],
+        kernels=shown,
+        known=_known(problem, facts, shown),
+    )
+
+
+def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
+    from ckh.learn.measured_set import read_measured
+
+    return read_measured(Path(facts["path"]))
+
+
+def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:
+    from ckh.learn.known import known
+
+    kinds = dict.fromkeys(facts["unmeasured"][one.kernel] for one in shown if one.kernel in facts["unmeasured"])
+    return known(
+        problem,
+        facts["arch"],
+        facts["device"],
+        facts["num_cus"],
+        lambda: _measured_set(facts),
+        facts["limits"],
+        list(kinds),
     )
 
 

@@ -91,9 +91,11 @@ def facts_of(
         refused: why kernels are refused for the problem, and how many.
         problem: the problem, if it is not the group's example.
     """
+    from ckh.learn.answer import unmeasured_families
     from ckh.training import TFLOPS
 
     spec, one = model.spec, problem or group.example
+    measured = model.measured
     own = Counter(words for candidate in group.candidates if (words := candidate.reason(one)))
     return {
         "op": spec.op_type,
@@ -103,6 +105,9 @@ def facts_of(
         "device": spec.device,
         "tells_tflops": TFLOPS in {spec.rank_by, *spec.targets},
         "reach": model.reach,
+        "limits": {} if measured is None else measured.limits_by_size,
+        "num_cus": model.num_cus,
+        "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),

@@ -141,8 +141,9 @@ def test_far_outside_of_the_training_data_no_speed_is_predicted(
     why = f"c = {outside} is far outside of what the model learned from: more than 8 x {largest:.4g}"
     assert document["beyond_training"] == why
     assert run(["predict", "--c", str(outside), "--k", "8", "--top", "1"]) == ExitCode.OK
-    *_, row, empty, reason = capsys.readouterr().out.splitlines()
+    *_, row, _, unknown, empty, reason = capsys.readouterr().out.splitlines()
     assert row.split()[:3] == ["1", "-", "-"]
+    assert f"c = {outside} is" in unknown
     assert (empty, reason) == ("", f"no speed is predicted: {why}")
 
 
@@ -186,7 +187,7 @@ def test_many_problems_have_one_ranking_each(model: Path, tmp_path: Path, capsys
     assert [one["problem"] for one in results] == texts
     assert results[0]["kernels"][1]["predicted_tflops"] == ranked(model)[1].tflops
     assert run(["predict", "--problems", str(path), "--top", "2"]) == ExitCode.OK
-    lines = capsys.readouterr().out.splitlines()[2:]
+    lines = capsys.readouterr().out.splitlines()[2:6]
     assert [line.split()[0] for line in lines] == [texts[0], texts[0], texts[1], texts[1]]
 
 

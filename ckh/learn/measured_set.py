@@ -1,0 +1,164 @@
+"""`measured.json.gz`: which problems a model was trained on, and what was best on each. Imports next to nothing.
+
+It is what tells a problem outside of what was measured, and the nearest that was.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError
+from ckh.untrusted import read_bytes, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.ops.base import Problem
+
+MEASURED_NAME = "measured.json.gz"
+_MOST_PROBLEMS = 20_000  # more are no part of a model: the limits of their sizes are
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NearestProblem:
+    """A problem that was measured, and what was best on it.
+
+    `distance` is the root of the sum of squares of the logarithms, to the base 2, of the ratios of sizes.
+    """
+
+    problem: str
+    distance: float
+    kernel: str
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredSet:
+    """What a model learned from.
+
+    Attributes:
+        sizes: names of sizes as problems have them.
+        limits: the least and the largest of each size that was measured.
+        families: values of the operation's slice of kernels that were measured, e.g. pipelines.
+        problems: canonical texts; empty where there are too many.
+        values: sizes of each.
+        kernels: names of kernels that were best somewhere.
+        best: number of the best kernel of each problem, and its time in ms.
+    """
+
+    sizes: tuple[str, ...]
+    limits: tuple[tuple[int, int], ...]
+    families: tuple[str, ...]
+    problems: tuple[str, ...]
+    values: tuple[tuple[int, ...], ...]
+    kernels: tuple[str, ...]
+    best: tuple[tuple[int, float], ...]
+
+    @property
+    def limits_by_size(self) -> dict[str, tuple[int, int]]:
+        """The least and the largest of each size that was measured, by name."""
+        return dict(zip(self.sizes, self.limits, strict=True))
+
+    def nearest(self, problem: Problem, count: int = 1) -> list[NearestProblem]:
+        """The problems that are nearest in their sizes, the nearest first."""
+        here = [math.log2(1 + max(getattr(problem, name), 0)) for name in self.sizes]
+        logs: dict[int, float] = {}
+        far = []
+        for number, row in enumerate(self.values):
+            total = 0.0
+            for value, place in zip(row, here, strict=True):
+                log = logs.get(value)
+                if log is None:
+                    log = logs[value] = math.log2(1 + max(value, 0))
+                total += (log - place) ** 2
+            far.append((total, number))
+        return [
+            NearestProblem(
+                self.problems[number], math.sqrt(total), self.kernels[self.best[number][0]], self.best[number][1]
+            )
+            for total, number in sorted(far)[:count]
+        ]
+
+
+def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
+    """The content of the file for the rows that a model was trained on, all of which have a time.
+
+    Args:
+        dataset: the rows.
+        before: what the model learned from that was continued; what is new of the same problem counts.
+    """
+    import numpy as np
+
+    from ckh.assess.measured import times_of
+    from ckh.assess.metrics import choices
+
+    op, frame = dataset.op, dataset.frame
+    limits = [(int(frame[name].min()), int(frame[name].max())) for name in op.sizes]
+    families = {str(one) for one in frame[op.kernel_slice].unique()}
+    rows: dict[str, tuple[list[int], str, float]] = {}
+    if before is not None:
+        limits = [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(limits, before.limits, strict=True)]
+        families |= set(before.families)
+        for problem, values, (kernel, ms) in zip(before.problems, before.values, before.best, strict=True):
+            rows[problem] = list(values), before.kernels[kernel], ms
+    times = times_of(dataset)
+    if times.count + len(rows) <= _MOST_PROBLEMS:
+        best = choices(-times.latency_ms, times.problem, times.count)
+        names = frame["kernel_name"].to_numpy(dtype=object)[best]
+        sizes = frame.iloc[dataset.first_rows][list(op.sizes)].to_numpy(dtype=np.int64).tolist()
+        found = zip(dataset.problems(), sizes, names, times.latency_ms[best].tolist(), strict=True)
+        rows |= {problem.canonical(): (row, str(name), float(f"{ms:.6g}")) for problem, row, name, ms in found}
+    else:
+        rows = {}
+    kernels: dict[str, int] = {}
+    document = {
+        "version": _VERSION,
+        "sizes": [name.lower() for name in op.sizes],
+        "limits": limits,
+        "families": sorted(families),
+        "problems": list(rows),
+        "values": [row for row, _, _ in rows.values()],
+        "best": [[kernels.setdefault(name, len(kernels)), ms] for _, name, ms in rows.values()],
+        "kernels": list(kernels),
+    }
+    # No time stamp in the archive: equal models are equal files.
+    return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
+
+
+def read_measured(folder: Path) -> MeasuredSet | None:
+    """What a model in a folder says it learned from; None if it does not say, or not in a form that is known."""
+    try:
+        document = json.loads(unpacked(read_bytes(folder / MEASURED_NAME), MEASURED_NAME))
+        return _measured_set(document)
+    except (DataError, OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return None
+
+
+def _measured_set(document: Mapping[str, Any]) -> MeasuredSet:
+    if document["version"] != _VERSION:
+        raise ValueError
+    found = MeasuredSet(
+        sizes=_texts(document["sizes"]),
+        limits=tuple((int(low), int(high)) for low, high in document["limits"]),
+        families=_texts(document["families"]),
+        problems=_texts(document["problems"]),
+        values=tuple(tuple(int(one) for one in row) for row in document["values"]),
+        kernels=_texts(document["kernels"]),
+        best=tuple((int(number), float(ms)) for number, ms in document["best"]),
+    )
+    lengths = {len(found.problems), len(found.values), len(found.best)}
+    widths = {len(found.limits), *map(len, found.values)}
+    if len(lengths) > 1 or widths - {len(found.sizes)} or any(not 0 <= n < len(found.kernels) for n, _ in found.best):
+        raise ValueError
+    return found
+
+
+def _texts(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(value) for value in values)

@@ -1,0 +1,182 @@
+"""What a model does not know of a device, a problem and kernels is said, and is what was left out of its data."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.learn import known as knowing
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.learn.known import Known, Outside, known
+from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
+from tests.learn.conftest import measured, problems, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = measured().valid()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model of the host, whose data say they are of "a test"."""
+    return saved(tmp_path / "model")
+
+
+def test_a_model_keeps_what_it_was_trained_on(model: Path) -> None:
+    """Limits, problems and the best kernel of each are those of the rows, by a loop."""
+    found = read_measured(model)
+    assert found is not None
+    assert list(found.problems) == [problem.canonical() for problem in DATA.problems()]
+    frame = DATA.frame
+    assert found.limits_by_size["n"] == (frame["N"].min(), frame["N"].max())
+    assert set(found.families) == set(frame["pipeline"])
+    for number, (kernel, ms) in enumerate(found.best):
+        part = frame[DATA.problem_ids == number]
+        assert found.kernels[kernel] == part.loc[part["latency_ms"].idxmin(), "kernel_name"]
+        assert ms == pytest.approx(part["latency_ms"].min(), rel=1e-5)
+
+
+def test_the_nearest_is_that_of_brute_force(model: Path) -> None:
+    """The order of distances in logarithms of sizes is NumPy's over all problems."""
+    found = read_measured(model)
+    assert found is not None
+    here = replace(problems()[3], n=3, c=96, k=24)
+    values = np.log2(1 + np.array(found.values, dtype=np.float64))
+    place = np.log2([1 + getattr(here, name) for name in found.sizes])
+    distance = np.sqrt(((values - place) ** 2).sum(axis=1))
+    nearest = found.nearest(here, 5)
+    assert [one.distance for one in nearest] == pytest.approx(np.sort(distance)[:5].tolist(), rel=1e-12)
+    assert nearest[0].problem == found.problems[int(distance.argmin())]
+
+
+def test_sizes_outside_are_named_with_their_factor(model: Path) -> None:
+    """Larger and smaller than all that was measured, with the nearest measured problem; inside, nothing is said."""
+    found = load_model(model)
+    inside = answer(problems()[0], found).known(5)
+    assert (inside.outside, inside.nearest) == ((), None)
+    far = answer(replace(problems()[0], n=64, k=2), found).known(5)
+    limits = found.measured.limits_by_size if found.measured else {}
+    assert far.outside == (Outside("n", 64, *limits["n"]), Outside("k", 2, *limits["k"]))
+    assert [one.factor for one in far.outside] == [64 / limits["n"][1], limits["k"][0] / 2]
+    assert far.nearest is not None
+    assert far.nearest.problem in far.line
+    assert "n = 64 is 4 times outside of what was measured (at most 16)" in far.line
+
+
+def test_another_device_is_named(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a host model the processor counts, of a GPU's its compute units; where nothing says, nothing is said."""
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    assert answer(problems()[0], load_model(model)).known(5) == Known()
+    assert knowing.other_device("host", "one CPU, a test", None) == ""
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    assert answer(problems()[0], load_model(model)).known(5).device == "measured on a test, this CPU is another"
+    assert knowing.other_device("host", "", None) == ""
+    assert knowing.other_device("gfx942", "", None) == ""
+
+
+def test_another_number_of_compute_units(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU of the same architecture with other compute units is another device; one as large is not."""
+    node = tmp_path / "0"
+    node.mkdir()
+    (node / "properties").write_text("simd_count 320\nsimd_per_cu 4\ngfx_target_version 90402\n", encoding="utf-8")
+    from ckh import gpus
+
+    monkeypatch.setattr(knowing, "_DRIVER", tmp_path)
+    monkeypatch.setattr(gpus, "visible_gpus", lambda: (gpus.Gpu(0, "gfx942", 80, 2100),))
+    assert knowing.other_device("gfx942", "", 304) == "measured on 304 CUs, the gfx942 here has 80"
+    assert knowing.other_device("gfx942", "", 80) == ""
+    assert knowing.other_device("gfx950", "", 256) == ""
+
+
+def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
+    """A model that learned from some pipelines says so where others are among its first kernels."""
+    path = model / MEASURED_NAME
+    document = json.loads(gzip.decompress(path.read_bytes()))
+    first = answer(problems()[0], load_model(model)).best(1)[0].kernel
+    document["families"].remove(first.pipeline)  # type: ignore[attr-defined]
+    path.write_bytes(gzip.compress(json.dumps(document).encode()))
+    found = answer(problems()[0], load_model(model)).known(1)
+    assert found.families == (first.pipeline,)  # type: ignore[attr-defined]
+    assert f"no kernel of {first.pipeline} was measured" in found.line  # type: ignore[attr-defined]
+
+
+def test_a_damaged_file_says_nothing(model: Path) -> None:
+    """What cannot be read or does not add up is as if it were not there: the answer stays."""
+    path, whole = model / MEASURED_NAME, (model / MEASURED_NAME).read_bytes()
+    document = json.loads(gzip.decompress(whole))
+    cases = [b"", whole[:-20], b"[]", b"{}"]
+    cases += [json.dumps({**document, "best": document["best"][1:]}).encode()]
+    cases += [json.dumps({**document, "best": [[99, 1.0]] * len(document["best"])}).encode()]
+    for content in cases:
+        path.write_bytes(content)
+        assert read_measured(model) is None
+        assert answer(problems()[0], load_model(model)).known(3).outside == ()
+
+
+def test_what_is_continued_knows_both(model: Path) -> None:
+    """Limits reach over the start's data and the new, and problems are of both."""
+    before = read_measured(model)
+    frame = DATA.frame.assign(N=DATA.frame["N"] * 8)
+    (model / MEASURED_NAME).write_bytes(measured_file(type(DATA)(frame), before))
+    both = read_measured(model)
+    assert before is not None
+    assert both is not None
+    assert both.limits_by_size["n"] == (1, 8 * before.limits_by_size["n"][1])
+    assert set(before.problems) < set(both.problems)
+
+
+def test_require_known_refuses(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ends with exit code 4 and the reason; without it the same answer has one line, and the code stays 0."""
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    args = ["predict", "--model", str(model), "--n", "512", "--c", "64", "--hi", "28"]
+    assert run(args) == ExitCode.OK
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("not known: ")]
+    assert "n = 512 is 32 times outside" in line
+    assert run([*args, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)["known"]
+    assert (document["is_known"], document["device"]) == (False, None)
+    assert document["outside"][0]["factor"] == 32
+    assert document["nearest"]["distance"] > math.log2(512 / 17) - 1
+    assert run([*args, "--require", "known"]) == ExitCode.BAD_DATA
+    stdout, stderr = capsys.readouterr()
+    assert stdout == ""
+    assert "n = 512 is 32 times outside" in stderr
+    inside = ["predict", "--model", str(model), "--n", "4", "--c", "64", "--hi", "28", "--require", "known"]
+    assert run(inside) == ExitCode.OK
+
+
+def test_retraining_is_offered_once(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A person at a terminal is told the commands on another CPU, the first time; nobody else is."""
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "user"))
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    one = ("grouped_conv", "host", "a test", model)
+    knowing.offer_once(problems()[0], *one)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    knowing.offer_once(problems()[0], "grouped_conv", "host", "another", model)
+    assert capsys.readouterr().err == ""
+    knowing.offer_once(problems()[0], *one)
+    assert "ckh bench --op grouped_conv --variant forward" in capsys.readouterr().err
+    knowing.offer_once(problems()[0], *one)
+    assert capsys.readouterr().err == ""
+
+
+def test_limits_alone_are_enough() -> None:
+    """Without problems there is no nearest one, and the sizes are named all the same."""
+    found = known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [])
+    assert found.nearest is None
+    assert found.doubts == ("n = 1 is 4 times outside of what was measured (at least 4)",)
