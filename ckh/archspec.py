@@ -37,7 +37,7 @@ class HardwareProfile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
-    """What a GPU does at most, by its maker: bytes of memory in GB/s, operations of a CU in a clock by element type."""
+    """A GPU's limits, by its maker: bytes of memory in GB/s, operations of a CU in a clock by element type."""
 
     bandwidth_gb_s: int
     flops_per_cu_clock: Mapping[str, int]
@@ -62,7 +62,7 @@ class OperatorTile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommonRules:
-    """What is the same on every architecture."""
+    """The rules that are the same on every architecture."""
 
     pipeline_lds: Mapping[str, LdsRule]
     unsupported_traits: frozenset[tuple[str, str, str]]
@@ -115,7 +115,7 @@ class ArchSpec:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether kernels are CK Tile's."""
+        """True if kernels are CK Tile's."""
         return self.machine is None
 
     def lds_budget(self, pipeline: str, *, double_smem_buffer: bool = False) -> int:
@@ -131,11 +131,11 @@ class ArchSpec:
         return int(self.lds_capacity * rule.fraction) // (2 if halved else 1)
 
     def supports_wave(self, wave: Triple) -> bool:
-        """Whether a block may have this arrangement of waves."""
+        """True if a block may have this arrangement of waves."""
         return wave in self.wave_configs
 
     def supports_option(self, option: str) -> bool:
-        """Whether kernels may use an option such as "two_stage"."""
+        """True if kernels may use an option such as "two_stage"."""
         return option in self.options
 
     def accumulator(self, dtype: str, dtype_b: str | None = None) -> str:
@@ -161,5 +161,5 @@ class ArchSpec:
         return table.get(key, ())
 
     def is_trait_unsupported(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
-        """Whether the three are known not to work together."""
+        """True if the three are known not to work together."""
         return (pipeline, epilogue, scheduler) in self.common.unsupported_traits

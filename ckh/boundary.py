@@ -106,7 +106,7 @@ def _drop_output(error: StreamError) -> int:
 
 
 def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
-    """What to print of an error that no code of ours foresaw."""
+    """The message for an error that no code of ours foresaw."""
     if isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         return OutputError(f"{error.filename or 'a file'}: {error.strerror}"), ExitCode.INPUT_OUTPUT
     if os.environ.get(DEBUG_VARIABLE):

@@ -83,7 +83,7 @@ class Cluster:
         return tuple(ClusterNode(address, one["host"], one["nthreads"]) for address, one in sorted(workers.items()))
 
     def everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
-        """What a function gives on every worker, by address.
+        """Run a function on every worker; its results by address.
 
         Raises:
             DeviceError: a worker did not answer.
@@ -189,7 +189,7 @@ def everywhere_or_here(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _backend(address: str) -> Iterator[dict[str, Any]]:
-    """What a client is made with; local workers live as long as the context."""
+    """The argument to create a client with; local workers live as long as the context."""
     if address.startswith(_LOCAL):
         from distributed import LocalCluster
 
@@ -238,7 +238,7 @@ def _own_version() -> str:
 
 
 def _result(future: Future) -> Any:
-    """What a call gave; raises what it raised."""
+    """The result of a call; raises what the call raised."""
     from distributed import CancelledError, KilledWorker
 
     try:

@@ -16,7 +16,7 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """What a command line says of a field.
+    """The declaration of a field as an option.
 
     Attributes:
         help: what it is, with {} for what there is to choose from.

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """What a command's exit status means."""
+    """The meanings of a command's exit status."""
 
     OK = 0
     GATE_FAILED = 1

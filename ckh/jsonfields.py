@@ -193,11 +193,11 @@ class JsonFields:
         return JsonFields(self._path, self._take(name), f"{self._where}{name}.")
 
     def is_string(self, name: str) -> bool:
-        """Whether a field that is still to be taken holds text."""
+        """True if a field that is still to be taken holds text."""
         return isinstance(self._values.get(name), str)
 
     def is_null(self, name: str) -> bool:
-        """Whether a field is null; one that is, is taken."""
+        """True if a field is null; one that is, is taken."""
         if self._values.get(name, self) is not None:
             return False
         del self._values[name]

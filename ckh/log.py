@@ -1,4 +1,4 @@
-"""What is said to the person: notes, warnings and errors, all on stderr; stdout is for results."""
+"""Notes, warnings and errors for the person, all on stderr; stdout is for results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def printable(text: str) -> str:
 
 
 def use_colour() -> bool:
-    """Whether stderr gets colours: NO_COLOR wins, then FORCE_COLOR, then whether it is a terminal."""
+    """True if stderr gets colours: NO_COLOR wins, then FORCE_COLOR, then whether it is a terminal."""
     match os.environ.get("NO_COLOR"), os.environ.get("FORCE_COLOR"):
         case (str(no), _) if no:
             return False

@@ -1,4 +1,4 @@
-"""What this machine is: its processor, read from files."""
+"""This machine: its processor, read from files."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def processor_field(name: str, root: Path = Path("/")) -> str:
 
 
 def processor_identity() -> str:
-    """What code that is compiled for just this processor depends on."""
+    """All that code depends on which is compiled for just this processor."""
     return "\0".join(processor_field(field) for field in ("vendor_id", "cpu family", "model", "model name", "flags"))
 
 

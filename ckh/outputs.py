@@ -1,4 +1,4 @@
-"""What commands write to: one rule for all of them.
+"""Files and folders that commands write: one rule for all of them.
 
 An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
 which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work.

@@ -1,4 +1,4 @@
-"""What the problems of several operations share: directions of a convolution, and element types."""
+"""Terms that the problems of several operations share: directions of a convolution, and element types."""
 
 from __future__ import annotations
 

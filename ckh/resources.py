@@ -1,4 +1,4 @@
-"""What a compiled GPU kernel takes of a compute unit, as the compiler tells it."""
+"""Resources of a compute unit that a compiled GPU kernel takes, as the compiler reports them."""
 
 from __future__ import annotations
 

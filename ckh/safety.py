@@ -1,4 +1,4 @@
-"""Whether only we can change a file: what ckh finds in its caches it believes, and some of it is machine code."""
+"""A check that only we can change a file: what ckh finds in its caches it believes, and some of it is machine code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def why_unsafe(path: Path) -> str:
 
 
 def _unknown_owner() -> int | None:
-    """What owners are shown as that our user namespace does not know; None if it knows all."""
+    """The owner that stands for those which our user namespace does not know; None if it knows all."""
     try:
         known = _KNOWN_OWNERS.read_text(encoding="utf-8").split()
         return None if known[-1] == _ALL else int(_UNKNOWN_OWNER.read_text(encoding="utf-8"))
@@ -47,7 +47,7 @@ def _unknown_owner() -> int | None:
 
 
 def _is_alone(state: os.stat_result, place: Path) -> bool:
-    """Whether the group of a file is its owner's own, without other members, and nobody else is in an access list."""
+    """True if the group of a file is its owner's own, without other members, and nobody else is in an access list."""
     import grp
     import pwd
 

@@ -14,7 +14,7 @@ SCHEMA_VERSION = 1
 
 
 class Status(StrEnum):
-    """What became of a (problem, kernel) pair."""
+    """The results that a (problem, kernel) pair can have."""
 
     OK = "ok"
     VERIFIED = "verified"  # right on a device that has no times

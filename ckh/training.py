@@ -1,4 +1,4 @@
-"""What is trained and how: targets, objectives, and LightGBM's parameters."""
+"""Training: targets, objectives, and LightGBM's parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TARGET_COLUMNS = {TFLOPS: "tflops", LATENCY: "latency_ms", BANDWIDTH: "bandwidth
 
 
 class RankObjective(StrEnum):
-    """What the model that orders kernels is trained for.
+    """The objectives of the model that orders kernels.
 
     EFFICIENCY regresses TFLOPS / best TFLOPS of the problem, in which an outlier is near 0 and no more; RELATIVE
     regresses its logarithm; LAMBDARANK optimises the order itself; BLEND has the
@@ -28,7 +28,7 @@ class RankObjective(StrEnum):
 
 
 class Labels(StrEnum):
-    """What is known of the kernels of a problem.
+    """The labels of the kernels of a problem.
 
     MEASURED: the times of those that the data hold. WINNERS: that those of the data were the best of all candidates,
     of which nothing else is known; only LAMBDARANK learns from that.

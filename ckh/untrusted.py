@@ -74,7 +74,7 @@ def as_text(path: Path, content: bytes) -> str:
 
 
 def unpacked(content: bytes, name: str) -> bytes:
-    """What a gzip file holds; other content as it is.
+    """The content of a gzip file; other content as it is.
 
     Raises:
         DataError: it is damaged, or holds more than `most_unpacked` says.

@@ -1,4 +1,4 @@
-"""What a model must beat: choices that need no model.
+"""Baselines that a model must beat: choices that need no model.
 
 A baseline gives every row of the judged data a score, higher is better, as a model does.
 """

@@ -44,7 +44,7 @@ class Difference:
 
     @property
     def passes(self) -> bool:
-        """Whether the new one is not worse by more than is allowed."""
+        """True if the new one is not worse by more than is allowed."""
         return self.new >= self.old - self.allowed_loss
 
 

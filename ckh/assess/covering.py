@@ -28,7 +28,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """What kernels reach on problems: the pairs that work.
+    """The pairs of problems and kernels that work, with the efficiency of each.
 
     Attributes:
         problem: number of each pair's problem, shape (pairs,).
@@ -91,7 +91,7 @@ class KernelSet:
 
     @property
     def is_fewest(self) -> bool:
-        """Whether it is proved that no smaller set keeps as much."""
+        """True if it is proved that no smaller set keeps as much."""
         return self.keeps and len(self.kernels) == self.fewest
 
 
@@ -159,7 +159,7 @@ def _greedy(workload: Workload, keep: float, most: int) -> tuple[list[CoverStep]
 
 
 def _gains(workload: Workload, values: NDArray[np.float64], reached: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What each kernel adds to what is reached, shape (kernels,)."""
+    """The gain of adding each kernel, shape (kernels,)."""
     more = np.maximum(values - reached[workload.problem], 0.0) * workload.weight[workload.problem]
     return np.bincount(workload.kernel, weights=more, minlength=workload.kernels).astype(np.float64)
 

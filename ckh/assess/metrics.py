@@ -56,7 +56,7 @@ class Times:
         return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
 
     def is_best(self) -> NDArray[np.bool_]:
-        """Whether a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart.
+        """True if a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart.
 
         Where nothing was measured again: within the spread of the oracle's own samples, and 1 % in any case.
         """
@@ -88,7 +88,7 @@ FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """What measuring the first k choices would give."""
+    """The efficiency that measuring the first k choices would give."""
 
     k: int
     hit: float

@@ -54,7 +54,7 @@ class DeviceNoise:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatNoise:
-    """What a dataset knows of its repeat noise.
+    """The repeat noise of a dataset, as far as it is known.
 
     Attributes:
         devices: of each device whose pairs were measured more than once.
@@ -97,12 +97,12 @@ def noise_times(dataset: Dataset) -> tuple[Times, RepeatNoise | None]:
 
 
 def has_repeats(dataset: Dataset) -> bool:
-    """Whether any pair has two measurements."""
+    """True if any pair has two measurements."""
     return set(REPEATED) <= set(dataset.frame.columns) and bool(_twice(*_both(dataset)).any())
 
 
 def repeat_noise(dataset: Dataset) -> RepeatNoise | None:
-    """What a dataset knows of its repeat noise; None if no pair was measured more than once."""
+    """The repeat noise of a dataset; None if no pair was measured more than once."""
     if not has_repeats(dataset):
         return None
     earlier, later = _both(dataset)

@@ -54,7 +54,7 @@ class Remeasured:
 
 
 def contests(dataset: Dataset, scores: NDArray[np.float64], k: int) -> list[Contest]:
-    """What to measure again on every problem: the oracle's best kernel and the k of the highest score."""
+    """The kernels to measure again on every problem: the oracle's best and the k of the highest score."""
     times = times_of(dataset)
     best = choices(-times.latency_ms, times.problem, times.count)
     place = places(scores, times.problem)

@@ -27,7 +27,7 @@ RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "near
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What was chosen for a problem, and what would have been best.
+    """The kernel that was chosen for a problem, and the one that would have been best.
 
     `is_best` says whether it is as good as the best, to what can be measured.
     """

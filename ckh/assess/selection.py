@@ -69,7 +69,7 @@ class Change:
 
     @property
     def is_known(self) -> bool:
-        """Whether a measurement says what the change is worth."""
+        """True if a measurement says what the change is worth."""
         return self.slowdown is not None or bool(self.failed) or not self.now
 
     def failure(self, most: float, *, allows_unmeasured: bool) -> str:

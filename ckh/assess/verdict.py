@@ -1,4 +1,4 @@
-"""What a gate found, for CI: as JUnit XML, which servers show as tests, and as Markdown, which they show as a page."""
+"""Verdicts of gates for CI: as JUnit XML, which servers show as tests, and as Markdown, which they show as a page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VerdictTable:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a gate found.
+    """The verdict of a gate.
 
     Attributes:
         command: the gate, as "ckh validate compare".
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What is wrong; empty if the gate passes."""
+        """The complaints; empty if the gate passes."""
         return tuple(check.failure for check in self.checks if check.failure)
 
     def junit(self) -> bytes:

@@ -45,7 +45,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What measured times say of the efficiency of first choices, at least.
+    """The least efficiency of first choices that follows from measured times.
 
     Attributes:
         problems: how many are bounded.
@@ -64,7 +64,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class WinnerChoice:
-    """What was chosen for a problem, what won, at which place of the ranking that is (from 0), and the bound."""
+    """The kernel chosen for a problem, the winner, its place in the ranking (from 0), and the bound."""
 
     problem: str
     kernel: str
@@ -167,7 +167,7 @@ def _wins(dataset: Dataset) -> dict[tuple[object, ...], dict[float, Counter[str]
 
 
 def _kinds(dataset: Dataset) -> list[tuple[object, ...]]:
-    """What problems have in common besides the sizes that are held out together and the one that grows."""
+    """The part of each problem besides the sizes that are held out together and the one that grows."""
     op = dataset.op
     held = {*op.split_by, op.grows_with}
     names = [name for name in op.identity if name not in op.sizes or name not in held]

@@ -1,4 +1,4 @@
-"""What is known of a compiled kernel besides its library: its resources, and what its code is identified by.
+"""Facts of a compiled kernel besides its library: its resources, and the identity of its code.
 
 It is kept with the library in the cache, so that it is there when the library was compiled by an earlier run.
 """

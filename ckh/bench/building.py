@@ -23,7 +23,7 @@ _LOAD_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What became of a kernel: its status, why it is not ok, the library, and what the compiler told of it."""
+    """The result of building a kernel: its status, why it is not ok, the library, and the compiler's report."""
 
     status: Status
     message: str
@@ -53,7 +53,7 @@ def _report(built: Built, loaded: Reply | None) -> BuildReport:
 
 
 def _load_all(driver: Driver, libraries: Sequence[str]) -> dict[str, Reply]:
-    """What became of each library; one that kills the worker does not take the others with it."""
+    """Load each library; one that kills the worker does not take the others with it."""
     config = replace(driver.configs[0], load_only=True)
     found: dict[str, Reply] = {}
     with (

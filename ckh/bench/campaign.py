@@ -59,7 +59,7 @@ class CandidateGroup:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a run would do; `missing` says why it cannot compile, if it cannot.
+    """The work that a run would do; `missing` says why it cannot compile, if it cannot.
 
     `compile_s` is what compiling a kernel of the operation took on this machine on average; None: none was compiled.
     Of the estimate `measuring_s` is for measuring. `chosen_by` says what chose the kernels of a plan of few problems.
@@ -81,7 +81,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, what is left, and whether any pair has a right result, of this run or one before."""
+    """The result of a run: its counts, pairs left, and whether any has a right result, of this run or one before."""
 
     reason: StopReason
     totals: Totals
@@ -172,7 +172,7 @@ class Campaign:
         return few
 
     def outlook(self, limits: BenchLimits) -> Outlook:
-        """What is left to do, without doing it."""
+        """Count what is left to do, without doing it."""
         left = self.plan.without(self._results.has)
         kernels = left.kernels
         missing = ""

@@ -33,13 +33,13 @@ class CandidateSource(Protocol[P_contra, K]):
         """Where they come from, in words."""
 
     def group(self, problem: P_contra, /) -> tuple[Any, ...]:
-        """What decides which kernels there are for a problem."""
+        """The part of a problem that its kernels depend on."""
 
     def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
         """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """What decides which of some kernels apply to a problem."""
+        """The rules that decide which of some kernels apply to a problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class PoolSource(Generic[P, K]):
         return tuple(one.kernel for one in judged if not one.reasons), tuple(one for one in judged if one.reasons)
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
-        """What decides which of some kernels apply to a problem."""
+        """The rules that decide which of some kernels apply to a problem."""
         return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
 
 

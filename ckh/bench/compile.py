@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What became of a kernel's source: a library, or a status and why."""
+    """The result of compiling a kernel's source: a library, or a status and why."""
 
     status: Status
     library: str
@@ -49,7 +49,7 @@ class Built:
 
     @property
     def code_hash(self) -> str:
-        """What libraries that do the same share."""
+        """The hash that libraries share which do the same."""
         return self.binary.code_hash if self.binary is not None else self.source_hash
 
 
@@ -182,7 +182,7 @@ class KernelBuilder:
         return made
 
     def _found(self, order: _Order) -> dict[str, Built]:
-        """What the cache has."""
+        """The sources whose libraries the cache has."""
         found = {}
         for key in order.sources:
             if order.should_stop():

@@ -42,7 +42,7 @@ def find_compiler() -> Compiler:
 
 @cache
 def version_of(command: tuple[str, ...]) -> str:
-    """What a compiler says first about its version, empty if it does not run; hipcc says HIP's and clang's."""
+    """The first lines of a compiler on its version, empty if it does not run; hipcc gives HIP's and clang's."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):

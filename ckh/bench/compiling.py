@@ -86,7 +86,7 @@ def run_compiler(
 
 
 def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:
-    """What a compiler says until it ends, the first megabytes of it; None if it does not end in time."""
+    """Read a compiler's messages until it ends, the first megabytes; None if it does not end in time."""
     assert process.stderr is not None
     descriptor = process.stderr.fileno()
     poll = select.poll()

@@ -1,4 +1,4 @@
-"""What an operation's record says of measuring: what its problems compute, and how its kernels are found and built."""
+"""How an operation is measured: what its problems compute, and how its kernels are found and built."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Split:
 
     @property
     def repeats(self) -> bool:
-        """Whether every run of the kernel gives the same bits: one order of additions gives other bits than another."""
+        """True if every run of the kernel gives the same bits: one order of additions gives other bits than another."""
         return self.parts == 1
 
 
@@ -99,7 +99,7 @@ class Case(Generic[P, K]):
 
 @dataclass(frozen=True, slots=True)
 class MatrixSettings:
-    """What a matrix of kernels is for; None: all directions, all numbers of dimensions."""
+    """The settings of a matrix of kernels; None: all directions, all numbers of dimensions."""
 
     arch: ArchSpec
     dtype: str
@@ -196,7 +196,7 @@ def measured_of(op: AnyOperation) -> Measured[Any, Any]:
 
 
 def computation_of(problem: Problem) -> Computation[Any]:
-    """What a problem asks to compute.
+    """The computation of a problem's operation.
 
     Raises:
         UsageError: ckh does not compute problems of its operation.

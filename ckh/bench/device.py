@@ -29,7 +29,7 @@ _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
 
 @dataclass(frozen=True, slots=True)
 class DeviceOptions:
-    """What is wanted of a `hip` or `emulated` device; None: what is found.
+    """The options of a `hip` or `emulated` device; None: what is found.
 
     Attributes:
         arch: architecture to compile for, with target features if it has any ("gfx90a:xnack-").
@@ -54,7 +54,7 @@ class DeviceOptions:
 
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
-    """What distinguishes a device in the data; `hardware` is its profile under the names of `schema.HARDWARE`."""
+    """The identity of a device in the data; `hardware` is its profile under the names of `schema.HARDWARE`."""
 
     kind: str
     arch: str
@@ -66,14 +66,14 @@ class DeviceIdentity:
 
 
 class Device(Protocol):
-    """What bench needs from a device."""
+    """A device that kernels are measured on."""
 
     @property
     def arch(self) -> ArchSpec:
         """The architecture whose pool of kernels runs on it."""
 
     def identity(self) -> DeviceIdentity:
-        """What it is, for provenance."""
+        """The device's identity, for provenance."""
 
     @property
     def job_bytes(self) -> int:
@@ -94,13 +94,13 @@ class Device(Protocol):
         """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""
 
     def cache_salt(self) -> bytes:
-        """What a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
+        """All that a compiled kernel depends on besides its source: shared headers, flags, compiler, processor."""
 
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """The command that makes a shared library of a kernel's source."""
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """What is to be kept of a kernel that was just compiled; `messages` are what the compiler said of it."""
+        """The facts to keep of a kernel that was just compiled, from the compiler's `messages`."""
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:
         """One for each worker that may run at a time."""

@@ -148,7 +148,7 @@ def on_problem(problem: str, best_ns: float = 0.0) -> Job:
 
 
 def measure(supervisor: Supervisor, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
-    """What became of each kernel on the problem of `setup`, by its number; first those that were not built."""
+    """Measure kernels on the problem of `setup`; yields each one's number and reply, first those not built."""
     found = [number for number, one in enumerate(built) if one.status is Status.OK]
     for number, one in enumerate(built):
         if one.status is not Status.OK:

@@ -51,7 +51,7 @@ class EmulatedDevice(HipDevice):
             raise UsageError(f"{self.arch.name} is not emulated", "one of " + ", ".join(EMULATED_ARCHS))
 
     def identity(self) -> DeviceIdentity:
-        """What it is: of the architecture, and emulated."""
+        """The identity: the architecture's, emulated."""
         return replace(super().identity(), kind=EMULATED_KIND, name=f"emulated {self.arch.name}")
 
     def worker_configs(self) -> tuple[WorkerConfig, ...]:

@@ -46,7 +46,7 @@ class Executed:
 
 @cache
 def executed_classes() -> tuple[Executed, ...]:
-    """What the record says."""
+    """Read the record."""
     return tuple(Executed(**one) for one in json.loads(RECORD.read_text(encoding="utf-8")))
 
 
@@ -57,7 +57,7 @@ def record_text(found: list[Executed]) -> str:
 
 
 def was_executed(kernel: object, arch: str) -> bool:
-    """Whether a kernel of the class of this one was executed for an architecture, and was right."""
+    """True if a kernel of the class of this one was executed for an architecture, and was right."""
     op = operation_of_kernel(kernel)
     trials = measured_of(op).trials
     if trials is None:

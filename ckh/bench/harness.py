@@ -32,7 +32,7 @@ RAN = (Status.OK, Status.VERIFIED, Status.UNSTABLE)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a case.
+    """The result of a case.
 
     Attributes:
         status: OK only if the kernel ran and its result was right, or with `run` off, if it was compiled and loaded.
@@ -49,7 +49,7 @@ class Finding:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether it works, or is refused with a reason."""
+        """True if it works, or is refused with a reason."""
         return self.status in ACCEPTED
 
 

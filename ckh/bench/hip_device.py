@@ -87,7 +87,7 @@ class HipDevice:
 
     @property
     def job_bytes(self) -> int:
-        """What CK Tile's templates make of a compiler."""
+        """Memory of a compiler that compiles CK Tile's templates."""
         return _JOB_BYTES
 
     @property
@@ -96,7 +96,7 @@ class HipDevice:
         return _UNIT_KERNELS
 
     def identity(self) -> DeviceIdentity:
-        """What it is; of the GPU where there is one, else of the architecture."""
+        """The identity of the GPU where there is one, else of the architecture."""
         hardware = self._arch.hardware.to_dict()
         gpu = next((self._gpus[number] for number in self._numbers), None)
         if gpu is not None and gpu.num_cus and gpu.max_clock_mhz:

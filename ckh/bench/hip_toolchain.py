@@ -57,7 +57,7 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
 
 
 def compiler_warning(hipcc: Compiler) -> str:
-    """What GPU code of a compiler gets wrong; empty if nothing is known."""
+    """A known error of a compiler in GPU code; empty if none is known."""
     found = _CLANG.search(hipcc.version)
     if found is None or int(found[1]) != _MOVES_BARRIERS:
         return ""

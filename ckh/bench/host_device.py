@@ -50,7 +50,7 @@ class HostDevice:
         return self._arch
 
     def identity(self) -> DeviceIdentity:
-        """What it is; the include directory is left out of the flags, since it only says where ckh is installed."""
+        """The identity; the include directory is left out of the flags, since it only says where ckh is installed."""
         return DeviceIdentity(
             kind=HOST_KIND,
             arch=self._arch.name,
@@ -63,7 +63,7 @@ class HostDevice:
 
     @property
     def job_bytes(self) -> int:
-        """What the template headers make of a compiler."""
+        """Memory of a compiler that compiles the host's templates."""
         return _JOB_BYTES
 
     def emit(self, kernel: Kernel) -> str:

@@ -120,7 +120,7 @@ class KernelCache:
         return CachedLibrary(path, None if binary is None else binary_from_values(binary))
 
     def _has_unit(self, name: str) -> bool:
-        """Whether the library of several kernels is there as it was written."""
+        """True if the library of several kernels is there as it was written."""
         if name not in self._whole_units:
             content = _read(_unit_path(self.folder, name))
             if content is None or _unit_name(content) != name:
@@ -161,7 +161,7 @@ class KernelCache:
         return CachedLibrary(self.path(key), binary)
 
     def cost_each(self, arch: str, op: str) -> KernelCost | None:
-        """What a kernel of an operation costs on average, if it is known.
+        """The mean cost of a kernel of an operation, if it is known.
 
         Kernels of the architecture are looked at or, where there are none, those of other GPUs.
         """
@@ -171,7 +171,7 @@ class KernelCache:
         return KernelCost(fmean(c.seconds for c in costs), fmean(c.bytes for c in costs)) if costs else None
 
     def seconds_each(self, arch: str, op: str) -> float | None:
-        """What compiling a kernel of an operation took on average, if it is known: see `cost_each`."""
+        """The mean time of compiling a kernel of an operation, if it is known: see `cost_each`."""
         cost = self.cost_each(arch, op)
         return None if cost is None else cost.seconds
 
@@ -266,7 +266,7 @@ def _unit_name(content: bytes) -> str:
 
 
 def _known(content: bytes) -> dict[str, Any] | None:
-    """What a whole file says of its library."""
+    """The facts of a library in a whole file."""
     if len(content) < _END.size:
         return None
     length, digest, mark = _END.unpack(content[-_END.size :])
@@ -277,7 +277,7 @@ def _known(content: bytes) -> dict[str, Any] | None:
 
 
 def _known_of(path: Path) -> dict[str, Any] | None:
-    """What a file says of its library; no more than its end is read, which may be damaged or another file's."""
+    """The facts of a library in a file; no more than its end is read, which may be damaged or another file's."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""What building and measuring kernels may use."""
+"""Limits of building and measuring kernels."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ class Bench:
         raise KernelFailure(Status.LAUNCH_ERROR, message)
 
     def _judged(self, problem: _Problem, split: Split) -> tuple[str, Array]:
-        """What is wrong with what the kernel wrote, if anything, and what it wrote."""
+        """A complaint about the kernel's result, empty if there is none, and the result."""
         where, result = self._memory.overrun(), self._memory.result()
         return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
 

@@ -43,13 +43,13 @@ class Memory(Protocol):
         """Fill the output with what no kernel writes, the used workspace with NaN, and restore the guards."""
 
     def pointers(self) -> tuple[int, int, int, int]:
-        """What a kernel gets: inputs a and b, output, workspace."""
+        """The kernel's arguments: inputs a and b, output, workspace."""
 
     def overrun(self) -> str:
         """Where a kernel wrote out of bounds, e.g. "12 bytes behind the output"; empty if nowhere."""
 
     def result(self) -> Array:
-        """What the kernel wrote."""
+        """The kernel's result."""
 
     def repair_inputs(self) -> bool:
         """Restore inputs that a kernel has overwritten; whether one has."""
@@ -58,7 +58,7 @@ class Memory(Protocol):
         """Raise `HipError` if the device does not work any more."""
 
     def flush_buffer(self) -> tuple[int, int]:
-        """What kernels overwrite before every timed run to empty the caches: pointer and bytes, zeros for nothing."""
+        """Memory that kernels overwrite before timed runs to empty the caches: pointer and bytes, zeros for none."""
 
 
 class HostMemory:

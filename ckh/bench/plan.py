@@ -1,4 +1,4 @@
-"""What a run of bench measures: which kernels on which problems, in which order.
+"""The plan of a run of bench: which kernels are measured on which problems, in which order.
 
 Everything follows from the seed, the problem and the model, if one is asked, so that a run that is resumed, or one with
 more problems, makes the same choices. A random sample of a problem's kernels is the head of their shuffled order. Those
@@ -59,7 +59,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured.
+    """The pairs that are measured.
 
     Attributes:
         tasks: in their order.
@@ -84,7 +84,7 @@ class Plan:
         return tuple(dict.fromkeys(kernel for task in self.tasks for kernel in task.kernels))
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
-        """What is left when pairs, by canonical problem and kernel name, are done."""
+        """The plan without the pairs, by canonical problem and kernel name, that are done."""
         left = (
             Task(task.problem, tuple(k for k in task.kernels if not is_done(canonical, full_name(k))))
             for task in self.tasks

@@ -115,7 +115,7 @@ class WorkerProcess:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there are jobs whose replies were not received."""
+        """True if there are jobs whose replies were not received."""
         return bool(self._jobs)
 
     def send(self, job: Job) -> None:
@@ -195,7 +195,7 @@ class WorkerProcess:
             raise self._lied(f"the worker answered nonsense: {bytes(self._received[:_SHOWN])!r}")
 
     def _read_socket(self) -> tuple[bytes, int]:
-        """What was written by one process, and which; nothing when no process can write any more."""
+        """Read the next bytes of a process, and which process it was; nothing when none can write any more."""
         try:
             data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size))
         except ConnectionResetError:  # it ended without having read its job

@@ -1,4 +1,4 @@
-"""What supervisor and worker say to each other: one JSON object per line, jobs one way and replies the other."""
+"""The messages of supervisor and worker: one JSON object per line, jobs one way and replies the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
 
 class Op(StrEnum):
-    """What the worker is asked to do."""
+    """The kinds of jobs of a worker."""
 
     PROBLEM = "problem"  # make inputs and reference; they serve the jobs that follow
     MEASURE = "measure"  # run a kernel, check its result, calibrate, time it
@@ -38,7 +38,7 @@ class Op(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the worker's time goes into."""
+    """The phases of a worker's time."""
 
     WAIT = "wait"  # for the next job
     INPUTS = "inputs"
@@ -77,14 +77,14 @@ class PhaseClock:
         self._seconds[phase.value] = self._seconds.get(phase.value, 0.0) + seconds
 
     def take(self) -> Seconds:
-        """What was counted since the last time."""
+        """The seconds counted since the last call, by phase."""
         taken, self._seconds = self._seconds, {}
         return taken
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What a worker is started with.
+    """The configuration that a worker is started with.
 
     Args:
         memory_limit_bytes: of address space; 0: no limit. Only a worker of kind "host" has one.
@@ -108,12 +108,12 @@ class WorkerConfig:
 
     @property
     def is_hip(self) -> bool:
-        """Whether its kernels are for a GPU."""
+        """True if its kernels are for a GPU."""
         return self.kind in (HIP, EMULATED)
 
     @property
     def is_emulated(self) -> bool:
-        """Whether that GPU is emulated, which has no times."""
+        """True if that GPU is emulated, which has no times."""
         return self.kind == EMULATED
 
     def to_json(self) -> str:
@@ -143,7 +143,7 @@ READY = Job(Op.LOAD, -1)  # what the line that a worker begins with is the reply
 
 
 def signature(secret: str, number: int) -> str:
-    """What only this worker can write below its reply to the job of this number, counted from 1."""
+    """The text that only this worker can write below its reply to the job of this number, counted from 1."""
     return hashlib.blake2b(str(number).encode(), key=secret.encode()[: hashlib.blake2b.MAX_KEY_SIZE]).hexdigest()
 
 
@@ -155,7 +155,7 @@ def job_from_line(line: str) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
+    """The result of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
     `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
     cannot be used any more.

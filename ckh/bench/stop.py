@@ -38,7 +38,7 @@ class Stop:
         self._previous: list[tuple[signal.Signals, object]] = []
 
     def __call__(self) -> bool:
-        """Whether to stop now."""
+        """True if to stop now."""
         return self.reason is not StopReason.COMPLETE
 
     @property

@@ -78,7 +78,7 @@ class _Run:
         return "" if self.setup is None else self.setup.problem
 
     def take_back(self) -> None:
-        """What was in the pipe of a worker that is gone is to be done by the next one."""
+        """Move jobs from the pipe of a worker that is gone to those that the next one will do."""
         self.waiting.extendleft(reversed(self.sent))
         self.sent.clear()
 
@@ -165,7 +165,7 @@ class Supervisor:
             yield job, reply
 
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
-        """Whether something else than the kernel may be why it failed, so that it is to be tried again.
+        """True if something else than the kernel may be why it failed, so that it is to be tried again.
 
         An earlier kernel may have left the worker broken, or without memory; and what killed it may not be the kernel.
         """
@@ -207,7 +207,7 @@ class Supervisor:
         return failure
 
     def _is_lost(self, failure: Reply, setup: Job | None) -> bool:
-        """Whether the GPU, and not the problem, is why a new worker has no inputs and reference."""
+        """True if the GPU, and not the problem, is why a new worker has no inputs and reference."""
         was_possible = setup is not None and setup.problem in self._worked
         return failure.is_last or (was_possible and self._options.worker.is_hip)
 

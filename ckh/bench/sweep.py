@@ -40,7 +40,7 @@ MAX_LEADERS = 12
 
 @dataclass(slots=True)
 class Totals:
-    """What a run did: result rows by status, seconds by phase and in all."""
+    """The counts of a run: result rows by status, seconds by phase and in all."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     remeasured: int = 0
@@ -64,13 +64,13 @@ class PairResults:
         self._by_problem.setdefault(row.problem, {})[row.kernel] = row
 
     def has(self, problem: str, kernel: str) -> bool:
-        """Whether there is a row of the pair that says something about it."""
+        """True if there is a row of the pair that says something about it."""
         row = self._by_problem.get(problem, {}).get(kernel)
         return row is not None and row.status not in TRIED_AGAIN
 
     @property
     def is_any_right(self) -> bool:
-        """Whether any pair has a right result, with a time or of a device that has none."""
+        """True if any pair has a right result, with a time or of a device that has none."""
         rows = (row for rows in self._by_problem.values() for row in rows.values())
         return any(row.status is Status.VERIFIED or row.latency_ms for row in rows)
 
@@ -100,7 +100,7 @@ class PairResults:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What the tasks of a run share: the kernels by name, what is known of pairs, and what shows progress."""
+    """Values that the tasks of a run share: the kernels by name, the results of pairs, and the progress bar."""
 
     built: dict[str, Built]
     results: PairResults

@@ -41,7 +41,7 @@ class Timing:
 
 
 def is_possible(sample_ns: float) -> bool:
-    """Whether a kernel can take so long: not if it is not a number, zero, negative, or far out of proportion."""
+    """True if a kernel can take so long: not if it is not a number, zero, negative, or far out of proportion."""
     least, most = _POSSIBLE_NS
     return least <= sample_ns <= most
 
@@ -64,7 +64,7 @@ def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
 
 
 def first_run_suffices(first_ns: float, best_ns: float) -> bool:
-    """Whether a kernel's first run says enough: it is hopeless and lasts long enough to be a sample."""
+    """True if a kernel's first run says enough: it is hopeless and lasts long enough to be a sample."""
     return best_ns > 0 and first_ns > _FEWER_SAMPLES[0][0] * best_ns and first_ns >= MIN_SAMPLE_NS
 
 

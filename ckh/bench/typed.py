@@ -58,12 +58,12 @@ class ElementType:
 
     @property
     def is_exact(self) -> bool:
-        """Whether sums of products are exact: those of integers are."""
+        """True if sums of products are exact: those of integers are."""
         return self.storage.kind == "i"
 
     @property
     def unwritten(self) -> float:
-        """What a result is before a kernel writes it, widened."""
+        """The value of a result before a kernel writes it, widened."""
         bytes_ = np.full(self.storage.itemsize, self.unwritten_byte, np.uint8)
         return float(self.widened(bytes_.view(self.storage))[0])
 

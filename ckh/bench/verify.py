@@ -1,4 +1,4 @@
-"""Whether a kernel's result is right.
+"""Verification of a kernel's result.
 
 Every element must lie within `tolerance * sum |a||b|` of the float64 reference, where the sum runs over the element's
 products. That is the norm in which rounding errors are bounded whatever cancels: n products summed in any order err by
@@ -93,7 +93,7 @@ class _Range:
     high: Array
 
     def holds(self, values: Array, part: slice) -> Array:
-        """Whether each value of a part of the elements lies between them; NaN never does."""
+        """True if each value of a part of the elements lies between them; NaN never does."""
         within: Array = (values >= self.low[part]) & (values <= self.high[part])
         return within
 
@@ -106,7 +106,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """What the limits of split sums follow from, of every element in float32: the sum and that of magnitudes, A.
+    """Sums that the limits of split sums follow from, of every element in float32: the sum and that of magnitudes, A.
 
     `peak` is max|a| max|b|, the largest that a product can be.
     """
@@ -117,7 +117,7 @@ class _Sums:
 
 
 class Limits:
-    """What results are right: every element has a least and a greatest right value.
+    """The limits of right results: every element has a least and a greatest right value.
 
     Args:
         problem: its dtype says how operands and result are stored.
@@ -145,7 +145,7 @@ class Limits:
             self._sums = _Sums(exact.astype(np.float32), magnitude, peak)
 
     def complaint(self, result: Array, split: Split = _WHOLE) -> str:
-        """What is wrong with a result as it is stored; empty if nothing is. NaN is never right.
+        """A complaint about a result as it is stored; empty if it is right. NaN is never right.
 
         Args:
             result: what a kernel wrote.

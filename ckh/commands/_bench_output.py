@@ -1,4 +1,4 @@
-"""What `ckh bench` prints."""
+"""The output of `ckh bench`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands share: printing JSON and tables, and help with examples."""
+"""Helpers that the commands share: printing JSON and tables, and help with examples."""
 
 from __future__ import annotations
 

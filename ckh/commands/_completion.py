@@ -1,4 +1,4 @@
-"""What shells offer for the values of options, by what was typed of them. What goes wrong here offers nothing."""
+"""Completions of options' values for shells, by what was typed of them. An error here offers nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ckh export` writes for programs that use choices: of rankings of problems, or of measured rows."""
+"""Tables of `ckh export` for programs that use choices: from rankings of problems, or from measured rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChoicesWanted:
-    """What was typed of the problems to choose for.
+    """The options that say which problems to choose for.
 
     Attributes:
         problems: a set or file.

@@ -84,7 +84,7 @@ def _kind(values: type, name: str) -> Any:
 
 
 def _value(values: type, name: str, typed: Any) -> Any:
-    """What a field is, of what was typed."""
+    """The value of a field, parsed from what was typed."""
     if typed is None:
         return None
     if name.endswith(_SECONDS):

@@ -1,4 +1,4 @@
-"""What `ckh evaluate` prints of a model that is judged by times."""
+"""The output of `ckh evaluate` for a model that is judged by times."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
 
 
 def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:
-    """What is said of repeat noise, and of the model against a repeated measurement."""
+    """Sentences on repeat noise, and on the model against a repeated measurement."""
     lines = [_noise_line(one) for one in noise] or [NOT_REPEATED]
     if ceiling is not None:
         how = f"chosen by one measurement, scored in another ({ceiling.problems} problems)"

@@ -1,4 +1,4 @@
-"""What evaluate and validate share: reading the data that a model is judged on, and what a verdict may rest on."""
+"""Helpers of evaluate and validate: reading the data that a model is judged on, and the grounds of a verdict."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def for_verdict(
 
 
 def _is_seen(dataset: Dataset, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
-    """Whether a model was trained on a problem and it does not count for that, shape (problems,); says so."""
+    """True if a model was trained on a problem and it does not count for that, shape (problems,); says so."""
     import numpy as np
 
     from ckh.learn.manifest import problem_id, trained_problems
@@ -126,7 +126,7 @@ def _is_seen(dataset: Dataset, models: Sequence[Model], *, with_trained: bool) -
 
 
 def is_copy(dataset: Dataset, model: Model, learned_from: Dataset | None) -> NDArray[np.bool_] | None:
-    """Whether the same layer was trained on at another batch size, shape (problems,); None where that is not known.
+    """True if the same layer was trained on at another batch size, shape (problems,); None where that is not known.
 
     The manifest tells, or the training data do.
     """

@@ -1,4 +1,4 @@
-"""What the commands that take one problem share: its options, the problem that they say, and the model for it."""
+"""Helpers of the commands that take one problem: its options, the problem that they say, and the model for it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _AFTER: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed of one problem and of what ranks its kernels; None: it was not.
+    """The options given for one problem and for what ranks its kernels; None: not given.
 
     Attributes:
         sizes: the options of the problem that were given.
@@ -105,7 +105,7 @@ class Typed:
         return " ".join(f"{as_option(name)} {value}" for name, value in self.given.items())
 
     def chooser(self, arch: str | None) -> Chooser:
-        """What is ranked for on an architecture; None: the model's, or this machine's."""
+        """The chooser of a model for an architecture; None: the model's, or this machine's."""
         from ckh.learn.choice import Chooser
 
         op = self.op or meant_operation(self.sizes, all_requested())

@@ -45,7 +45,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class GpuOptions:
-    """What only a GPU has."""
+    """The options that only a GPU has."""
 
     hipcc: str | None
     ck_include: str | None
@@ -223,7 +223,7 @@ def _space(
 
 
 def _buildable(device: Device) -> Callable[[Kernel], bool]:
-    """Whether a device can build a legal kernel: CK Tile's headers do not have everything, the host has."""
+    """True if a device can build a legal kernel: CK Tile's headers do not have everything, the host has."""
     if not device.arch.is_gpu:
         return lambda _: True
     from ckh.bench.codegen.unsupported import UnsupportedKernelError

@@ -1,4 +1,4 @@
-"""What `ckh search` prints."""
+"""The output of `ckh search`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLOPS_PER_TFLOPS_MS = 1e9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """What was searched, and how."""
+    """The space and the method of a search."""
 
     problem: Problem
     model: Model | None
@@ -113,7 +113,7 @@ def _print_problem(problem: Problem, model: Model | None) -> None:
 
 
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
-    """What measuring found, and the command that follows."""
+    """Print the kernels that measuring found, and the command that follows."""
     pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
     after = f"ckh convert {out} --out {out.name}.parquet"
     if as_json:

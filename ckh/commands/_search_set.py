@@ -31,7 +31,7 @@ _SHOWN = 40  # steps of the curve that are printed
 
 @dataclass(frozen=True, slots=True)
 class SetRequest:
-    """What set is chosen.
+    """The request for a set of kernels.
 
     Attributes:
         most: the largest number of kernels.
@@ -100,7 +100,7 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What is said of a set of kernels that was chosen."""
+    """The report on a set of kernels that was chosen."""
 
     request: SetRequest
     dataset: Dataset

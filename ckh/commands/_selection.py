@@ -28,7 +28,7 @@ _NS_PER_MS = 1e6
 
 @dataclass(frozen=True, slots=True)
 class WantedChoices:
-    """What golden choices are created for; None: the default."""
+    """The options for creating golden choices; None: the default."""
 
     model: Path | None
     arch: str | None

@@ -138,7 +138,7 @@ def _document(findings: list[Finding], matrix: str, arch: str) -> dict[str, Any]
 
 
 def _was_executed(one: Finding, arch: str) -> bool:
-    """Whether this kernel, or ever one of its class, was executed and right."""
+    """True if this kernel, or ever one of its class, was executed and right."""
     from ckh.bench.executed import was_executed
 
     return one.executed > 0 or was_executed(one.case.kernel, arch)

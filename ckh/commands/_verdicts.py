@@ -1,4 +1,4 @@
-"""What the gates of `ckh validate` share: the files for CI, the printed verdict, the exit code."""
+"""Helpers that the gates of `ckh validate` share: the files for CI, the printed verdict, the exit code."""
 
 from __future__ import annotations
 

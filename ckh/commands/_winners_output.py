@@ -1,4 +1,4 @@
-"""What `ckh evaluate` prints of a model that is judged by winners."""
+"""The output of `ckh evaluate` for a model that is judged by winners."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DeviceKind(StrEnum):
-    """What `--device` takes."""
+    """The values of `--device`."""
 
     HOST = "host"
     HIP = "hip"

@@ -58,7 +58,7 @@ def doctor(
 
 
 def gather(ck_include: str | None = None) -> dict[str, Any]:
-    """What this machine offers, as JSON-able values.
+    """The facts of this machine, as JSON-able values.
 
     Raises:
         DeviceError: the folder that is named has no CK Tile headers.
@@ -96,7 +96,7 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
 
 
 def _headers(headers: Headers) -> dict[str, Any]:
-    """What was found of CK Tile, and what of it each operation's kernels can have."""
+    """The CK Tile headers that were found, and which kernels of each operation they can build."""
     from ckh.bench.computation import measured_of
     from ckh.ops import built_in_names, operation
 

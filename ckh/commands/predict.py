@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Required(StrEnum):
-    """What `--require` takes."""
+    """The values of `--require`."""
 
     MEASURED = "measured"
     KNOWN = "known"
@@ -141,7 +141,7 @@ def _load(source: str, typed: Typed, chooser: Chooser) -> tuple[Problem, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Measuring:
-    """What is measured, and what else may answer.
+    """How first choices are measured, and what else may answer.
 
     Attributes:
         probe: how many choices to probe.
@@ -187,7 +187,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
 
 
 def _is_known(found: Answer, count: int) -> bool:
-    """Whether the first choices were all probed before."""
+    """True if the first choices were all probed before."""
     from ckh.commands._probing import measured_before
 
     probe = measured_before(found).probe
@@ -230,7 +230,7 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
 
 
 def _ranking(found: Answer, top: int, again: str) -> Ranking:
-    """What is said of an answer; `again` is the command without what measures."""
+    """The text of an answer; `again` is the command without the options that measure."""
     from ckh.ranking.evaluator import backend_name
 
     spec, doubts = found.model.spec, found.model.not_measured

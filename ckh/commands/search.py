@@ -23,7 +23,7 @@ _TOP, _SEEDS, _BUDGET, _KEEP = 10, 10, 500, 0.99
 
 
 class StrategyName(StrEnum):
-    """What `--strategy` takes."""
+    """The values of `--strategy`."""
 
     SURROGATE = "surrogate"
     LOCAL = "local"
@@ -32,7 +32,7 @@ class StrategyName(StrEnum):
 
 
 class TimedDevice(StrEnum):
-    """What `--device` takes."""
+    """The values of `--device`."""
 
     HOST = "host"
     HIP = "hip"

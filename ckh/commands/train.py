@@ -189,7 +189,7 @@ def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[s
 
 
 def _warn_of_start(trained: Trained) -> None:
-    """What to know of a continued model before using it."""
+    """Warn of the limits of a continued model before it is used."""
     comparison = trained.targets[trained.rank_by].comparison
     if comparison is None:
         warn("the model was not compared with its start: that needs folds, and 3 problems or more")
@@ -262,7 +262,7 @@ def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
 
 
 def _how(trained: Trained) -> dict[str, Any]:
-    """What only stands in the JSON document if it was requested."""
+    """The parts of the JSON document that stand there only if they were requested."""
     made = trained.targets[trained.rank_by]
     said: dict[str, Any] = {}
     if trained.start is not None:

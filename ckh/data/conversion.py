@@ -26,7 +26,7 @@ PARQUET = "parquet"  # the name of the dataset's own format
 
 @cache
 def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
-    """What the operations are written in besides the dataset's own format, by name."""
+    """The formats that operations are written in besides the dataset's own, by name."""
     found: dict[str, RowsFormat | ProblemsFormat] = {}
     for name in operation_names():
         for one in formats_of(operation(name)).written:
@@ -35,7 +35,7 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
 
 
 def output_kind(name: str) -> FileKind:
-    """What a file of a format is.
+    """The kind of file of a format.
 
     Raises:
         UsageError: there is no such format.
@@ -49,7 +49,7 @@ def output_kind(name: str) -> FileKind:
 
 @dataclass(frozen=True, slots=True)
 class ConversionSummary:
-    """What a conversion did.
+    """The counts of a conversion.
 
     `by_status` and `dropped` (by reason) count rows; `superseded` rows gave way to a later one of their run and
     `repeated` rows to one of another run; `sha256` is the dataset's content hash.

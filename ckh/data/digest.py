@@ -81,7 +81,7 @@ class ContentDigest:
 
 
 def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
-    """Whether values are null or not a number."""
+    """True if values are null or not a number."""
     import numpy as np
 
     if not chunk.null_count and str(chunk.type) not in {"double", "float", "halffloat"}:

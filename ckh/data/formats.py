@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a file may not say itself, `None` if not given, and whether bad rows are left out.
+    """Facts that a file may lack, `None` if not given, and whether bad rows are left out.
 
     `arch` is the architecture that was measured, `num_cus` its number of compute units. Rows are kept
     beside `output` while they are read, by default in the system's folder of temporary files.
@@ -31,7 +31,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What was read from one input.
+    """The rows of one input.
 
     `rows` are in the order of the file; `bad` counts the rows left out by reason; `superseded` counts rows that a later
     row of the same input replaced. With `repeats`, rows of one pair are repeated measurements, none of which is better.
@@ -92,7 +92,7 @@ class RowsFormat:
 
 @dataclass(frozen=True, slots=True)
 class WinnerSummary:
-    """What became of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
+    """The counts of tables of winners: rows written, distinct problems, rows left out by reason or for faster ones."""
 
     winners: int
     problems: int
@@ -137,5 +137,5 @@ class Formats:
 
     @property
     def written(self) -> tuple[RowsFormat | ProblemsFormat, ...]:
-        """What can be written."""
+        """The formats that can be written."""
         return (*self.rows, *self.problems)

@@ -164,7 +164,7 @@ def read_journal(path: Path) -> Journal:
 
 
 def is_started(path: Path) -> bool:
-    """Whether a journal holds anything: a kill at the very start leaves it empty, or with a part of its first line.
+    """True if a journal holds anything: a kill at the very start leaves it empty, or with a part of its first line.
 
     Raises:
         DataError: it cannot be read.
@@ -336,7 +336,7 @@ def _skip_line(file: BinaryIO) -> int:
 
 
 def _is_complete(tail: bytes) -> bool:
-    """Whether a last line that lacks its end holds a whole object all the same."""
+    """True if a last line that lacks its end holds a whole object all the same."""
     try:
         return isinstance(json.loads(tail), dict)
     except (ValueError, RecursionError):
@@ -344,7 +344,7 @@ def _is_complete(tail: bytes) -> bool:
 
 
 def _is_journal(path: Path) -> bool:
-    """Whether a file starts with the record of a run, or was to."""
+    """True if a file starts with the record of a run, or was to."""
     if not is_started(path):
         return True
     with path.open("rb") as file:

@@ -242,7 +242,7 @@ def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
 
 
 class _PairKeys:
-    """What decides between the rows of pairs, in buckets by pair."""
+    """The keys that decide between the rows of pairs, in buckets by pair."""
 
     def __init__(self, op: AnyOperation, *, averages: bool, output: Path | None) -> None:
         import numpy as np

@@ -19,7 +19,7 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord(Settings):
-    """What a run was measured with: the provenance of the rows that carry its `run_id`, and its settings.
+    """The provenance of the rows that carry its `run_id`: device, compiler and settings of a run.
 
     `hardware` is the device's profile under the names of `schema.HARDWARE`; `device_kind` is "host", "hip" or
     "emulated".
@@ -64,7 +64,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """What the compiler said about a kernel, which result rows refer to by `source_hash`."""
+    """The compiler's report on a kernel, which result rows refer to by `source_hash`."""
 
     run_id: str
     source_hash: str
@@ -74,7 +74,7 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """What became of a (problem, kernel) pair. `samples_ns` are times of one run, each the mean of `loops` runs.
+    """The result of a (problem, kernel) pair. `samples_ns` are times of one run, each the mean of `loops` runs.
 
     Times are None unless the status is ok or unstable. `latency_ms` is the median, `spread` the median absolute
     deviation over it.

@@ -46,7 +46,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all rows of a file or run share. `hardware` is the profile by name, without `hw_`."""
+    """The facts that all rows of a file or run share. `hardware` is the profile by name, without `hw_`."""
 
     arch: str
     device: str | None

@@ -16,7 +16,7 @@ from ckh.strenum import StrEnum
 
 
 class Variant(StrEnum):
-    """What `--variant` takes: a direction, or all of them."""
+    """The values of `--variant`: a direction, or all of them."""
 
     FORWARD = "forward"
     BWD_DATA = "bwd_data"
@@ -26,7 +26,7 @@ class Variant(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What is measured. It is recorded in the journal; a resumed run takes it from there."""
+    """The settings of a run. They are recorded in the journal; a resumed run takes them from there."""
 
     op: str = declared(
         Declared(f"Operation: {{}}.  [{DEFAULT_OPERATION}]", choices=operation_names, completion="operations"),

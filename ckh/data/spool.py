@@ -246,7 +246,7 @@ class Marks:
         self.count += len(numbers)
 
     def of(self, start: int, count: int) -> NDArray[np.bool_]:
-        """Whether each of so many numbers is marked."""
+        """True if each of so many numbers is marked."""
         import numpy as np
 
         first = start // 8

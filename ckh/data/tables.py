@@ -417,7 +417,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def is_dataset(path: Path) -> bool:
-    """Whether a file is a dataset of ckh, of whatever schema version."""
+    """True if a file is a dataset of ckh, of whatever schema version."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -453,7 +453,7 @@ def write_parquet(
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
-    """What a file says of itself."""
+    """The metadata that a file has."""
     if _KEY not in found:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert")
     try:

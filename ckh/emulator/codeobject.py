@@ -36,7 +36,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """What a kernel's descriptor and metadata say; sizes in bytes, `lds` of a workgroup, `scratch` of a lane."""
+    """A kernel's descriptor and metadata; sizes in bytes, `lds` of a workgroup, `scratch` of a lane."""
 
     name: str
     entry: int
@@ -76,7 +76,7 @@ class CompiledKernel:
         return bytes(segment)
 
     def user_sgprs(self, address: int, kernarg: bytes) -> list[int]:
-        """What the first SGPRs hold; `address` is where the segment of arguments is."""
+        """The values of the first SGPRs; `address` is where the segment of arguments is."""
         user: list[int] = []
         if self.properties & 1:
             user += _SCRATCH_BUFFER

@@ -40,7 +40,7 @@ class LoadedProgram:
         self.room = ctypes.create_string_buffer(self.dwords * instruction_bytes)
 
     def holds(self, pc: int) -> bool:
-        """Whether an address is one of its instructions'."""
+        """True if an address is one of its instructions'."""
         end: int = self.base + self.dwords * 4
         return bool(self.base <= pc < end)
 
@@ -125,7 +125,7 @@ class EmulatedGpu:
             raise EmulatorError(f"a wave takes more than {self._most} instructions from barrier to barrier{where}")
 
     def _text(self, pc: int) -> str:
-        """What is there: name and words."""
+        """The name and words of an instruction at a place."""
         name, count = self._library.instruction(pc)
         words = (ctypes.c_uint32 * count).from_address(pc)
         return f"{name} ({' '.join(f'{word:08x}' for word in words)})"

@@ -28,7 +28,7 @@ class Registers(StrEnum):
 
 
 class Launch(ctypes.Structure):
-    """What a workgroup is run with."""
+    """The state that a workgroup is run with."""
 
     _fields_ = (
         ("program", c_void_p),
@@ -50,7 +50,7 @@ class Launch(ctypes.Structure):
 
 
 class Fault(ctypes.Structure):
-    """What a wave did wrong first."""
+    """The first error of a wave."""
 
     _fields_ = (
         *((name, c_uint32) for name in ("kind", "wave", "other", "lane", "address")),
@@ -101,7 +101,7 @@ class EmulatorLibrary:
         self._library.emu_set_launcher(launcher)
 
     def set_message(self, text: str) -> None:
-        """What HIP says of an error that is not its own."""
+        """Set the message that HIP gives for an error that is not its own."""
         self._library.emu_set_message(text.encode())
 
     def start_group(self, launch: Launch, place: tuple[int, int, int]) -> None:
@@ -121,7 +121,7 @@ class EmulatorLibrary:
         return int(self._library.emu_lds())
 
     def fault(self) -> Fault:
-        """What went wrong in the last workgroup."""
+        """The error of the last workgroup."""
         return Fault.in_dll(self._library, "emu_fault")
 
     def instruction(self, address: int) -> tuple[str, int]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What a table of choices is written of.
+    """The choices that a table is written of.
 
     Attributes:
         answers: the ranking of each problem.
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChoices:
-    """What was written of choices.
+    """The files that were written of choices.
 
     Attributes:
         files: path within the export and content of each.

@@ -26,7 +26,7 @@ def with_list(files: Mapping[str, bytes], report: Mapping[str, Any]) -> dict[str
 
 
 def model_names(models: Sequence[Model]) -> list[str]:
-    """What models are called in an export: as their folders.
+    """The names of models in an export: those of their folders.
 
     The names become parts of paths, of C and of Markdown.
 

@@ -57,7 +57,7 @@ class Code:
         return self.values.index(value) + self.least
 
     def in_c(self, value: str | int) -> str:
-        """What a value is called in C."""
+        """The name of a value in C."""
         return f"{self.prefix}{value}".upper()
 
 
@@ -99,7 +99,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProblemKind:
-    """What C must know of a kind of problems.
+    """The facts of a kind of problems that C needs.
 
     Attributes:
         name: as in names in C, such as `ckh_rank_conv`.
@@ -136,7 +136,7 @@ class ProblemKind:
         return found.get(0, 0), found.get(1, 0), found.get(2, 0), found.get(3, 0)
 
     def check(self, example: Problem) -> Tree:
-        """Whether sizes make a problem of the example's kind: what its constructor checks."""
+        """True if sizes make a problem of the example's kind: what its constructor checks."""
         return decisions(lambda size: _is_possible(self._stand_in(example, size)))
 
     def flops(self, example: Problem) -> Expression:
@@ -144,7 +144,7 @@ class ProblemKind:
         return value_of(lambda size: self._stand_in(example, size).flops)
 
     def rule(self, example: Problem, reason: Reason) -> Tree:
-        """Whether a kernel applies to a problem of the example's kind, and if not, why."""
+        """Judge a kernel on a problem of the example's kind: true, or why it does not apply."""
 
         def ask(size: Callable[[int], Size]) -> bool | str:
             found = reason(self._stand_in(example, size))

@@ -66,7 +66,7 @@ class _Path:
         return self.answers[len(self.asked) - 1]
 
     def mark(self, expression: Expression) -> str:
-        """What stands in a text for a value."""
+        """The mark that stands in a text for a value."""
         self._written.append(expression)
         return f"{_MARK}{len(self._written) - 1}{_MARK}"
 

@@ -117,7 +117,7 @@ def make_rules(trees: Sequence[Tree]) -> RulePrograms:
 
 
 def make_checks(kind: ProblemKind, group: Group, rules: RulePrograms) -> Checks:
-    """What is calculated of the sizes of a group's problems."""
+    """The program that calculates with the sizes of a group's problems."""
     found = _Calculations()
     for condition in rules.conditions:
         found.compare(condition)

@@ -1,4 +1,4 @@
-"""What the time of a kernel is a sum of: it holds for sizes that were never measured, where trees are constant."""
+"""The terms whose sum is a kernel's time: they hold for sizes that were never measured, where trees are constant."""
 
 from __future__ import annotations
 

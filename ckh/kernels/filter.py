@@ -33,7 +33,7 @@ _WORDS: dict[type, str] = {str: "text", int: "an integer", bool: "true or false"
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """What a field or a literal can be: some of str, int, bool and NoneType; for an enum's field, which strings."""
+    """The types of a field or a literal: some of str, int, bool and NoneType; for an enum's field, which strings."""
 
     types: frozenset[type]
     choices: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class FieldType:
         return " or ".join(word for kind, word in _WORDS.items() if kind in self.types) or "of another type"
 
     def compares_with(self, other: FieldType) -> bool:
-        """Whether the two have values in common; that both can be None does not count, unless one is nothing else."""
+        """True if the two have values in common; that both can be None does not count, unless one is nothing else."""
         shared = self.types & other.types
         return bool(shared - {NoneType}) or (bool(shared) and shared in (self.types, other.types))
 
@@ -143,7 +143,7 @@ class _Reader:
         self._types = types
 
     def condition(self, node: ast.expr) -> _Condition:
-        """What is true or false of an instance."""
+        """A condition that is true or false of an instance."""
         match node:
             case ast.BoolOp(op=ast.And(), values=values):
                 parts = [self.condition(value) for value in values]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Buffers(Enum):
-    """Whether a pipeline can have a double smem buffer."""
+    """The number of LDS buffers that a pipeline can have: a double smem buffer is two."""
 
     ONE = auto()
     EITHER = auto()
@@ -46,7 +46,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """What a pipeline is on the host.
+    """The form of a pipeline on the host.
 
     Attributes:
         a: where A is: in place, also with the next tile prefetched, or packed tile by tile.
@@ -60,7 +60,7 @@ class Staging:
     loops: str = "nmk"
 
     def constants(self) -> dict[str, bool]:
-        """What `templates/host/nest.hpp` makes of it, by the names of its constants."""
+        """The constants of `templates/host/nest.hpp`, by name."""
         return {
             "prefetches_a": self.a is Stage.PREFETCHED,
             "packs_a": self.a is Stage.BY_TILE,
@@ -112,7 +112,7 @@ class Pipeline:
 
     @property
     def in_table(self) -> bool:
-        """Whether it is in AMD's table of variants."""
+        """True if it is in AMD's table of variants."""
         return self.staging is not None
 
 

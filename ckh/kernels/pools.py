@@ -52,7 +52,7 @@ class Candidates(Generic[K]):
 
 
 class Knows(Protocol):
-    """What a model has learned from; equal ones have one pool."""
+    """The kernels that a model has learned from; equal ones have one pool."""
 
     def reason(self, kernel: Any) -> str:
         """Why the model says nothing of a kernel; empty if it does."""

@@ -33,7 +33,7 @@ _AT_ONCE = 1024  # problems that are scored together
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a model says of the kernels for a problem.
+    """A model's answer for a problem.
 
     Attributes:
         problem: what is to be computed.
@@ -104,7 +104,7 @@ class Answer:
 
     @property
     def failure(self) -> NoKernelError | None:
-        """What to raise where no kernel applies; its message has the most frequent reason."""
+        """The error where no kernel applies; its message has the most frequent reason."""
         if len(self.order):
             return None
         refused = self.refused
@@ -126,7 +126,7 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
 
 
 def wanted_for(problem: Problem, arch: str) -> Wanted:
-    """What a model for a problem must be for."""
+    """The requirements on a model for a problem."""
     op = operation_of_problem(problem)
     return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 

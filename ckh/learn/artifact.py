@@ -73,7 +73,7 @@ class ModelRef:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a model is wanted for."""
+    """The requirements on a model."""
 
     op_type: str
     variant: str | None
@@ -86,7 +86,7 @@ class Wanted:
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
     def fits(self, spec: ModelSpec) -> bool:
-        """Whether a model is for this."""
+        """True if a model is for this."""
         same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
         return same and spec.variant in (None, self.variant)
 
@@ -218,7 +218,7 @@ class Model:
             raise UsageError(f"{self.path} is for {spec.op_type} {variant}{spec.dtype} on {spec.arch}, not {wanted}")
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = TFLOPS) -> NDArray[np.float64]:
-        """What the model expects of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
+        """The values expected of kernels, shape (kernels,): TFLOPS, ms, GB/s; or scores, for the target `rank`.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -240,7 +240,7 @@ class Model:
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """What orders the kernels of a pool, and the TFLOPS expected of them, if the model tells and they are wanted.
+        """The scores that order a pool's kernels, and the TFLOPS expected of them, if the model tells and requested.
 
         Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
         asked about.

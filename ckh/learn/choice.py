@@ -1,4 +1,4 @@
-"""What is ranked for: operation, architecture, element type and model, from what a command was given."""
+"""The choice of a model: operation, architecture, element type and folder, from what a command was given."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Chooser:
-    """What is ranked for: operation, architecture and element type; and for each problem its model.
+    """The choice of a model for each problem, given operation, architecture and element type.
 
     A model is the one that was named, or the first that fits (`artifact.fitting_models`).
 

@@ -80,7 +80,7 @@ def _tiles(size: int, tile: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _trip_clocks(shape: _Shapes, width: float, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
-    """What a trip of one block keeps its compute unit busy with."""
+    """Clocks that a trip of one block keeps its compute unit busy."""
     used = np.minimum(shape.waves / _SIMDS, 1.0)
     compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (peaks.flops_per_cu_clock[dtype] * used)
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width / _LDS_BYTES_PER_CLOCK

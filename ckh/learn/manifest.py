@@ -40,7 +40,7 @@ def trained_layers(folder: Path) -> frozenset[str] | None:
 
 
 def labels_of(folder: Path) -> Labels:
-    """What was known of the kernels that a model learned from."""
+    """The labels of the kernels that a model learned from."""
     try:
         return Labels(_manifest(folder)["ckh"]["labels"])
     except (KeyError, TypeError, ValueError):

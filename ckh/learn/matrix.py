@@ -115,7 +115,7 @@ class FeatureMatrix:
         return Data(Rows(), **arguments)
 
     def predict(self, booster: Any, rows: NDArray[np.int64] | None = None, **parameters: Any) -> NDArray[np.float64]:
-        """What a LightGBM model says of rows, or of all, shape (rows,)."""
+        """The values that a LightGBM model predicts for rows, or for all, shape (rows,)."""
         chosen = np.arange(self._rows) if rows is None else rows
         found = np.empty(len(chosen))
         for start in range(0, len(chosen), BLOCK_ROWS):

@@ -1,4 +1,4 @@
-"""What all fits of a training share: the rows that are learned from, and their features."""
+"""Data that all fits of a training share: the rows that are learned from, and their features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _REGRESSIONS = frozenset({RankObjective.EFFICIENCY, RankObjective.RELATIVE, Rank
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What all fits share.
+    """The data that all fits share.
 
     Attributes:
         known: the usable rows of the data.
@@ -133,5 +133,5 @@ def _check_mining(valid: Dataset, options: TrainOptions) -> None:
 
 
 def too_few_to_validate(dataset: Dataset) -> bool:
-    """Whether there are too few problems for cross-validation."""
+    """True if there are too few problems for cross-validation."""
     return len(np.unique(dataset.problem_ids)) < MIN_GROUPS

@@ -36,14 +36,14 @@ PRIOR_TREES = TreeParams(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PriorRows:
-    """What the law says of kernels on problems: features of rows, and each row's efficiency."""
+    """The law's estimates for kernels on problems: features of rows, and each row's efficiency."""
 
     matrix: FeatureMatrix
     efficiency: NDArray[np.float64]
 
 
 def has_prior(dataset: Dataset, rows: NDArray[np.int64]) -> bool:
-    """Whether a law can be fitted to rows: the operation has one, and each kernel was measured on enough problems."""
+    """True if a law can be fitted to rows: the operation has one, and each kernel was measured on enough problems."""
     if dataset.op.law is None or not all(isinstance(value, int) for value in dataset.hardware().values()):
         return False
     counts = np.unique(dataset.frame["kernel_name"].to_numpy(dtype=str)[rows], return_counts=True)[1]

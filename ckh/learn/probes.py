@@ -1,4 +1,4 @@
-"""What was measured of a model's first choices: kept per problem, so that the measured best is the answer next time.
+"""Measured times of a model's first choices: kept per problem, so that the measured best is the answer next time.
 
 Each problem and architecture has a file of JSON Lines in the user's data folder. A line is one probing: on which
 device, when, with which compiler, and the time of each kernel. Lines are only added.

@@ -37,7 +37,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class NotMeasured:
-    """What to know of an order that no measurement of this GPU and element type stands behind.
+    """A caution about an order that no measurement of this GPU and element type stands behind.
 
     Attributes:
         basis: "model" of another GPU or element type, or "estimate".
@@ -64,7 +64,7 @@ class NotMeasured:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What `ckh predict` says of a problem.
+    """The answer of `ckh predict` for a problem.
 
     Attributes:
         problem: the problem.
@@ -100,7 +100,7 @@ class Ranking:
 
     @property
     def in_order(self) -> bool:
-        """Whether the predicted speeds fall with the place, among kernels that were not measured."""
+        """True if the predicted speeds fall with the place, among kernels that were not measured."""
         return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     def text(self, *, why: bool) -> str:
@@ -137,7 +137,7 @@ class Ranking:
         return json_text("predict", self.document())
 
     def document(self) -> dict[str, Any]:
-        """What is said, for JSON."""
+        """The answer, for JSON."""
         return {
             "problem": self.problem.canonical(),
             "sizes": self.problem.to_dict(),
@@ -167,13 +167,13 @@ class Ranking:
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:
-    """What is said below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
+    """The notes below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
     notes = [f"\nno speed is predicted: {beyond}\n"] if beyond else []
     return "".join(notes if is_in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:
-    """Whether predicted speeds fall with the place, as far as there are any."""
+    """True if predicted speeds fall with the place, as far as there are any."""
     return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
 
 

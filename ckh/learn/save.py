@@ -43,7 +43,7 @@ def save(trained: Trained, out: Path) -> None:
 
 
 def _owns(folder: Path) -> Callable[[str], bool] | None:
-    """What says which files are of the model in a folder."""
+    """The test for the model's own files in a folder."""
     try:
         spec = read_json(folder / SPEC_NAME)
         op_type, names = spec["op_type"], spec["feature_names"]
@@ -124,7 +124,7 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 
 
 def _how(trained: Trained) -> dict[str, Any]:
-    """What is only written where it was requested: an ordinary model's manifest stays what it was."""
+    """The parts that are written only where they were requested: an ordinary model's manifest stays what it was."""
     options, made = trained.options, trained.targets[trained.rank_by]
     said: dict[str, Any] = {}
     if trained.start is not None:

@@ -35,7 +35,7 @@ _DIRECTION_IN_NAME = re.compile("|".join(direction.value for direction in Direct
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What a model was trained on.
+    """The data that a model was trained on.
 
     Attributes:
         op_type: the operation.
@@ -85,7 +85,7 @@ class ModelSpec:
 
     @property
     def purpose(self) -> str:
-        """What the model is for, in words."""
+        """The model's purpose, in words."""
         variant = f"{self.variant or 'any direction'} " if self.op.has_directions else ""
         return f"{self.op_type} {variant}{self.dtype} on {self.arch}"
 
@@ -137,7 +137,7 @@ def spec_text(spec: ModelSpec, params: dict[str, Any]) -> str:
 
 
 def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
-    """Whether the spec in a folder holds both names; if not, it is of another operation or architecture.
+    """True if the spec in a folder holds both names; if not, it is of another operation or architecture.
 
     It is not parsed, so that a prediction leaves other models and operations alone.
     """

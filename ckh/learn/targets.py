@@ -1,4 +1,4 @@
-"""What the models of each target are fitted to: labels, weights, groups and LightGBM's objective."""
+"""The labels, weights, groups and LightGBM objective that the models of each target are fitted to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOISE_FLOOR = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """What a model is fitted to. All arrays have shape (rows,)."""
+    """The arrays that a model is fitted to, all of shape (rows,)."""
 
     target: str
     label: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""What answers where nothing was measured: the nearest model, or an analytic estimate; and what that is worth.
+"""Answers where nothing was measured: the nearest model, or an analytic estimate, and how much that is worth.
 
 A model of another GPU or element type ranks the kernels that the architecture builds, with features of the compute
 units, memory and clock of this one. Host models say nothing about a GPU, and so stand in for none. Nothing here is ever
@@ -106,7 +106,7 @@ def has_estimate(wanted: Wanted) -> bool:
 
 
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
-    """What ranks kernels where there is no model, and says so (`Model.not_measured`).
+    """The model that ranks kernels where there is none of its own, and says so (`Model.not_measured`).
 
     Args:
         wanted: what no model is for.
@@ -142,7 +142,7 @@ def _nearest(wanted: Wanted) -> ModelRef | None:
 
 
 def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
-    """Whether a model orders the same kernels on a GPU of the same family."""
+    """True if a model orders the same kernels on a GPU of the same family."""
     same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
     if not same or spec.arch == HOST or spec.rank_by != RANK:
         return False
@@ -160,7 +160,7 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
 
 
 def _worth(spec: ModelSpec, wanted: Wanted) -> str:
-    """What a model of another GPU or element type is worth."""
+    """The measured worth of a model of another GPU or element type."""
     other_dtype = _UNKNOWN_DTYPE if spec.dtype not in (ANY, wanted.dtype) else ""
     return f"{_OF_OTHER_GPU}{other_dtype}"
 

@@ -105,7 +105,7 @@ class Validation:
         return Validated(fit, predicted, tuple(folds))
 
     def _predicted(self, fit: Fit, model: Any, split: FoldSplit) -> NDArray[np.float64]:
-        """What a fold's model, and the prior fitted to its rows, say of the rows that it is scored on."""
+        """Predict the rows that a fold is scored on, by its model and the prior fitted to its rows."""
         matrix, weight = self._prepared.matrix, self._options.prior
         own, prior = matrix.predict(model, split.score), self._boosting.prior(fit, split.train)
         return own if prior is None else (own + weight * matrix.predict(prior, split.score)) / (1.0 + weight)
@@ -131,7 +131,7 @@ class Validation:
 
 
 def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
-    """Whether a model that knows some problems has seen each of a dataset's, shape (problems,).
+    """True if a model that knows some problems has seen each of a dataset's, shape (problems,).
 
     It has if it knows any of the group that cross-validation keeps together.
     """

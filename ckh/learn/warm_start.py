@@ -79,7 +79,7 @@ class Start:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
 
     def to_dict(self, comparison: StartComparison | None) -> dict[str, Any]:
-        """What the manifest of the continued model says of this one, and of its own start."""
+        """The entry on this model, and on its own start, in the manifest of the continued one."""
         return {
             "from": str(self.path),
             "sha256": self.sha256,
@@ -245,7 +245,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _our_manifest(folder: Path) -> dict[str, Any]:
-    """What ckh wrote into a manifest; empty for models of AMD's tools."""
+    """The entries that ckh wrote into a manifest; empty for models of AMD's tools."""
     path = folder / MANIFEST_NAME
     if not path.exists():
         return {}

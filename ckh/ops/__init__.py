@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _BuiltIn(NamedTuple):
-    """What is known without an import of an operation of ckh's own; its folder has its name."""
+    """The facts of an operation of ckh's own that are known without an import; its folder has its name."""
 
     prefix: str
     kernel_type: str
@@ -64,7 +64,7 @@ def built_in_names() -> tuple[str, ...]:
 
 
 def is_operation(name: str) -> bool:
-    """Whether there is an operation of a name."""
+    """True if there is an operation of a name."""
     return name in _BUILT_IN or name in _plug_ins()
 
 

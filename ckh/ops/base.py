@@ -1,4 +1,4 @@
-"""What an operation is to the rest of ckh: one record of its facts and functions.
+"""An operation as the rest of ckh sees it: one record of its facts and functions.
 
 Datasets, training, evaluation, prediction and measuring ask this record and nothing else, so that a new operation is a
 folder with one of these and an entry in `ckh.ops`.
@@ -39,7 +39,7 @@ class Kernel(Protocol):
 
 
 class Problem(Protocol):
-    """What is to be computed, with complete identity."""
+    """A problem to compute, with complete identity."""
 
     @property
     def dtype(self) -> str:
@@ -109,7 +109,7 @@ K = TypeVar("K", bound=Kernel)
 
 
 def _default_options(rows: int) -> TrainOptions:
-    """What suits the number of rows."""
+    """The options that suit the number of rows."""
     from ckh.training import sized_options
 
     return sized_options(rows)
@@ -221,7 +221,7 @@ class Operation(Generic[P, K]):
 
     @property
     def has_directions(self) -> bool:
-        """Whether problems have a direction, the column `variant`."""
+        """True if problems have a direction, the column `variant`."""
         return "variant" in self.identity
 
     def layer(self, problem: P) -> P:

@@ -38,7 +38,7 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 
 
 def text_of(request: Request) -> str | None:
-    """What `ckh predict` prints, or None where the full command must answer."""
+    """The text that `ckh predict` prints, or None where the full command must answer."""
     from ckh.learn.known import offer_once
 
     if not is_wanted():
@@ -76,7 +76,7 @@ def problem_of(request: Request, facts: dict[str, Any]) -> Problem:
 
 
 def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Request) -> Ranking:
-    """What the full command finds.
+    """The ranking that the full command would find.
 
     Raises:
         CkhError: C has an error to tell, or what was measured cannot be read.
@@ -142,7 +142,7 @@ def _row(choice: RankedCandidate, name: str, *, is_told: bool) -> KernelRow:
 
 
 def _measured(problem: Problem, arch: str) -> Probe | None:
-    """What was measured of the problem here; nothing is imported where nothing was ever measured."""
+    """The measured times of the problem here; nothing is imported where nothing was ever measured."""
     if not (user_data_dir() / PROBES).exists():
         return None
     from ckh.learn.probes import recall

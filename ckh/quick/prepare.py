@@ -81,7 +81,7 @@ def facts_of(
     refused: dict[str, int],
     problem: Problem | None = None,
 ) -> dict[str, Any]:
-    """What an answer needs besides the model file, for JSON.
+    """The facts that an answer needs besides the model file, for JSON.
 
     Args:
         model: the model.

@@ -90,7 +90,7 @@ def write(folder: Path) -> None:
 
 
 def _is_chosen(model: Model, problem: Problem) -> bool:
-    """Whether a model is the one that answers for a problem."""
+    """True if a model is the one that answers for a problem."""
     from ckh.learn.answer import wanted_for
     from ckh.learn.artifact import fitting_models
 
@@ -102,7 +102,7 @@ def _key(*parts: str) -> str:
 
 
 def _stamp() -> str:
-    """What all of it was prepared for: this version, and the sizes of what ships."""
+    """The stamp of what was prepared: this version, and the sizes of what ships."""
     models = str(data_dir("models"))
     parts = [__version__, str(VERSION), *files(str(data_dir("archspecs")), times=False)]
     for inside in folders(models):

@@ -22,7 +22,7 @@ _DRIVER = "/sys/class/kfd"  # of AMD GPUs
 
 
 def is_wanted() -> bool:
-    """Whether $CKH_RANK_BACKEND leaves ranking to C."""
+    """True if $CKH_RANK_BACKEND leaves ranking to C."""
     return os.environ.get(_BACKEND, "") in {"", "c"}
 
 

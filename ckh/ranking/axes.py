@@ -27,7 +27,7 @@ _MIXED = 3  # a test of both halves costs this many times another, for each clas
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What reads kernel columns.
+    """The readers of kernel columns.
 
     Attributes:
         reads: the kernel columns.

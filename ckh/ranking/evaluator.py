@@ -100,7 +100,7 @@ class Ranker:
         return None if known is None else (known[0].tiles, known[0].variants)
 
     def scores(self, problems: Mapping[str, Array], forests: int | None = None) -> NDArray[np.float64]:
-        """What the forests tell, shape (forests, problems, candidates).
+        """The scores of the forests, shape (forests, problems, candidates).
 
         Args:
             problems: raw columns, of one row for each problem; one row in all stands for all.

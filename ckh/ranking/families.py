@@ -1,4 +1,4 @@
-"""What values do at tests: the position from which on a family's tests hold, and bit masks of whom they hold for."""
+"""The values at tests: the position from which on a family's tests hold, and bit masks of whom they hold for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CATEGORIES = 2**31
 
 
 def holds(forest: PackedForest, family: int, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether each test of a family holds for each value, shape (tests, values)."""
+    """True if each test of a family holds for each value, shape (tests, values)."""
     _, flags, first, count = (int(field) for field in forest.families[family])
     if flags & CATEGORICAL:
         return _in_sets(forest, first, count, values)

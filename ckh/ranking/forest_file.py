@@ -194,7 +194,7 @@ def _check(forest: PackedForest) -> None:
 
 
 def _are_trees(forest: PackedForest) -> bool:
-    """Whether each node but the roots, and each leaf, has one parent, and each node comes after its parent."""
+    """True if each node but the roots, and each leaf, has one parent, and each node comes after its parent."""
     nodes, leaves = len(forest.nodes), len(forest.leaves)
     children = forest.nodes[:, 1:]
     if not (_within(children, -leaves, nodes) and _within(forest.roots, -leaves, nodes)):

@@ -38,7 +38,7 @@ class Node:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it is not computed of other nodes."""
+        """True if it is not computed of other nodes."""
         return self.operation < len(numbers("LEAVES"))
 
 
@@ -69,7 +69,7 @@ class Graph:
         return self._symbol(self._add(self._leaf_node("SIZE", Number.REAL, index)))
 
     def apply(self, name: str, operands: Sequence[Any]) -> Symbol:
-        """What NumPy's function of a name computes of symbols, arrays and numbers.
+        """Apply NumPy's function of a name to symbols, arrays and numbers.
 
         Raises:
             FormulaError: there is no such operation.

@@ -57,7 +57,7 @@ class GridColumns(SymbolicColumns):
         return super().codes(name, table, otherwise) if found is None else found
 
     def _along(self, reads: frozenset[str], compute: Callable[[Columns], Array]) -> Array | None:
-        """What is computed along the axis that has all columns; None if none does."""
+        """The value computed along the axis that has all columns; None if none does."""
         for columns, others, shape in self._axes:
             if reads.isdisjoint(others):
                 return np.asarray(compute(columns)).reshape(shape)

@@ -56,7 +56,7 @@ def _load(path: Path) -> tuple[ctypes.CDLL | None, str]:
 
 
 def is_available() -> bool:
-    """Whether the library is there and loads."""
+    """True if the library is there and loads."""
     return _load(LIBRARY)[0] is not None
 
 

@@ -58,7 +58,7 @@ class FileGroup:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a file is for.
+    """The purpose of a file.
 
     Attributes:
         texts: the model's name, its purpose, and the names of its kernels.
@@ -118,7 +118,7 @@ def prepare_pool(
 
 
 def is_number(column: Array) -> bool:
-    """Whether a problem's column holds numbers, which change from problem to problem of a pool."""
+    """True if a problem's column holds numbers, which change from problem to problem of a pool."""
     return np.asarray(column).dtype.kind in "biuf"
 
 

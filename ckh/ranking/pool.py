@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """What a feature's value differs by, within a pool."""
+    """The axes by which a feature's value differs within a pool."""
 
     CONSTANT = 0
     TILE = 1

@@ -66,7 +66,7 @@ def trace(
 
 
 class Depends(StrEnum):
-    """What a feature's value depends on."""
+    """The parts that a feature's value depends on."""
 
     PROBLEM = "problem"
     KERNEL = "kernel"
@@ -84,7 +84,7 @@ class _AnyColumns(TracedColumns):
 
 
 def dependence(engine: FeatureEngine, names: Sequence[str]) -> list[Depends]:
-    """What features depend on, by the raw columns that their formulas read.
+    """The parts that features depend on, by the raw columns that their formulas read.
 
     Raises:
         ModelError: the engine lacks a feature.

@@ -1,4 +1,4 @@
-"""What a surrogate sees of a configuration: numbers scaled to 0..1, categories one-hot, and alignment.
+"""Features of a configuration for a surrogate: numbers scaled to 0..1, categories one-hot, and alignment.
 
 Alignment is how often 2 divides a number: memory transactions, vector loads and waves come in powers of two, so 128
 is nearer to 64 than to 112 in what matters. Powers of two need no such feature, their rank says it.

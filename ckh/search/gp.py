@@ -84,7 +84,7 @@ class GaussianProcess:
 
     @property
     def is_full(self) -> bool:
-        """Whether `condition` has to come before another `extend`."""
+        """True if `condition` has to come before another `extend`."""
         return self._count == len(self._root)
 
     def extend(self, position: int) -> None:

@@ -38,7 +38,7 @@ _ROUNDS = 11  # in which the best are timed again
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What a search is to do.
+    """The settings of a search.
 
     Attributes:
         strategy: its name.
@@ -61,7 +61,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Guide:
-    """What a model says beforehand: a score for each kernel, and the number of its first choice of the pool, if any."""
+    """A model's opinion beforehand: a score for each kernel, and the number of its first choice of the pool, if any."""
 
     prior: NDArray[np.float64]
     first_choice: int | None
@@ -69,7 +69,7 @@ class Guide:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
         reason: why it ended.
@@ -167,7 +167,7 @@ def search_measured(
 
 
 class _Rows:
-    """What was measured, by the number of the kernel, in order."""
+    """The measured rows, by the number of the kernel, in order."""
 
     def __init__(
         self, measurer: Measurer, space: KernelSpace, strategy: Strategy, advance: Callable[[int, str], None]

@@ -61,7 +61,7 @@ class Measurer:
         self._open.__exit__(kind, error, at)
 
     def measure(self, kernel: Kernel, ahead: Callable[[int], Sequence[Kernel]] = lambda _count: ()) -> ResultRow:
-        """What became of a kernel, which is in the journal then.
+        """Measure a kernel and write its row to the journal.
 
         Args:
             kernel: what is measured.

@@ -31,7 +31,7 @@ _PREPARED = 8  # spaces that are kept
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelSearch:
-    """What a search found.
+    """The kernels that a search found.
 
     Attributes:
         legal: kernels that can be built and apply to the problem.

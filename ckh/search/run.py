@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search measured, in order."""
+    """The measurements of a search, in order."""
 
     trace: tuple[Step, ...]
 

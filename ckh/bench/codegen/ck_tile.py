@@ -77,12 +77,12 @@ def template_dir() -> Path:
 
 
 def has_headers(include: Path) -> bool:
-    """Whether an include folder has CK Tile's GEMM pipelines, which all kernels need."""
+    """True if an include folder has CK Tile's GEMM pipelines, which all kernels need."""
     return (include / _FOLDER).is_dir()
 
 
 def detect_interface(include: Path) -> Headers:
-    """What the headers in an include folder are.
+    """Find the version and the parts of the headers in an include folder.
 
     Headers of no known interface are taken for the nearest one: what does not fit is what the compiler says.
 

@@ -1,4 +1,4 @@
-"""What kernels for the `host` device share: this CPU's vector registers, the compiler's flags, and headers.
+"""Parts that kernels for the `host` device share: this CPU's vector registers, the compiler's flags, and headers.
 
 What varies in a pool changes the machine code: `templates/host/nest.hpp` says what a pipeline stages and in which order
 tiles are visited, `register_tile.hpp` how waves and warp tiles become a register block.
@@ -46,7 +46,7 @@ def template_dir() -> Path:
 
 
 def staging_constants(pipeline: str) -> dict[str, bool]:
-    """What a pipeline is on the host, as constants of its kernels' sources.
+    """The constants that a pipeline has in the sources of the host's kernels.
 
     Raises:
         UsageError: the host does not have it.

@@ -32,7 +32,7 @@ class Interface(StrEnum):
 
     @property
     def is_verified(self) -> bool:
-        """Whether kernels of ours have been compiled with real headers of it."""
+        """True if kernels of ours have been compiled with real headers of it."""
         return self is not Interface.CURRENT
 
 

@@ -1,4 +1,4 @@
-"""What the sources of all kernels share: a translation unit is a kernel's parameters as constants, and our headers."""
+"""Parts that the sources of all kernels share: a unit is a kernel's parameters as constants, and our headers."""
 
 from __future__ import annotations
 

@@ -84,14 +84,14 @@ def chosen(library: bytes, number: int) -> bytes:
 
 
 def remarks_of(number: int, messages: str) -> str:
-    """What the compiler of a unit said of the functions of one kernel."""
+    """The compiler's remarks on the functions of one kernel of a unit."""
     space = _space(number)
     blocks = re.split(rf"(?m)^(?=.*{FUNCTION_REMARK}: )", messages)
     return "".join(block for block in blocks if f"{len(space)}{space}" in block.partition("\n")[0])
 
 
 def code_hash(source: str, folders: Sequence[Path]) -> str:
-    """What the sources of kernels share that differ in nothing that our headers read, their names excepted."""
+    """A hash that sources share if they differ in nothing that our headers read, their names excepted."""
     texts = _texts(folders)
     body = "\n".join(_own_lines(source, texts, {}, set()))
     read = set(re.findall(rf"\b{_PARAMETERS}(\w+)", body))

@@ -1,4 +1,4 @@
-"""What readers share: the bytes of a file, where rows come from, and refusing those that cannot be used."""
+"""Helpers that readers share: the bytes of a file, where rows come from, and refusing rows that cannot be used."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def source_of(path: Path, content: bytes, format_name: str) -> dict[str, Any]:
-    """What a dataset remembers about an input file."""
+    """The provenance of an input file that a dataset keeps."""
     return {"name": path.name, "format": format_name, "sha256": hashlib.sha256(content).hexdigest()}
 
 
@@ -74,7 +74,7 @@ def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
 
 
 def parquet_head(path: Path) -> bytes:
-    """What tells the format of a Parquet file: its magic number, and a line with the names of its columns.
+    """A text that tells the format of a Parquet file: its magic number, and a line with the names of its columns.
 
     Raises:
         DataError: it is damaged.

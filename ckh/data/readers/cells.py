@@ -50,7 +50,7 @@ class Cells:
         return len(self.lines)
 
     def has(self, name: str) -> bool:
-        """Whether there is such a column."""
+        """True if there is such a column."""
         return name in self.table.column_names
 
     def text(self, name: str, row: int) -> str:

@@ -59,7 +59,7 @@ class _Parsed:
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first line is a record of a journal."""
+    """True if the first line is a record of a journal."""
     line = head.lstrip().split(b"\n", 1)[0]
     return line.startswith(b"{") and b'"kind"' in line and b'"run_id"' in line
 

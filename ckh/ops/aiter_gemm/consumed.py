@@ -1,4 +1,4 @@
-"""What AITER takes: tuned tables for shapes that nobody tuned, predicted ones apart from measured ones.
+"""Tuned tables for AITER, of shapes that nobody tuned; predicted ones stand apart from measured ones.
 
 A shape that AITER would find in the measured rows, padded or not, gets no predicted row. All others get the best ranked
 kernel that AITER builds.
@@ -133,7 +133,7 @@ def _choice(answer: Answer, measured: _Measured, root: Path | None) -> tuple[Tun
 
 
 def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel | None:
-    """What the installed AITER calls a kernel."""
+    """The name of a kernel in the installed AITER."""
     if root is None:
         return None
     base = parse_kernel(kernel).base

@@ -27,13 +27,13 @@ _COLUMNS = ("family", "gfx", "cus", "M", "N", "K", "q_dtype_w", "kernel", "split
 
 
 def sniff_csv(head: bytes) -> bool:
-    """Whether the first line names the columns of AITER's tables."""
+    """True if the first line names the columns of AITER's tables."""
     names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
     return names.issuperset(_REQUIRED)
 
 
 def sniff_parquet(head: bytes) -> bool:
-    """Whether a Parquet file's columns are those of collected tables."""
+    """True if a Parquet file's columns are those of collected tables."""
     return parquet_columns(head).issuperset(_COLUMNS)
 
 

@@ -105,7 +105,7 @@ NUMBERS: tuple[str, ...] = tuple(field.name for field in fields(AiterKernel) if 
 
 @lru_cache(maxsize=16384)
 def parse_kernel(name: str) -> AiterKernel:
-    """What a name says.
+    """Parse a kernel's name.
 
     Raises:
         DataError: it is no name of a kernel of Composable Kernel in AITER.

@@ -82,7 +82,7 @@ class Won:
 
 
 def winner_of(row: TunedRow, options: ReadOptions) -> Won:
-    """What a row says.
+    """The winner of a row.
 
     Raises:
         LeftOut: it is of something else, or impossible.

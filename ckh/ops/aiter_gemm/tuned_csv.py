@@ -72,7 +72,7 @@ class TunedLine:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What AITER looks a row up by, in the table of a family."""
+        """The key by which AITER looks a row up in the table of a family."""
         problem = self.problem
         return self.arch, problem.num_cus, problem.m, problem.n, problem.k, problem.dtype
 
@@ -99,7 +99,7 @@ class TunedLine:
 
 
 def torch_dtype(dtype: str, arch: str) -> str:
-    """What PyTorch calls the element type on an architecture; floats of eight bits differ between generations."""
+    """PyTorch's name of the element type on an architecture; floats of eight bits differ between generations."""
     if dtype == "fp8":
         return "torch.float8_e4m3fnuz" if load_arch(arch).fnuz_floats else "torch.float8_e4m3fn"
     return f"torch.{dtype}"
@@ -197,7 +197,7 @@ _BOUND = "at most "
 
 
 def bound_message(time_us: float) -> str:
-    """What a dataset's row says of the bound of a prediction; `bound_of` reads it."""
+    """The message of a dataset's row on the bound of a prediction; `bound_of` reads it."""
     return f"{_BOUND}{time_us!r} us"
 
 

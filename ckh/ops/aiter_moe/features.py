@@ -50,7 +50,7 @@ def _tiles(product: int) -> Formula:
 
 
 def _work(product: int) -> Formula:
-    """What a compute unit computes in its rounds of tiles of a product."""
+    """The work of a compute unit in its rounds of tiles of a product."""
     return lambda c: (
         np.ceil(c[f"waves{product}"]) * c["block_m"] * np.maximum(c[f"tile_n{product}"], 1) * c[f"k{product}"]
     )

@@ -57,7 +57,7 @@ _Times = dict[AiterMoe, dict[MoeChoice, _Time]]
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a Parquet file's columns are those of collected tunings."""
+    """True if a Parquet file's columns are those of collected tunings."""
     return parquet_columns(head).issuperset(_COLUMNS)
 
 
@@ -106,12 +106,12 @@ def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterato
 
 
 def _weight(run: pd.DataFrame) -> tuple[int, str]:
-    """What decides between runs that measured the same: how much they measured, then when."""
+    """The key that decides between runs that measured the same: how much they measured, then when."""
     return len(run), str(run["date"].max()) if "date" in run.columns else ""
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
-    """What one run of the tuner measured."""
+    """The rows of one run of the tuner."""
     samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in frame[list(_COLUMNS)].to_dict("records"):
         try:

@@ -73,7 +73,7 @@ _NOTHING = (0,) * ((len(NUMBERS) - 1) // _PAIR)
 
 @lru_cache(maxsize=65536)
 def parse_choice(name: str) -> MoeChoice:
-    """What a name says.
+    """Parse the name of a choice.
 
     Raises:
         DataError: it is no name of Composable Kernel's in AITER, or of two kernels that do not go together.

@@ -70,7 +70,7 @@ def _operand_bytes(operand: str) -> Formula:
 
 
 def _tile_bytes(operand: str) -> Formula:
-    """What of an operand's tile the problem uses."""
+    """Bytes of an operand's tile that the problem uses."""
     first, second = _OPERANDS[operand]
     return lambda c: c[f"used_{first}"] * c[f"used_{second}"] * c["bytes_per_element"]
 

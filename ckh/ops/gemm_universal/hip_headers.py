@@ -1,4 +1,4 @@
-"""What CK Tile's headers have for GEMM kernels, told by what stands in them: no header says which version it is."""
+"""The parts of CK Tile's headers for GEMM kernels, found by what stands in them: no header says which version it is."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _BARRIER_BETWEEN_TILES = "s_waitcnt_barrier"
 
 @dataclass(frozen=True, slots=True)
 class GemmHeaders:
-    """What CK Tile's headers have for GEMM kernels.
+    """The parts of CK Tile's headers for GEMM kernels.
 
     Attributes:
         common: what they have for all kernels.
@@ -85,12 +85,12 @@ class GemmHeaders:
 
     @property
     def is_current(self) -> bool:
-        """Whether they are of the current interface."""
+        """True if they are of the current interface."""
         return self.common.interface is Interface.CURRENT
 
 
 def detect_gemm(headers: Headers) -> GemmHeaders:
-    """What headers have for GEMM kernels; what cannot be read is not there."""
+    """Find the parts of headers for GEMM kernels; what cannot be read is not there."""
     is_current = headers.interface is Interface.CURRENT
     pipelines = {name: headers.text(path) for name, path in PIPELINE_HEADERS.items()}
     kernel = headers.text(_KERNEL)

@@ -1,4 +1,4 @@
-"""What CK Tile's headers, or our templates for them, lack for a GEMM kernel, or compute wrongly."""
+"""Rules for what CK Tile's headers, or our templates for them, lack for a GEMM kernel, or compute wrongly."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _Target:
 
     @property
     def transposes_in_lds(self) -> bool:
-        """Whether operands are transposed when they are taken from LDS, not before they are written there."""
+        """True if operands are transposed when they are taken from LDS, not before they are written there."""
         return self.headers.transposing is not None and self.arch.name == LDS_TRANSPOSES
 
 
@@ -109,7 +109,7 @@ def _missing_pipeline(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]
 
 
 def _missing_parts(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    """What the headers do not have at all."""
+    """Parts that the headers do not have at all."""
     if kernel.suffix:
         yield f"the suffix {kernel.suffix} of the name has no known meaning"
     if kernel.layout not in GEMM_LAYOUTS:
@@ -123,7 +123,7 @@ def _missing_parts(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
 
 
 def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    """What a pipeline of theirs does not do, or not correctly."""
+    """Options that a pipeline of theirs does not have, or not correctly."""
     pipeline = kernel.pipeline
     if pipeline not in EMITTED[headers.common.interface]:
         return  # _missing_pipeline has said so
@@ -198,14 +198,14 @@ def _missing_loads(
 
 
 def _transposes(kernel: GemmKernel, headers: GemmHeaders, share: tuple[int, int]) -> bool:
-    """Whether the share of a thread can be transposed in registers."""
+    """True if the share of a thread can be transposed in registers."""
     step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[kernel.dtype]))
     is_square = step is not None and not any(number % step for number in share)
     return 1 in share or headers.transposes_all or is_square
 
 
 def _missing_transposition(kernel: GemmKernel, target: _Target) -> Iterator[str]:
-    """What gfx950's LDS cannot transpose for a matrix instruction."""
+    """Operands that gfx950's LDS cannot transpose for a matrix instruction."""
     known, arch = target.headers.transposing, target.arch
     is_transposed = kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr"
     if known is None or not target.transposes_in_lds or not is_transposed or kernel.dtype not in ELEMENTS:

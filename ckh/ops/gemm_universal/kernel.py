@@ -62,7 +62,7 @@ class GemmKernel:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no field is left out, so that the kernel can be built."""
+        """True if no field is left out, so that the kernel can be built."""
         return not self.missing
 
     @property

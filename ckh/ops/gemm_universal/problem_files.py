@@ -25,7 +25,7 @@ _TEXTS = ("dtype", "layout")
 
 
 def is_problem_file(source: str) -> bool:
-    """Whether the name ends like a problem file's."""
+    """True if the name ends like a problem file's."""
     return Path(source).suffix.lower() in _READERS
 
 

@@ -37,7 +37,7 @@ def _same_kind(problem: GemmProblem, dtype: str, layout: str | None) -> Iterator
 
 @BOOK.quantity
 def is_always_padded(arch: ArchSpec, pipeline: str) -> bool:
-    """Whether a kernel runs every size on a GPU, whatever its name says of padding."""
+    """True if a kernel runs every size on a GPU, whatever its name says of padding."""
     return arch.is_gpu and pipeline in ALWAYS_PADDED_PIPELINES
 
 

@@ -22,7 +22,7 @@ _NARROW = 8
 
 
 class Loads(NamedTuple):
-    """What the vector widths of a complete kernel depend on."""
+    """The facts that the vector widths of a complete kernel depend on."""
 
     dtype: str
     layout: str

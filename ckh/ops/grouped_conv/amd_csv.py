@@ -42,7 +42,7 @@ _NAMED = 3
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first line names AMD's columns."""
+    """True if the first line names AMD's columns."""
     names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
     return {"kernel", "latency_ms", "N", "C", "K"} <= names
 

@@ -50,7 +50,7 @@ class SetCandidates:
         return problem.variant, problem.ndim, problem.dtype
 
     def problem_rules(self, kernels: Sequence[ConvKernel], arch: ArchSpec) -> ProblemRules:
-        """What decides which of some kernels apply to a problem."""
+        """The rules that decide which of some kernels apply to a problem."""
         return ProblemRules(CONV_RULES.problem, KernelTable.of(ConvKernel, kernels), arch)
 
     def of(

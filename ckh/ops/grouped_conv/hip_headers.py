@@ -1,4 +1,4 @@
-"""What CK Tile's headers have for convolutions, as far as it can be read in them."""
+"""The parts of CK Tile's headers for convolutions, as far as they can be read."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _FORWARD, _BWD_WEIGHT = frozenset({Direction.FORWARD}), frozenset({Direction.BWD
 
 @dataclass(frozen=True, slots=True)
 class ConvHeaders:
-    """What CK Tile's headers have for convolutions.
+    """The parts of CK Tile's headers for convolutions.
 
     Attributes:
         common: what they have for all kernels.
@@ -97,7 +97,7 @@ class ConvHeaders:
 
 
 def detect_conv(headers: Headers) -> ConvHeaders:
-    """What headers have for convolutions; what cannot be read is not there."""
+    """Find the parts of headers for convolutions; what cannot be read is not there."""
     kernels = {one: text for one, file in _KERNELS.items() if (text := headers.text(file))}
     traits = template_parameters(headers.text(_UTILS), _TRAITS)
     common = ConvHeaders(
@@ -150,7 +150,7 @@ def _current(common: ConvHeaders, kernels: dict[Direction, str]) -> ConvHeaders:
 
 
 def found_words(headers: ConvHeaders) -> dict[str, tuple[str, ...]]:
-    """What there is, in words: the pipelines of each direction, and the directions that have an option."""
+    """The parts in words: the pipelines of each direction, and the directions that have an option."""
     common = headers.common
     options = {
         "merged groups": headers.merging,

@@ -1,4 +1,4 @@
-"""What CK Tile's headers, or ours for them, lack for a convolution's kernel."""
+"""Rules for what CK Tile's headers, or ours for them, lack for a convolution's kernel."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _missing_options(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
 
 
 def _missing_together(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:
-    """What there is, but not together."""
+    """Parts that the headers have, but not together."""
     if kernel.is_complete and (reason := wave_group_reason(kernel.pipeline, wave_of(kernel), kernel.num_wave_groups)):
         yield reason
     elif kernel.wave_k != 1 and not wave_groups_of(kernel.pipeline) and headers.common.interface in _OF_2025:
@@ -124,7 +124,7 @@ def _missing_loads(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> 
 
 
 def _missing_transposition(kernel: ConvKernel, headers: ConvHeaders, arch: ArchSpec) -> Iterator[str]:
-    """What LDS does not transpose for a matrix instruction."""
+    """Operands that LDS does not transpose for a matrix instruction."""
     assert headers.transposing is not None
     _, n, k = tile = warp_tile_of(kernel)
     accesses = n * k * DTYPE_BYTES[kernel.dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES

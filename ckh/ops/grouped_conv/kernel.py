@@ -55,7 +55,7 @@ class ConvKernel:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no field is left out, so that the kernel can be built."""
+        """True if no field is left out, so that the kernel can be built."""
         return all(getattr(self, field.name) is not None for field in fields(self) if field.name != "streamk")
 
 

@@ -1,4 +1,4 @@
-"""What a model has learned from: tiles and variants, in its directory. It says nothing of kernels of any other.
+"""The tiles and variants that a model has learned from, in its directory. It says nothing of kernels of any other.
 
 A model of a folder without the file is taken to know all of them.
 """
@@ -68,7 +68,7 @@ def learned_file(frame: pd.DataFrame) -> bytes:
 
 
 def learned_kernels(model: Path) -> LearnedKernels | None:
-    """What the model in a folder has learned from; None if it does not say.
+    """The kernels that the model in a folder has learned from; None if it does not say.
 
     Raises:
         ModelError: the file is damaged.

@@ -99,7 +99,7 @@ def _chunks(problem: ConvProblem, itemsize: int) -> Iterator[list[_Tap]]:
 
 
 def _gather(problem: ConvProblem, padded: Array, chunk: list[_Tap]) -> Array:
-    """What the taps of a chunk meet, as G, pixels, taps * C/G."""
+    """The inputs that the taps of a chunk meet, as G, pixels, taps * C/G."""
     outputs = _sizes(problem)[2]
     columns = np.empty((problem.g, problem.n, *outputs, len(chunk), problem.c_per_group), padded.dtype)
     for position, (_, (d, h, w)) in enumerate(chunk):

@@ -38,7 +38,7 @@ _LOOKS_LIKE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class FdbDevice:
-    """What a database was measured on: architecture and number of compute units."""
+    """The device that a database was measured on: architecture and number of compute units."""
 
     arch: str
     num_cus: int
@@ -54,7 +54,7 @@ class FdbRow:
 
 @dataclass(slots=True)
 class Tally:
-    """What a file did not give: bad lines by reason with the first of them, and solvers without a time."""
+    """The counts of what a file lacks: bad lines by reason with the first of them, and solvers without a time."""
 
     bad: dict[str, int] = field(default_factory=dict)
     first: list[BadRow] = field(default_factory=list)
@@ -68,7 +68,7 @@ class Tally:
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first bytes of a file look like a find database."""
+    """True if the first bytes of a file look like a find database."""
     if head.startswith(BZ2_MAGIC):
         try:
             head = bz2.BZ2Decompressor().decompress(head, _MAX_LINE_BYTES)

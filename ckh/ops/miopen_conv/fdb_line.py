@@ -56,7 +56,7 @@ class LineError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class SolverTime:
-    """What a solver took: milliseconds, where 0 stands for no time, and bytes of workspace."""
+    """The time of a solver: milliseconds, where 0 stands for no time, and bytes of workspace."""
 
     solver: str
     time_ms: float

@@ -44,7 +44,7 @@ def _all_one(*names: str) -> Callable[[Columns], Any]:
 
 
 def _is_same(c: Columns) -> Any:
-    """Whether padding keeps height and width, stride aside."""
+    """True if padding keeps height and width, stride aside."""
     return ((c["Y"] - 1) * c["dilation_h"] == 2 * c["pad_h"]) & ((c["X"] - 1) * c["dilation_w"] == 2 * c["pad_w"])
 
 

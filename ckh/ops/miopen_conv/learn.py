@@ -38,7 +38,7 @@ def times_of(table: SolverTable) -> Times:
 
 
 def held_out(table: SolverTable, fold: int = 0) -> NDArray[np.bool_]:
-    """Whether a row belongs to the fifth of all sizes that is held out, one of five, shape (rows,).
+    """True if a row belongs to the fifth of all sizes that is held out, one of five, shape (rows,).
 
     By sizes alone: a layer is held out in all its directions, dtypes and layouts.
     """

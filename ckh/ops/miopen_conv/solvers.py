@@ -67,7 +67,7 @@ class Algorithm(StrEnum):
 
 
 class SolverOrigin(StrEnum):
-    """What a solver's kernels are written in, or come from."""
+    """The languages or libraries that solvers' kernels come from."""
 
     BLAS = "blas"
     NAIVE = "naive"
@@ -195,7 +195,7 @@ def _winograd(name: str) -> tuple[int, int, int, int]:
 
 @lru_cache(maxsize=4096)
 def parse_solver(name: str) -> Solver:
-    """What a name says. Any word is a name: MIOpen adds solvers.
+    """Parse a solver's name. Any word is a name: MIOpen adds solvers.
 
     Raises:
         DataError: it is no word of at most 128 printable ASCII characters.

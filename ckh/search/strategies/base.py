@@ -1,4 +1,4 @@
-"""What every strategy is: it is asked for a configuration, told its time, and asked again."""
+"""The base of strategies: each is asked for a configuration, gets its time, and is asked again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Strategy(ABC):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether every configuration was asked for."""
+        """True if every configuration was asked for."""
         return bool(self._is_asked.all())
 
     def ask(self) -> int:
@@ -107,7 +107,7 @@ class Strategy(ABC):
         """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> Sequence[int]:
-        """What to measure first: the starts, the prior's best, and a balanced design for the rest of `count`.
+        """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.
 
         Args:
             count: how many; more only if there are more starts.

@@ -88,7 +88,7 @@ class Surrogate(Strategy):
         return np.asarray(bound)
 
     def _modelled(self) -> list[int]:
-        """What the process learns from: everything, or its fastest and a random part, in the order told."""
+        """The measurements that the process learns from: all, or the fastest and a random part, in their order."""
         if len(self._told) <= _MAX_OBSERVED:
             return self._told.copy()
         told = np.array(self._told)
@@ -98,7 +98,7 @@ class Surrogate(Strategy):
         return [int(index) for index in told[np.sort(np.concatenate([order[:half], others]))]]
 
     def _pool(self) -> NDArray[np.int64]:
-        """What competes: all that is left, or a random part, the prior's best and the neighbours of the fastest."""
+        """The candidates: all that is left, or a random part, the prior's best and the neighbours of the fastest."""
         left = np.flatnonzero(~self._is_asked)
         if len(left) <= _MAX_POOL:
             return left

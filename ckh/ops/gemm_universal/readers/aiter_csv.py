@@ -183,7 +183,7 @@ def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
 
 
 def _differs(row: dict[str, str], winner: Winner) -> bool:
-    """Whether the table's own TFLOPS are others than flops / time."""
+    """True if the table's own TFLOPS are others than flops / time."""
     if "tflops" not in row:
         return False
     return not abs(_float(row["tflops"]) - winner.tflops) <= _TFLOPS_TOLERANCE * winner.tflops + _ROUNDING

@@ -47,7 +47,7 @@ _LATENCY, _TFLOPS = "latency(ms)", "tflops(TFlops)"
 
 
 def sniff(head: bytes) -> bool:
-    """Whether there is a result or a `Shape` line in the first bytes."""
+    """True if there is a result or a `Shape` line in the first bytes."""
     return b'"perf_result"' in head or _SHAPE.search(head.decode("utf-8", "replace")) is not None
 
 
@@ -77,7 +77,7 @@ def _is_mark(text: str) -> bool:
 
 
 class _Log:
-    """What was read of a log so far: its rows, the last `Shape` line, and the last row of each kernel."""
+    """The part of a log that was read: its rows, the last `Shape` line, and the last row of each kernel."""
 
     def __init__(self, rows: GemmRows) -> None:
         self.rows = rows
@@ -136,7 +136,7 @@ class _Log:
         return known
 
     def _stated(self, problem: Any) -> dict[str, Any]:
-        """What the object says of its problem, and the last `Shape` line of what it leaves out."""
+        """The problem that an object states, and where it leaves something out, the last `Shape` line."""
         told = problem if isinstance(problem, dict) else {}
         if str(told.get("structured_sparsity")).lower() in {"true", "1"}:
             raise Unusable(SPARSE, "the problem has structured_sparsity")

@@ -218,7 +218,7 @@ class GemmRows:
             raise DataError(f"{self._path}: " + ("not one good row" if count else "there is no benchmark result in it"))
 
     def warnings(self) -> list[str]:
-        """What a user should know of the rows."""
+        """Warnings about the rows."""
         found = []
         if self.refined:
             found.append(f"{self._path}: {self.refined} times printed with two decimals are taken from their TFLOPS")

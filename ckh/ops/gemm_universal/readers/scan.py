@@ -38,7 +38,7 @@ _REPEATED = "best kernel instance"
 
 
 class FoundKind(StrEnum):
-    """What was found: the text of an object, the reason why one was dropped, or a line outside of objects."""
+    """The kinds of finds: the text of an object, the reason why one was dropped, or a line outside of objects."""
 
     OBJECT = "object"
     DROPPED = "dropped"
@@ -47,7 +47,7 @@ class FoundKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found from a line on, counted from 1."""
+    """A find, and the line that it begins on, counted from 1."""
 
     kind: FoundKind
     line: int
@@ -68,7 +68,7 @@ class _Open:
         self._closers: list[str] = []
 
     def admits_object(self) -> bool:
-        """Whether an object can stand where the next line begins."""
+        """True if an object can stand where the next line begins."""
         last = next((text[-1] for line in reversed(self.lines) if (text := line.text.rstrip())), "")
         return last in {":", "["} or (last == "," and self._closers[-1] == "]")
 

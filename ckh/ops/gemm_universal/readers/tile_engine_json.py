@@ -55,7 +55,7 @@ _STATUS_OF_ERROR: tuple[tuple[str, Status], ...] = (
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first bytes are an object with problem sizes or kernels, or a list with kernels."""
+    """True if the first bytes are an object with problem sizes or kernels, or a list with kernels."""
     return _DOCUMENT.match(head.removeprefix(_BOM)) is not None
 
 
@@ -108,7 +108,7 @@ def _benchmarks(where: str, entry: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 class _File:
-    """What was read of a file so far: its rows, the errors of failures, and the defaults that had to be used."""
+    """The part of a file that was read: its rows, the errors of failures, and the defaults that had to be used."""
 
     def __init__(self, rows: GemmRows, metadata: dict[str, Any]) -> None:
         self._rows = rows
@@ -124,7 +124,7 @@ class _File:
             self._rows.drop(where, why)
 
     def warnings(self) -> list[str]:
-        """What a user should know of the file."""
+        """Warnings about the file."""
         found = [f"{key} is said nowhere, it is taken as {_DEFAULTS[key]}" for key in self._defaults]
         if self._failures:
             found.append(f"{sum(self._failures.values())} benchmarks failed: {_most_common(self._failures)}")

@@ -28,7 +28,7 @@ WINNERS = FileKind("file of winners", lambda path: head_of(path).startswith(_HEA
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What won.
+    """A winner.
 
     `tuned_split` is what the tuning calls splitK, a choice of the winner and not a part of the problem; its meaning is
     the library's (a power of two in Composable Kernel's, a count in others). `latency_us` is in microseconds.

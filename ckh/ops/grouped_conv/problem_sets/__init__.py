@@ -65,7 +65,7 @@ def set_names() -> tuple[str, ...]:
 
 
 def describe(name: str) -> str:
-    """What a set is, in one line.
+    """Describe a set in one line.
 
     Raises:
         UsageError: there is no such set.

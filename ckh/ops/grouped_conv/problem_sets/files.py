@@ -52,7 +52,7 @@ _Entries = Iterator[tuple[int, Callable[[_Wanted], ConvProblem]]]
 
 
 def is_problem_file(source: str) -> bool:
-    """Whether the name ends like a problem file's."""
+    """True if the name ends like a problem file's."""
     return Path(source).suffix.lower() in _READERS
 
 

@@ -52,7 +52,7 @@ NETWORKS: dict[str, Network] = {
 
 
 class LayerKind(StrEnum):
-    """What a convolution mainly is; the first that fits."""
+    """The main kinds of convolutions; the first that fits counts."""
 
     VOLUME = "3d"
     STEM = "stem"

@@ -27,7 +27,7 @@ class KernelOption:
     streamk_persistent: bool = False
 
     def is_for(self, dtype: str) -> bool:
-        """Whether kernels of the dtype use it."""
+        """True if kernels of the dtype use it."""
         return dtype in HALF_DTYPES or not self.half_only
 
 

@@ -89,7 +89,7 @@ def _mn(tile: Triple, wave: Triple) -> Iterator[tuple[int, int]]:
 
 
 def keeps_first_depth(variant: Direction, tile: Triple, pipeline: str, streamk: str | None) -> bool:
-    """Whether a kernel has the instruction of the first generation."""
+    """True if a kernel has the instruction of the first generation."""
     is_wavelet = pipeline == "wavelet" and variant is Direction.BWD_WEIGHT and tile in _FIRST_K_WAVELET
     return streamk is not None or is_wavelet
 
@@ -107,7 +107,7 @@ def warp_depth(dtype: str, shape: int, tile_k: int, arch: ArchSpec, *, first: bo
 
 
 def is_loadable(tile: Triple, wave: Triple, vectors: Triple, dtype: str, lanes: int) -> bool:
-    """Whether every thread of the block, of waves of that many lanes, loads A and B in whole vectors."""
+    """True if every thread of the block, of waves of that many lanes, loads A and B in whole vectors."""
     tile_m, tile_n, tile_k = tile
     threads = lanes * wave[0] * wave[1] * wave[2]
     return tile_n % vectors[2] == 0 and all(

@@ -46,7 +46,7 @@ _SPECIALIZATION = ("specialization",)
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """What a rule set is for, and how it is drawn from the full one; `default` is not drawn from it."""
+    """The purpose of a rule set, and how it is drawn from the full one; `default` is not drawn from it."""
 
     summary: str
     draw: Callable[[Kernels], Kernels] | None
@@ -107,7 +107,7 @@ def refused_of_rule_set(
 def _judged(
     variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec
 ) -> tuple[Kernels, tuple[RefusedKernel[ConvKernel], ...]]:
-    """What the architecture can build of the full set, and what it cannot."""
+    """The kernels of the full set that the architecture can build, and those that it cannot."""
     table = KernelTable.of(ConvKernel, full_candidates(variant, ndim_spatial, dtype, arch))
     built = CONV_RULES.judge(table, arch).passed.tolist()
     return tuple(table[number] for number in built), tuple(CONV_RULES.refused(table, arch))

@@ -65,7 +65,7 @@ class CuratedTile:
     fp32_pipes: tuple[Pipe, ...]
 
     def is_for(self, ndim_spatial: int, dtype: str) -> bool:
-        """Whether the tile is in the plain kernels of a dtype and number of dimensions."""
+        """True if the tile is in the plain kernels of a dtype and number of dimensions."""
         return ("f" if dtype not in HALF_DTYPES else f"h{ndim_spatial}") in self.inputs
 
     def vectors(self, dtype: str) -> tuple[Triple, ...]:
