@@ -23,7 +23,8 @@ _HELP = """Write models for other programs, or choices for programs that use the
 
 Of models: --to c writes a folder that needs nothing but a C compiler: a header, sources, the models as files (or with
 --embed as part of the sources), CMakeLists.txt and an example; it ranks as `ckh predict` does. --to lgbm writes
-LightGBM's text and the inputs' names.
+LightGBM's text and the inputs' names. --to ck-dispatcher is --to c, and beside it a C++ header that gives AMD's
+dispatcher a heuristic on it.
 
 Of problems: --to aiter writes tuned tables for --problems. Winners of measured rows (--data) go before
 predictions, which stand apart and say that nobody measured them.
@@ -84,6 +85,7 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/forward --model models/bwd_data --to c --embed --out ckh_c --force",
             "ckh export --model models/forward --registry set.json --to c --out ckh_c",
             "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
+            "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
             "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
             "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
@@ -139,7 +141,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     from ckh.export.to_lgbm import lgbm_files
     from ckh.learn.artifact import load_model
 
-    typed.require(to, "model", *(() if to == _LGBM else ("embed", "registry")))
+    typed.require(to, "model", *({_C: ("embed", "registry"), _LGBM: ()}.get(to, ("registry",))))
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *([typed.registry] if typed.registry else [])])
     models = [load_model(path) for path in typed.model]
     if typed.registry is not None:
@@ -149,6 +151,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     made, report = lgbm_files(models) if to == _LGBM else c_files(models, embed=typed.embed)
     if to not in (_C, _LGBM):
         made |= _headers(to, models)
+        made["README.md"] += next(iter(named("headers", to).values())).how_to.encode()
         report["to"] = to
     files = with_list(made, report)
     write_folder(out, files.items())

@@ -71,13 +71,13 @@ class ModelHeader:
     Attributes:
         name: of the program, as on the command line.
         summary: what is written, in a few words.
-        file: name of the header.
+        how_to: a section of Markdown that says how the program takes it, for the export's README.
         text: the header for a model, by its name in the export; raises `CkhError`.
     """
 
     name: str
     summary: str
-    file: str
+    how_to: str
     text: Callable[[str, Model], str]
 
 

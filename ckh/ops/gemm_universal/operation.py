@@ -152,4 +152,5 @@ OPERATION = Operation(
     tiled=_tiled,
     searched=lazily("ckh.ops.gemm_universal.search_space:SEARCHED"),
     exported=lazily("ckh.ops.gemm_universal.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.gemm_universal.consumed:CONSUMERS"),
 )

@@ -155,4 +155,5 @@ OPERATION = Operation(
     tiled=_tiled,
     searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
     exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.grouped_conv.consumed:CONSUMERS"),
 )

@@ -1,0 +1,98 @@
+"""A C++ header that lets AMD's dispatcher ask an exported model; what differs between operations is text of theirs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.export.consumers import ModelHeader
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.learn.artifact import Model
+
+NAME = "ck-dispatcher"
+_HOW_TO = """
+## AMD's dispatcher
+
+Each model has a header of its name, such as `NAME.hpp`, C++17. Compile the C sources, or link what CMake builds of
+them; then
+
+```cpp
+#include "NAME.hpp"
+dispatcher.set_heuristic(ckh::NAME::Heuristic("models/NAME.ckhm"));
+dispatcher.set_strategy(std::decay_t<decltype(dispatcher)>::SelectionStrategy::Heuristic);
+```
+
+It returns the names of the kernels that apply to a problem, best first; the dispatcher takes the first that it has.
+What splits K is an argument of the launch: of convolutions, `best_split_k(problem)` says which is best, before the
+problem is dispatched.
+"""
+_TEMPLATE = Path(__file__).with_name("c") / "dispatcher.hpp.in"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatcherPart:
+    """What an operation says of its problems and kernels, in C++.
+
+    Attributes:
+        kind: its kind of problems in exported C.
+        include: the dispatcher's header, below ck_tile/dispatcher.
+        dispatcher: the dispatcher's class.
+        problem: its class of problems.
+        function: its type of heuristics.
+        rename: statements that make a `Kernel` of `name`, ckh's name of one.
+        detail: functions, of which `split_k_of` gives the split of K that a problem states.
+        fill: statements that set the fields of `p` by `problem`, or return false.
+        parameters: more parameters of the constructor, each behind a comma.
+        initializers: how the constructor sets members by them.
+        members: their declarations.
+    """
+
+    kind: str
+    include: str
+    dispatcher: str
+    problem: str
+    function: str
+    rename: str
+    detail: str
+    fill: str
+    parameters: str = ""
+    initializers: str = ""
+    members: str = ""
+
+
+def dispatcher_header(part: Callable[[Model], DispatcherPart]) -> ModelHeader:
+    """The header of an operation."""
+    return ModelHeader(
+        NAME, "a heuristic for AMD's dispatcher", _HOW_TO, lambda name, model: _text(name, model, part(model))
+    )
+
+
+def _text(name: str, model: Model, part: DispatcherPart) -> str:
+    spec = model.spec
+    path = f"models/{name}.ckhm"
+    found = {
+        "NAME": name,
+        "VERSION": __version__,
+        "IDENTIFIER": re.sub(r"^(?=\d)|\W", "_", name),
+        "PATH": path,
+        "PURPOSE": spec.purpose,
+        "MEASURED": f"Measured on {spec.device or spec.arch}.",
+        "KIND": part.kind,
+        "INCLUDE": part.include,
+        "DISPATCHER": part.dispatcher,
+        "PROBLEM": part.problem,
+        "FUNCTION": part.function,
+        "RENAME": part.rename,
+        "DETAIL": part.detail,
+        "FILL": part.fill,
+        "PARAMETERS": part.parameters,
+        "INITIALIZERS": part.initializers,
+        "MEMBERS": part.members,
+    }
+    return re.sub("@([A-Z]+)@", lambda match: found[match[1]], _TEMPLATE.read_text(encoding="utf-8"))

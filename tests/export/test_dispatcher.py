@@ -1,0 +1,119 @@
+"""The header for AMD's dispatcher, compiled with a stand-in for the dispatcher's own, and run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.names import amd_full_name
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+
+ROOT = Path(__file__).parents[2]
+STUB = Path(__file__).with_name("dispatcher_stub")
+CONV = "grouped_conv_forward_bf16_gfx950"
+GEMM = "gemm_universal_fp32_host"
+GCC, GXX = (str(shutil.which(name) or "") for name in ("gcc", "g++"))
+pytestmark = pytest.mark.skipif(not (GCC and GXX), reason="there is no gcc and g++")
+MAIN = """#include <cstdio>
+#include "{name}.hpp"
+using namespace ck_tile::dispatcher;
+int main()
+{{
+    {dispatcher} dispatcher;
+    dispatcher.set_heuristic(ckh::{name}::heuristic());
+    dispatcher.set_strategy({dispatcher}::SelectionStrategy::Heuristic);
+    ckh::{name}::Heuristic::Problem p;
+    {settings}
+    for(const std::string& one : dispatcher.ranked(p)) std::puts(one.c_str());
+    std::printf("split %d\\n", ckh::{name}::Heuristic().best_split_k(p));
+    try {{ ckh::{name}::Heuristic other("nowhere"); }} catch(const std::runtime_error& e) {{ std::puts(e.what()); }}
+}}
+"""
+CONV_SETTINGS = (
+    "p.N = 4; p.C = 64; p.K = 128; p.input_spatial = {1, 56, 56}; p.filter_spatial = {1, 3, 3}; p.stride = {1, 2, 2};"
+)
+PROBLEM = ConvProblem(
+    Direction.FORWARD, n=4, c=64, k=128, g=1, hi=56, wi=56, y=3, x=3, stride_h=2, stride_w=2, pad_h=1, pad_w=1,
+    dtype="bf16",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both models in one export, with the C sources compiled."""
+    out = tmp_path_factory.mktemp("dispatcher") / "cpp"
+    models = [word for name in (CONV, GEMM) for word in ("--model", str(ROOT / "models" / name))]
+    assert run(["export", *models, "--to", "ck-dispatcher", "--out", str(out)]) == ExitCode.OK
+    sources = [str(path) for path in sorted(out.glob("*.c")) if path.name != "example.c"]
+    subprocess.run([GCC, "-std=c11", "-O1", "-ffp-contract=off", "-c", *sources], cwd=out, check=True)
+    return out
+
+
+def ran(exported: Path, name: str, dispatcher: str, settings: str, *flags: str) -> list[str]:
+    """The lines that a program with the header prints."""
+    text = MAIN.format(name=name, dispatcher=dispatcher, settings=settings)
+    (exported / "main.cpp").write_text(text)
+    objects = [str(path) for path in sorted(exported.glob("*.o"))]
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
+    command = [GXX, "-std=c++17", *warnings, *flags, f"-I{STUB}", "-I.", "main.cpp", *objects, "-lm", "-o", "program"]
+    subprocess.run(command, cwd=exported, check=True)
+    done = subprocess.run(["./program"], cwd=exported, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> None:
+    """All kernels that apply, in Python's order, by AMD's names; with the problems of newer and older dispatchers."""
+    padding = (
+        "p.padding = {0, 1, 1};" if older else 'p.padding_left = p.padding_right = {0, 1, 1}; p.dtype_in = "bf16";'
+    )
+    flags = ["-DOLDER"] if older else []
+    *names, split, error = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + padding, *flags)
+    found = answer(PROBLEM, load_model(ROOT / "models" / CONV))
+    wanted = dict.fromkeys(amd_full_name(one.kernel) for one in found.ranked)  # type: ignore[arg-type]
+    assert names == list(wanted)
+    assert len(names) > 10
+    assert split == "split 1"
+    assert error == f"ckh: {CONV}: nowhere: the file cannot be read"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        'p.dtype_in = "fp16";',
+        "p.padding_left = {0, 1, 1};",
+        "p.op = GroupedConvOp::BackwardData;",
+        "p.split_k = 4;",
+        "p.N = -1;",
+    ],
+)  # fmt: skip
+def test_what_the_model_is_not_for_has_no_names(exported: Path, settings: str) -> None:
+    """Another element type, direction or split, unequal paddings and impossible sizes leave it to the dispatcher."""
+    *names, _, _ = ran(exported, CONV, "GroupedConvDispatcher", CONV_SETTINGS + settings)
+    assert names == []
+
+
+def test_gemms_are_ranked_as_in_python(exported: Path) -> None:
+    """Names are the dispatcher's identifiers: without the operation, beginning with the element type."""
+    *names, split, _ = ran(exported, GEMM, "Dispatcher", "p = Problem(64, 256, 512);")
+    found = answer(GemmProblem(64, 256, 512), load_model(ROOT / "models" / GEMM))
+    assert names == [one.name.removeprefix("gemm_universal_") for one in found.ranked]
+    assert names[0].startswith("fp32_rcr_")
+    assert split == "split 1"
+
+
+def test_other_operations_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The dispatcher has no MIOpen solvers; nothing is written."""
+    args = ["--model", str(ROOT / "models" / "miopen_conv_gfx942"), "--out", str(tmp_path / "out")]
+    assert run(["export", *args, "--to", "ck-dispatcher"]) == ExitCode.USAGE
+    assert "ck-dispatcher has no miopen_conv" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
