@@ -1,56 +1,99 @@
-"""How many problems a second `ckh.rank_many` answers with the shipped host models: the best kernel of each.
+"""How many problems a second `ckh.rank_many` answers with each shipped model: the best kernel of each.
 
-python benchmarks/rank_many.py
+    python benchmarks/rank_many.py [MODEL ...] [--rounds 3] [--profile]
+
+Problems are distinct and drawn at random around the problems of the model's set or data: each with other sizes along
+one or two dimensions. What depends on a kind of problems alone is prepared before. Processor time of one core, best of
+the rounds.
 """
 
 from __future__ import annotations
 
+import argparse
+import cProfile
 import random
 import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import ckh
-from ckh.learn.answer import wanted_for
-from ckh.learn.artifact import find_model
-from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.problem import ConvProblem
-from ckh.problems import Direction
+from ckh.data.dataset import read_dataset
+from ckh.errors import CkhError
+from ckh.learn.artifact import Model, list_models, load_model
+from ckh.learn.spec import ANY
+from ckh.paths import data_dir
 
+_DATA = Path(__file__).parents[1] / "data"
 _COUNT = 10_000
+_DRAWN = {  # fields whose sizes are drawn, by operation
+    "grouped_conv": ("n", "hi", "wi"),
+    "miopen_conv": ("n", "hi", "wi"),
+    "gemm_universal": ("m", "n", "k"),
+    "aiter_gemm": ("m", "n"),
+    "aiter_moe": ("tokens", "inter_dim"),
+}
+_STEP = 8  # that drawn sizes are multiples of, but the first
 
 
 def main() -> None:
-    """Draw distinct problems and time one call for each kind."""
-    draw = random.Random(1)
-    convolutions = {_convolution(draw): None for _ in range(_COUNT)}
-    products = {
-        GemmProblem(draw.randint(1, 2000), 8 * draw.randint(1, 500), 8 * draw.randint(1, 500)): None
-        for _ in range(_COUNT)
-    }
-    for name, problems in (("convolutions", list(convolutions)), ("GEMMs", list(products))):
-        model = find_model(wanted_for(problems[0], "host"))
-        ckh.rank_many(problems[:10], 1, model)
-        for what, tflops in (("with TFLOPS and time", True), ("the order alone", False)):
-            start = time.perf_counter()
-            ckh.rank_many(problems[10:], 1, model, tflops=tflops)
-            taken = time.perf_counter() - start
-            print(f"{name}, {what}: {(len(problems) - 10) / taken:.0f} problems/s")
+    """Time one call for each model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="names of shipped models; all by default")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="print where the time goes")
+    options = parser.parse_args()
+    for ref in list_models([data_dir("models")]):
+        if not options.models or ref.path.name in options.models:
+            measure(ref.path, options.rounds, is_profiled=options.profile)
 
 
-def _convolution(draw: random.Random) -> ConvProblem:
-    size, channels = draw.randint(7, 120), 8 * draw.randint(1, 64)
-    return ConvProblem(
-        Direction.FORWARD,
-        draw.choice((1, 2, 4, 8)),
-        channels,
-        8 * draw.randint(1, 64),
-        1,
-        size,
-        size,
-        3,
-        3,
-        pad_h=1,
-        pad_w=1,
-    )
+def measure(path: Path, rounds: int, *, is_profiled: bool) -> None:
+    """Print the rates of one model."""
+    model = load_model(path)
+    problems = _problems(model)
+    ckh.rank_many(problems, 1, model)
+    rates = []
+    for tflops in (True, False):
+        taken = []
+        for _ in range(rounds):
+            start = time.process_time()
+            ckh.rank_many(problems, 1, model, tflops=tflops)
+            taken.append(time.process_time() - start)
+        rates.append(len(problems) / min(taken))
+    figures = f"{rates[0]:7.0f} problems/s, {rates[1]:7.0f} the order alone"
+    print(f"{path.name:34} {len(problems)} problems, {_pools(model, problems)}: {figures}", flush=True)
+    if is_profiled:
+        profile = cProfile.Profile()
+        profile.runcall(ckh.rank_many, problems, 1, model)
+        profile.print_stats("cumulative")
+
+
+def _pools(model: Model, problems: list[Any]) -> str:
+    kinds = {model.spec.op.candidates_key(problem) for problem in problems}
+    return f"{len(kinds)} kinds"
+
+
+def _problems(model: Model) -> list[Any]:
+    """Distinct problems around known ones."""
+    spec, op, draw = model.spec, model.spec.op, random.Random(1)
+    variant, dtype = None if spec.variant is None else str(spec.variant), None if spec.dtype == ANY else spec.dtype
+    if op.set_names():
+        known = [one for name in op.set_names() for one in op.load_problems(name, variant, dtype)]
+    else:
+        known = read_dataset(_DATA / f"{op.name.replace('_', '-')}-{spec.arch}.parquet").problems()
+    found: dict[Any, None] = {}
+    while len(found) < _COUNT:
+        base: Any = draw.choice(known)
+        first, *others = _DRAWN[op.name]
+        sizes = {first: draw.randint(1, 2 * getattr(base, first))}
+        sizes |= {name: _STEP * draw.randint(1, 1 + getattr(base, name) // 4) for name in others}
+        try:
+            problem = replace(base, **sizes)
+        except CkhError:
+            continue
+        found[problem] = None
+    return list(found)
 
 
 if __name__ == "__main__":

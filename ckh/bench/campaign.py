@@ -333,8 +333,7 @@ def _scorer(arch: str, folder: Path | None) -> Scorer:
     models: dict[Wanted, Model] = {}
 
     def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:
-        from ckh.learn.answer import wanted_for
-        from ckh.learn.artifact import find_model, load_model
+        from ckh.learn.artifact import find_model, load_model, wanted_for
 
         wanted = wanted_for(problem, arch)
         if wanted not in models:

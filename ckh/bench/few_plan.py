@@ -15,8 +15,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.errors import ModelError, UsageError
-from ckh.learn.answer import wanted_for
-from ckh.learn.artifact import find_model, fitting_models, load_model
+from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.few_shots import Shots, few_kernels, representative
 from ckh.learn.transfer import ESTIMATE, EstimateModel, has_estimate, stand_in
 from ckh.ops import operation_of_problem

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import default_arch, load_arch
+from ckh.archs import default_arch
 from ckh.errors import NoKernelError
-from ckh.learn.artifact import Wanted, find_model
+from ckh.learn.artifact import Wanted, find_model, wanted_for
+from ckh.learn.batches import known_candidates, scored
 from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
-from ckh.ops import operation_of_problem
-from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import Model
     from ckh.learn.probes import Probe
     from ckh.ops.base import Kernel, Problem
@@ -100,7 +98,7 @@ class Answer:
     @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
-        return _known_candidates(self.problem, self.model).refused
+        return known_candidates(self.problem, self.model).refused
 
     @property
     def failure(self) -> NoKernelError | None:
@@ -123,12 +121,6 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
     kinds = [str(one) for one in op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice]]
     pairs = zip(kernels, kinds, strict=True)
     return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
-
-
-def wanted_for(problem: Problem, arch: str) -> Wanted:
-    """The requirements on a model for a problem."""
-    op = operation_of_problem(problem)
-    return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
 
 def rank(problem: Problem, top: int | None = None, model: Model | None = None) -> list[Ranked]:
@@ -173,8 +165,8 @@ def rank_many(
         chosen = model or find_model(wanted)
         distinct = list(places)
         for start in range(0, len(distinct), _AT_ONCE):
-            for scored in _scored(distinct[start : start + _AT_ONCE], chosen, tflops=tflops):
-                for problem, best in zip(scored.problems, scored.best(top), strict=True):
+            for found in scored(distinct[start : start + _AT_ONCE], chosen, tflops=tflops):
+                for problem, best in zip(found.problems, found.best(top), strict=True):
                     for index in places[problem]:
                         ranked[index] = best.copy()
     return ranked
@@ -213,87 +205,9 @@ def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
 
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
     found: dict[Problem, Answer] = {}
-    for scored in _scored(problems, model):
-        tflops = scored.tflops
-        for row, (problem, order) in enumerate(zip(scored.problems, scored.order(None), strict=True)):
-            expected = None if tflops is None or beyond(problem, model.reach) else tflops[row, order]
-            found[problem] = Answer(
-                problem, model, scored.pool, scored.chosen[order], scored.score[row, order], expected
-            )
+    for some in scored(problems, model):
+        tflops, order = some.tflops, some.order(None)
+        for row, (problem, places) in enumerate(zip(some.problems, order, strict=True)):
+            expected = None if tflops is None or some.is_beyond[row] else tflops[row, places]
+            found[problem] = Answer(problem, model, some.pool, some.chosen[places], some.score[row, places], expected)
     return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scored:
-    """Scores of problems that have the same candidates.
-
-    Attributes:
-        problems: the problems.
-        pool: kernels among which they decide.
-        chosen: the candidates, as numbers in the pool; shape (candidates,).
-        score: what they are ordered by; shape (problems, candidates).
-        tflops: what the model expects, if it does; shape (problems, candidates).
-        reach: of the model.
-    """
-
-    problems: list[Problem]
-    pool: tuple[Kernel, ...]
-    chosen: NDArray[np.intp]
-    score: NDArray[np.float64]
-    tflops: NDArray[np.float64] | None
-    reach: dict[str, float]
-
-    def order(self, top: int | None) -> NDArray[np.intp]:
-        """Of each problem the first candidates, best first, as numbers in `chosen`; shape (problems, top)."""
-        return best_first(self.score, top)
-
-    def best(self, top: int | None) -> Iterator[list[Ranked]]:
-        """Of each problem the first candidates, best first."""
-        order = self.order(top)
-        kernels, score = self.chosen[order], np.take_along_axis(self.score, order, axis=1)
-        tflops = None if self.tflops is None else np.take_along_axis(self.tflops, order, axis=1)
-        for row, problem in enumerate(self.problems):
-            expected = None if tflops is None or beyond(problem, self.reach) else tflops[row]
-            yield in_order(problem, self.pool, kernels[row], score[row], expected)
-
-
-def _scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -> Iterator[_Scored]:
-    """All problems, those together that have the same candidates."""
-    pools: dict[int, list[int]] = defaultdict(list)
-    kinds: set[Wanted] = set()
-    known: list[Candidates[Kernel]] = []
-    for index, problem in enumerate(problems):
-        if (wanted := wanted_for(problem, model.spec.arch)) not in kinds:
-            model.require(wanted)
-            kinds.add(wanted)
-        found = _known_candidates(problem, model)
-        known.append(found)
-        pools[id(found.pool)].append(index)
-    for members in pools.values():
-        pool = known[members[0]].pool
-        nothing = np.zeros((len(members), 0))
-        same = [problems[i] for i in members]
-        score, speed = model.score_pool(same, pool, tflops=tflops) if pool else (nothing, None)
-        alike: dict[int, list[int]] = defaultdict(list)
-        for place, index in enumerate(members):
-            alike[id(known[index])].append(place)
-        for places in alike.values():
-            chosen = known[members[places[0]]].chosen
-            here = np.ix_(np.array(places), chosen)
-            expected = None if speed is None else speed[here]
-            some = [problems[members[place]] for place in places]
-            yield _Scored(some, pool, chosen, score[here], expected, model.reach if tflops else {})
-
-
-def _known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    key = model.spec.op.candidates_key(problem)
-    known = model.candidates.get(key)
-    if known is None:
-        known = _candidates(problem, model)
-        model.candidates.put(key, known)
-    return known
-
-
-def _candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
-    return found if model.only is None else found.among(model.only)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
+from ckh.ops import operation_of_problem
 from ckh.paths import MODELS_VARIABLE, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
@@ -46,6 +47,8 @@ TREE_SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _UNNAMED = "Column_"  # what LightGBM calls the inputs of a matrix without names
 _ANSWERS = 1024  # that a model remembers
 _CANDIDATES = 8192  # of how many kinds of problems they are remembered
+_SAME = 1024  # different ones that are remembered
+_ALONE = 16  # pools of candidates alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,12 @@ class Wanted:
         """True if a model is for this."""
         same = (spec.op_type, spec.arch) == (self.op_type, self.arch) and spec.dtype in (ANY, self.dtype)
         return same and spec.variant in (None, self.variant)
+
+
+def wanted_for(problem: Problem, arch: str) -> Wanted:
+    """The requirements on a model for a problem."""
+    op = operation_of_problem(problem)
+    return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
 
 def list_models(folders: Iterable[Path] | None = None, wanted: Wanted | None = None) -> list[ModelRef]:
@@ -177,6 +186,8 @@ class Model:
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
+        self._same: Remembered[Candidates[Kernel]] = Remembered(_SAME)
+        self._alone: Remembered[tuple[Candidates[Kernel], Candidates[Kernel]]] = Remembered(_ALONE)
         self.others: tuple[Path, ...] = ()
         self.only: frozenset[Kernel] | None = None
         self.not_measured: NotMeasured | None = None
@@ -205,6 +216,26 @@ class Model:
             sizes = {name.lower() for name in self.spec.op.sizes}
             self._reach = reach_of(self.packed_forest(TFLOPS), sizes) if TFLOPS in self.spec.targets else {}
         return self._reach
+
+    def same(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+        """Candidates that were found before and are the same kernels of the same pool, or else these."""
+        key = id(found.pool), found.chosen.tobytes()
+        known = self._same.get(key)
+        if known is None:
+            known = found
+            self._same.put(key, found)
+        return known
+
+    def alone(self, found: Candidates[Kernel]) -> Candidates[Kernel]:
+        """The same kernels as a pool of their own, which is prepared once for those that share `found.chosen`."""
+        known = self._alone.get(id(found.chosen))
+        if known is None:
+            known = (
+                found,
+                replace(found, pool=found.kernels, chosen=np.arange(len(found.chosen))),
+            )  # with what keeps the identity from being used again
+            self._alone.put(id(found.chosen), known)
+        return known[1]
 
     def require(self, wanted: Wanted) -> None:
         """Refuse to be used for what it was not trained for.

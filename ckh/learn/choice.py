@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import UsageError
-from ckh.learn.answer import wanted_for
-from ckh.learn.artifact import find_model, fitting_models, load_model
+from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.requested import requested_problem

@@ -8,10 +8,14 @@ expectation where a size is more than `FAR` times the largest threshold on it. T
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from ckh.ops.base import Problem
     from ckh.ranking.packed import PackedForest
@@ -49,6 +53,17 @@ def limits(reach: Mapping[str, float], sizes: Iterable[str]) -> list[float]:
         sizes: names of sizes, as problems have them.
     """
     return [FAR * max(reach[name], 1.0) if name in reach else math.inf for name in sizes]
+
+
+def are_beyond(problems: Sequence[Problem], reach: Mapping[str, float]) -> NDArray[np.bool_]:
+    """Which problems are too far outside of a model's training data, shape (problems,)."""
+    import numpy as np
+
+    if not reach:
+        return np.zeros(len(problems), np.bool_)
+    sizes_of = attrgetter(*reach)
+    sizes = np.array([sizes_of(problem) for problem in problems], np.float64).reshape(len(problems), -1)
+    return np.asarray((sizes > limits(reach, reach)).any(axis=1))
 
 
 def beyond(problem: Problem, reach: Mapping[str, float]) -> str:

@@ -58,8 +58,7 @@ def write(folder: Path) -> None:
     from ckh.archs import load_arch
     from ckh.export.groups import exported
     from ckh.export.programs import model_content
-    from ckh.learn.answer import wanted_for
-    from ckh.learn.artifact import fitting_models, list_models, load_model
+    from ckh.learn.artifact import fitting_models, list_models, load_model, wanted_for
     from ckh.quick.prepare import facts_of
 
     folder.mkdir(parents=True)
@@ -91,8 +90,7 @@ def write(folder: Path) -> None:
 
 def _is_chosen(model: Model, problem: Problem) -> bool:
     """True if a model is the one that answers for a problem."""
-    from ckh.learn.answer import wanted_for
-    from ckh.learn.artifact import fitting_models
+    from ckh.learn.artifact import fitting_models, wanted_for
 
     return fitting_models(wanted_for(problem, model.spec.arch))[0].path == model.path
 

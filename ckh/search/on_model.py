@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError
-from ckh.learn.answer import wanted_for
+from ckh.learn.artifact import wanted_for
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
 from ckh.ranking.evaluator import best_first

@@ -17,12 +17,15 @@ from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
 from ckh.learn.answer import answer, answers, rank_many
 from ckh.learn.artifact import Model, load_model
+from ckh.learn.batches import known_candidates, scored
 from ckh.learn.save import save
 from ckh.learn.scoring import Remembered
 from ckh.learn.train import train
+from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.features import CORE_NAMES
 from ckh.ops.grouped_conv.learned import LearnedKernels
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
+from ckh.paths import data_dir
 from ckh.problems import Direction
 from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, trained
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
+SHIPPED = data_dir("models")
 ALL = 10 * 30  # tiles x variants
 
 
@@ -183,6 +187,18 @@ def test_many_problems_are_answered_as_each_alone(model_dir: Path) -> None:
     assert rank_many(asked, None, alone) == [one.ranked for one in together]
     order = [[replace(one, tflops=None, latency_ms=None) for one in many.best(3)] for many in together]
     assert rank_many(asked, 3, alone, tflops=False) == order
+
+
+def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems that have few candidates of their pool have the same figures, to the last bit, from these alone."""
+    draw = np.random.default_rng(0)
+    asked = [GemmProblem(int(m), 8 * int(n), 8 * int(n + k)) for m, n, k in draw.integers(1, 200, (30, 3))]
+    alone, pooled = (load_model(SHIPPED / "gemm_universal_fp32_host") for _ in range(2))
+    expected = rank_many(asked, 3, pooled)
+    monkeypatch.setattr("ckh.learn.batches._MANY_ALIKE", 1)
+    assert rank_many(asked, 3, alone) == expected
+    whole = len(known_candidates(asked[0], pooled).pool)
+    assert {len(some.pool) == whole for some in scored(asked, alone)} == {False}
 
 
 def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
-from ckh.learn.answer import answer, wanted_for
-from ckh.learn.artifact import load_model
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
 from ckh.learn.estimate import estimated_us
 from ckh.learn.transfer import ESTIMATE, stand_in
