@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "predict": "Rank all kernels for a problem.",
     "search": "Find kernels beyond the candidates, by a model or by measuring.",
     "validate": "Compare choices with an oracle, models with each other; try kernels.",
+    "report": "Draw measurements and models as a page, or as SVG and PNG.",
     "export": "Write models as C, or as text for LightGBM's C interface.",
     "doctor": "Show what this machine offers and what ckh found.",
 }

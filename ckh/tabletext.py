@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 from ckh.log import printable
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
 # or goes, which no minor version of ckh does.
 JSON_VERSION = "1.0"
+
+_LEAST_HEAD = 4  # characters that a shortened text begins with
+_HEADS = (0.25, 0.4, 0.55, 0.7, 0.1)  # of the width, before the cut
 
 
 def json_text(schema: str, document: Mapping[str, Any]) -> str:
@@ -45,3 +49,24 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(padded).rstrip()
+
+
+def shortened(names: Sequence[str], width: int) -> list[str]:
+    """Texts of at most `width` characters: longer ones are cut in the middle, where most of them stay distinct.
+
+    Of what all long ones begin with as much goes as must; where that is not enough, the cut is at the place that
+    leaves most texts apart.
+    """
+    texts = [printable(name) for name in names]
+    long = [text for text in texts if len(text) > width]
+    shared = len(os.path.commonprefix(long))  # noqa: RUF071 - of characters
+    if all(shared - (len(text) - width) > _LEAST_HEAD for text in long):
+        return [_cut(text, width, shared - (len(text) - width) - 1) for text in texts]
+    tried = [[_cut(text, width, int(width * share)) for text in texts] for share in _HEADS]
+    return max(tried, key=lambda cut: len(set(cut)))
+
+
+def _cut(text: str, width: int, head: int) -> str:
+    if len(text) <= width:
+        return text
+    return f"{text[:head]}…{text[len(text) - (width - head - 1) :]}"

@@ -17,7 +17,7 @@ FLOORS = (
     ("",),
     ("ops.*",),
     ("quick",),
-    ("export", "search"),
+    ("export", "report", "search"),
     ("bench",),
     ("emulator",),
     ("learn",),

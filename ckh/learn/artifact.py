@@ -287,8 +287,8 @@ class Model:
         """The score of every row of a dataset, shape (rows,): higher is better."""
         return self.predict_dataset(dataset, self.spec.rank_by)
 
-    def predict_dataset(self, dataset: Dataset, target: str) -> NDArray[np.float64]:
-        """As `predict`, for every row of a dataset.
+    def predict_dataset(self, dataset: Dataset, target: str, trees: int | None = None) -> NDArray[np.float64]:
+        """As `predict`, for every row of a dataset; by the first `trees` alone, if that is given.
 
         Raises:
             ModelError: there is no such target, or its file is damaged.
@@ -301,7 +301,7 @@ class Model:
         text = TREE_SIZES.sub("", self._texts[target], count=1)
         try:
             booster = lightgbm.Booster(model_str=text)
-            raw = np.concatenate([booster.predict(block) for block in self._blocks(dataset)])
+            raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
         return self._linear(raw, target)
@@ -315,6 +315,14 @@ class Model:
             if spec.legacy_tiles:
                 columns = op.legacy_columns(columns)
             yield spec.engine.matrix(columns, self.hardware, spec.feature_names)
+
+    def tree_count(self, target: str) -> int:
+        """How many trees a target's model has.
+
+        Raises:
+            ModelError: there is no such target, or its file is damaged.
+        """
+        return len(self._forest(target).roots)
 
     def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
         op = self.spec.op

@@ -1,0 +1,214 @@
+"""`ckh report`: figures of datasets, runs, searches and models."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.commands._common import JSON_HELP, examples, print_json
+from ckh.commands._duration import parse_duration
+from ckh.errors import DataError, UsageError
+from ckh.log import note
+from ckh.outputs import FileKind, check_output, head_of, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.assess.report import Choice
+    from ckh.learn.artifact import Model
+    from ckh.report.figure import Report
+
+_HELP = """Draw what was measured or learned, as one page that loads nothing, or as files.
+
+WHAT is a dataset (sizes, kernels that ever win, failures, noise), a folder of ckh bench or ckh search --measure
+(progress, noise and drift over time, the best found), a model with --data (efficiency beside baselines, regret, a heat
+map, calibration, learning curve, the worst choices), or two models with --data, which are compared.
+
+The page has light and dark colours, fits a phone, and has every figure's numbers for screen readers. --plots writes
+each figure as SVG and as PNG too. --watch writes the page again while a run is measuring;
+the browser reads it again itself.
+"""
+_LEAST_EVERY_S = 1.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command(
+        name="report",
+        help=_HELP,
+        epilog=examples(
+            "ckh report data.parquet",
+            "ckh report runs/resnet --watch --out progress.html",
+            "ckh report models/mine --data holdout.parquet --train-data train.parquet --over C,Hi",
+            "ckh report models/old models/new --data holdout.parquet --plots pictures",
+        ),
+    )(report)
+
+
+def report(
+    what: list[Path] = typer.Argument(..., metavar="DIR|DATA|MODEL [MODEL]", help="What is drawn."),
+    out: Path = typer.Option(Path("report.html"), "--out", "-o", help="The page."),
+    plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
+    data: list[Path] = typer.Option([], "--data", help="Models: measured problems to judge on; may be repeated."),
+    train_data: list[Path] = typer.Option([], "--train-data", help="Models: what the baselines learn from."),
+    over: str | None = typer.Option(
+        None, "--over", metavar="SIZE,SIZE", help="Models: the heat map's sizes.  [those that vary most]"
+    ),
+    watch: bool = typer.Option(False, "--watch", help="A run: write again until it ends."),
+    every: str = typer.Option("10s", "--every", metavar="TIME", help="How often --watch writes."),
+    force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Gather, draw and write."""
+    from ckh.report.draw import require_matplotlib
+
+    require_matplotlib()
+    every_s = parse_duration(every)
+    if every_s < _LEAST_EVERY_S:
+        raise UsageError(f"--every {every} is shorter than a second", "write it like 10s")
+    is_run = len(what) == 1 and _is_run(what[0])
+    if watch and not is_run:
+        raise UsageError("--watch is for a folder of ckh bench or ckh search", "leave it out")
+    check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
+    if is_run:
+        _refuse_for_models(data, train_data, over, "a run")
+        written = _write_run(what[0], out, plots, every_s if watch else None, force=force)
+    else:
+        made = _report_models(what, data, train_data, over) if _are_models(what) else _report_data(what, data, over)
+        written = _write(made, out, plots, force=force)
+    if as_json:
+        print_json(
+            "report", {"out": str(out), "figures": list(written), "plots": None if plots is None else str(plots)}
+        )
+        return
+    folder = "" if plots is None else f", and each as SVG and PNG in {plots}"
+    typer.echo(f"wrote {out}: {len(written)} figures{folder}")
+
+
+def _page_kind() -> FileKind:
+    from ckh.report.page import PAGE_START
+
+    return FileKind("report of ckh", lambda path: head_of(path).startswith(PAGE_START))
+
+
+def _is_run(path: Path) -> bool:
+    from ckh.data.journal import JOURNAL_NAME
+
+    return (path / JOURNAL_NAME).is_file() or path.name == JOURNAL_NAME
+
+
+def _are_models(paths: Sequence[Path]) -> bool:
+    from ckh.learn.spec import SPEC_NAME
+
+    found = [(path / SPEC_NAME).is_file() for path in paths]
+    if any(found) and not all(found):
+        raise UsageError("models are compared with models only", "report on one thing at a time")
+    if len(paths) > 2 and all(found):  # noqa: PLR2004 - a pair is compared
+        raise UsageError(f"{len(paths)} models: two are compared", "name an old one and a new one")
+    return all(found)
+
+
+def _refuse_for_models(data: Sequence[Path], train_data: Sequence[Path], over: str | None, what: str) -> None:
+    for name, value in (("--data", data), ("--train-data", train_data), ("--over", over)):
+        if value:
+            raise UsageError(f"{name} is for models, not for {what}", "leave it out")
+
+
+def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> Report:
+    from ckh.data.dataset import read_dataset
+    from ckh.report.of_dataset import report_dataset
+
+    _refuse_for_models(data, (), over, "a dataset")
+    for path in paths:
+        if path.is_dir() and not list(path.glob("*.parquet")):
+            raise DataError(
+                f"{path} is no folder of a run, no model, and holds no dataset",
+                "name a folder of ckh bench, a model directory or a file of ckh convert",
+            )
+    return report_dataset(read_dataset(*paths), paths)
+
+
+def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], over: str | None) -> Report:
+    from ckh.commands._judging import load_judged
+    from ckh.learn.artifact import load_model
+    from ckh.learn.manifest import labels_of
+    from ckh.report.judged import judge
+    from ckh.report.of_comparison import report_comparison
+    from ckh.report.of_model import report_model
+    from ckh.training import Labels
+
+    if not data:
+        raise UsageError("a model is judged on measured problems", "name them with --data HOLDOUT.parquet")
+    models = [load_model(path) for path in paths]
+    for model in models:
+        if labels_of(model.path) is Labels.WINNERS:
+            raise UsageError(f"{model.path} learned from winners alone, which have no efficiency", "see ckh evaluate")
+    dataset = load_judged(models[-1], data)
+    judged = [judge(model, dataset) for model in models]
+    if len(models) > 1:
+        if models[0].spec.purpose != models[1].spec.purpose:
+            raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
+        return report_comparison(*judged)
+    learned_from = load_judged(models[0], train_data) if train_data else None
+    return report_model(judged[0], learned_from, _two(over), lambda worst: _again(worst, models[0]))
+
+
+def _two(over: str | None) -> tuple[str, str] | None:
+    if over is None:
+        return None
+    first, comma, second = over.partition(",")
+    if not (first and comma and second) or "," in second:
+        raise UsageError(f"--over {over!r} names no two sizes", "write it like C,Hi")
+    return first.strip(), second.strip()
+
+
+def _again(worst: Sequence[Choice], model: Model) -> str:
+    from shlex import quote
+
+    spec = model.spec
+    variant = f" --variant {spec.variant}" if spec.variant is not None else ""
+    problems = " ".join(quote(one.problem) for one in worst)
+    return (
+        f"printf '%s\\n' {problems} > worst.txt && "
+        f"ckh bench --op {spec.op_type}{variant} --problems worst.txt --out runs/worst"
+    )
+
+
+def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None, *, force: bool) -> list[str]:
+    """Write the report of a run, again and again until it ends if that is wanted."""
+    from ckh.data.journal import read_journal
+    from ckh.report.of_run import is_ended, report_run
+
+    while True:
+        journal = read_journal(path)
+        if not journal.runs:
+            raise DataError(f"{path} holds no run yet", "start it with ckh bench")
+        written = _write(report_run(journal, None if every_s is None else round(every_s)), out, plots, force=force)
+        if every_s is None or is_ended(journal):
+            return written
+        note(f"{out}: {len(journal.rows):,} rows; again in {every_s:g} s, Ctrl-C ends it")
+        force = True
+        time.sleep(every_s)
+
+
+def _write(made: Report, out: Path, plots: Path | None, *, force: bool) -> list[str]:
+    """Write the page, and the figures if a folder is named; the figures' names."""
+    from ckh.report.draw import file_png, file_svg
+    from ckh.report.page import page
+
+    files = (
+        {} if plots is None else {plots / f"{one.name}.{kind}": one for one in made.figures for kind in ("svg", "png")}
+    )
+    for path in files:
+        check_output(path, _SVG if path.suffix == ".svg" else _PNG, force=force)
+    for path, figure in files.items():
+        write_output(path, file_svg(figure) if path.suffix == ".svg" else file_png(figure))
+    write_output(out, page(made, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())))
+    return [one.name for one in made.figures]
+
+
+_SVG = FileKind("picture in SVG", lambda path: b"<svg" in head_of(path))
+_PNG = FileKind("picture in PNG", lambda path: head_of(path).startswith(b"\x89PNG"))

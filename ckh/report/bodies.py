@@ -1,0 +1,260 @@
+"""What is drawn of each kind of figure. Each function fills axes and returns the height that it wants, in inches."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from ckh.report import style
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.report.figure import Bars, Dots, Heat, Line, Lines, Spreads
+
+_ROW_IN = 0.30
+_LEAST_GAP = 0.075  # of the height, between labels
+_LIGHT_TEXT_FROM = 0.62  # of the scale of a heat map
+_NAMED_ROW_IN = 0.40
+_LONG, _SHORT = 34, 16  # characters of a row's name
+_NAME_WIDE, _NAME_NARROW = 110, 56  # characters of a name above its bar
+
+
+def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
+    """Lines with labels at their ends, or on a narrow page in a row above."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    if body.log_x:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    elif all(float(x).is_integer() for line in body.lines for x in line.x):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6 if narrow else 10))
+    if body.log_y:
+        axes.set_yscale("log")
+    if body.zero:
+        axes.axhline(0, color=style.MUTED.light, linewidth=0.8)
+    for line, colour in zip(body.lines, _colours(body.lines), strict=True):
+        _draw_line(axes, line, colour)
+    if body.percent_x:
+        axes.xaxis.set_major_formatter(FuncFormatter(_percent))
+    if body.percent_y:
+        axes.yaxis.set_major_formatter(FuncFormatter(_percent))
+    if body.y_range is not None:
+        axes.set_ylim(*body.y_range)
+    axes.set_xlabel(body.x_label)
+    axes.set_ylabel(body.y_label)
+    axes.grid(visible=False, axis="x", which="both")
+    axes.margins(x=0.01)
+    labelled = [(one, colour) for one, colour in zip(body.lines, _colours(body.lines), strict=True) if one.label]
+    if narrow:
+        _label_above(axes, labelled)
+    else:
+        _label_ends(axes, labelled)
+    return 2.9 if narrow else 3.2
+
+
+def _plain(value: float, _place: int) -> str:
+    return f"{value:g}"
+
+
+def _percent(value: float, _place: int) -> str:
+    return f"{round(100 * value, 6):g}%"
+
+
+def _colours(lines: Sequence[Line]) -> list[str]:
+    """A colour for each; a line without a label belongs to the one before."""
+    found: list[str] = []
+    for line in lines:
+        number = len(set(found))
+        found.append(found[-1] if found and not line.label else style.LINES[number % len(style.LINES)].light)
+    return found
+
+
+def _draw_line(axes: Any, line: Line, colour: str) -> None:
+    if line.low:
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
+    if line.style == "points":
+        axes.plot(line.x, line.y, ".", color=colour, markersize=3.5, alpha=0.6, markeredgewidth=0)
+    elif line.style == "steps":
+        axes.step(line.x, line.y, where="post", color=colour, linewidth=1.8)
+    else:
+        marker = "o" if len(line.x) <= _FEW else None
+        axes.plot(line.x, line.y, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
+
+
+_FEW = 24  # values of a line that are marked one by one
+
+
+def _label_ends(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
+    """Labels at the right ends, moved apart where they would overlap."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    at = sorted(
+        (to_axes.transform((one.x[-1], one.y[-1]))[1], one.label, colour) for one, colour in lines if len(one.y)
+    )
+    place = 0.0
+    for share, label, colour in at:
+        place = max(place, min(max(share, 0.0), 1.0))
+        axes.annotate(
+            label,
+            (1, place),
+            xycoords="axes fraction",
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+            annotation_clip=False,
+        )
+        place += _LEAST_GAP
+
+
+def _label_above(axes: Any, lines: Sequence[tuple[Line, str]]) -> None:
+    for number, (line, colour) in enumerate(reversed(lines)):
+        axes.annotate(
+            line.label,
+            (0, 1),
+            xycoords="axes fraction",
+            xytext=(0, 5 + 12 * number),
+            textcoords="offset points",
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+def draw_bars(axes: Any, body: Bars, *, narrow: bool) -> float:
+    """Bars from the top down with their values beside them."""
+    places = range(len(body.labels))
+    colours = [style.LINES[0].light if i < body.strong else style.QUIET.light for i in places]
+    axes.barh(places, body.values, color=colours, height=0.66)
+    most = max([*body.values, 0]) or 1
+    for place, value, text in zip(places, body.values, body.texts, strict=True):
+        axes.text(value + most * 0.012, place, text, va="center", color=style.INK.light, fontsize=8.5)
+    axes.set_xlim(0, most * (1.25 if narrow else 1.12))
+    axes.set_xlabel(body.x_label)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.grid(visible=False)
+    if max(map(len, body.labels), default=0) <= _LONG:
+        _name_rows(axes, body.labels, narrow=narrow)
+        return 0.55 + _ROW_IN * max(len(body.labels), 2)
+    _name_bars(axes, body.labels, narrow=narrow)
+    return 0.55 + _NAMED_ROW_IN * max(len(body.labels), 2)
+
+
+def _name_bars(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
+    """Names above their bars, where they have the whole width."""
+    from ckh.tabletext import shortened
+
+    for bar in axes.patches:
+        bar.set_height(0.42)
+        bar.set_y(bar.get_y() + 0.28)
+    for text in axes.texts:
+        text.set_y(text.get_position()[1] + 0.16)
+    for place, name in enumerate(shortened(names, _NAME_NARROW if narrow else _NAME_WIDE)):
+        axes.text(0, place - 0.24, name, va="center", color=style.INK.light, fontsize=7.5)
+    axes.set_yticks([])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def _name_rows(axes: Any, names: Sequence[str], *, narrow: bool) -> None:
+    from ckh.tabletext import shortened
+
+    short = (
+        ["\n".join(wrap(one, _SHORT)) for one in shortened(names, 2 * _SHORT)] if narrow else shortened(names, _LONG)
+    )
+    axes.set_yticks(range(len(names)), short, color=style.INK.light)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+
+
+def draw_spreads(axes: Any, body: Spreads, *, narrow: bool) -> float:
+    """A row for each distribution: a thin line from P5 to P95, a thick one from P25 to P75, a dot at the median."""
+    from matplotlib.ticker import FuncFormatter
+
+    for place, one in enumerate(body.rows):
+        colour = style.LINES[0].light if place == 0 else style.QUIET.light
+        axes.plot([one.p5, one.p95], [place, place], color=colour, linewidth=1.6, solid_capstyle="round")
+        axes.plot([one.p25, one.p75], [place, place], color=colour, linewidth=7, solid_capstyle="butt")
+        axes.plot([one.p50], [place], "o", color=style.PAPER.light, markeredgecolor=colour, markersize=6.5, mew=1.8)
+        axes.plot([one.mean], [place], "|", color=style.INK.light, markersize=13, mew=1.6)
+        axes.annotate(
+            f"{one.mean:.1%}",
+            (1, place),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=style.INK.light,
+            fontweight="bold" if place == 0 else "normal",
+            annotation_clip=False,
+        )
+    axes.annotate(
+        "mean",
+        (1, -0.75),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        color=style.MUTED.light,
+        annotation_clip=False,
+    )
+    axes.xaxis.set_major_formatter(FuncFormatter(_percent))
+    axes.set_xlabel(body.x_label)
+    axes.grid(visible=False, axis="y")
+    _name_rows(axes, [one.label for one in body.rows], narrow=narrow)
+    axes.set_ylim(len(body.rows) - 0.4, -1.0)
+    return 0.75 + 0.38 * len(body.rows)
+
+
+def draw_heat(axes: Any, body: Heat, *, narrow: bool) -> float:
+    """Cells in one hue, each with its value; those without problems stay empty."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
+
+    known = [value for row in body.values for value in row if value is not None]
+    low, high = min(known), max(known)
+    scale = LinearSegmentedColormap.from_list("ckh", style.HEAT)
+    for y, (values, counts) in enumerate(zip(body.values, body.counts, strict=True)):
+        for x, (value, count) in enumerate(zip(values, counts, strict=True)):
+            if value is None:
+                continue
+            share = (value - low) / (high - low) if high > low else 1.0
+            axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=scale(share), edgecolor="none"))
+            colour = "#ffffff" if share > _LIGHT_TEXT_FROM else "#111418"
+            axes.text(
+                x,
+                y - (0 if narrow else 0.12),
+                f"{value:.0%}",
+                ha="center",
+                va="center",
+                color=colour,
+                fontsize=8 if narrow else 9,
+            )
+            if not narrow:
+                axes.text(x, y + 0.24, f"{count}", ha="center", va="center", color=colour, fontsize=6.5)
+    axes.set_xlim(-0.5, len(body.columns) - 0.5)
+    axes.set_ylim(-0.5, len(body.rows) - 0.5)
+    axes.set_xticks(
+        range(len(body.columns)), body.columns, rotation=45 if narrow else 0, ha="right" if narrow else "center"
+    )
+    axes.set_yticks(range(len(body.rows)), body.rows)
+    axes.set_xlabel(body.x_label)
+    axes.set_ylabel(body.y_label)
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+    return 0.9 + (0.36 if narrow else 0.46) * len(body.rows) + (0.3 if narrow else 0.0)
+
+
+def draw_dots(axes: Any, body: Dots, *, narrow: bool) -> float:
+    """A row of dots for each name, whose area grows with how often a value occurs."""
+    from matplotlib.ticker import FuncFormatter
+
+    most = max((count for counts in body.counts for count in counts), default=1)
+    largest = 90 if narrow else 170
+    for place, (values, counts) in enumerate(zip(body.values, body.counts, strict=True)):
+        sizes = [6 + largest * count / most for count in counts]
+        axes.scatter(values, [place] * len(values), s=sizes, color=style.LINES[0].light, alpha=0.65, linewidths=0)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.set_xlabel(body.x_label)
+    axes.grid(visible=False, axis="x", which="both")
+    _name_rows(axes, body.names, narrow=narrow)
+    return 0.7 + 0.34 * len(body.names)

@@ -1,0 +1,226 @@
+"""What a report shows, as plain data: `draw` makes SVG and PNG of a figure, `page` HTML of a whole report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, steps or points.
+
+    Attributes:
+        label: what stands beside it; one without belongs to the line before, and has its colour.
+        x: values from left to right.
+        y: as many values.
+        style: "line", "steps" or "points".
+        low: lower edge of a band around it, of as many values; empty: no band.
+        high: its upper edge.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    style: str = "line"
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines on common axes.
+
+    Attributes:
+        lines: the most important first.
+        x_label: of the axis, with its unit.
+        y_label: of the axis, with its unit.
+        log_x: whether x is logarithmic.
+        log_y: whether y is.
+        percent_x: whether x are shares, shown in percent.
+        percent_y: whether y are shares, shown in percent.
+        y_range: what is shown of y; None: all.
+        zero: whether a line at y = 0 is drawn.
+    """
+
+    lines: Sequence[Line]
+    x_label: str
+    y_label: str
+    log_x: bool = False
+    log_y: bool = False
+    percent_x: bool = False
+    percent_y: bool = False
+    y_range: tuple[float, float] | None = None
+    zero: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Horizontal bars with their values beside them, the first on top; `strong` of them stand out."""
+
+    labels: Sequence[str]
+    values: Sequence[float]
+    texts: Sequence[str]
+    x_label: str
+    strong: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Quantiles of something: 5, 25, 50, 75 and 95 %, and the mean."""
+
+    label: str
+    p5: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """Distributions beside each other, one a row, the first on top; values are shares."""
+
+    rows: Sequence[Spread]
+    x_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Shares in a grid; None where there is nothing. `counts` is how many problems stand behind each."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float | None]]
+    counts: Sequence[Sequence[int]]
+    x_label: str
+    y_label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """A row of dots for each name: values and how often each occurs, on a common logarithmic axis."""
+
+    names: Sequence[str]
+    values: Sequence[Sequence[float]]
+    counts: Sequence[Sequence[int]]
+    x_label: str
+
+
+Body = Lines | Bars | Spreads | Heat | Dots
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text under names of columns; what stands in a column of `code` is shown as such."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    code: frozenset[int] = frozenset()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure.
+
+    Attributes:
+        name: of its files.
+        title: what is to be seen, as a sentence.
+        note: how it is to be read.
+        body: what is drawn.
+    """
+
+    name: str
+    title: str
+    note: str
+    body: Body
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a page shows.
+
+    Attributes:
+        title: what it is about.
+        subtitle: where that comes from.
+        facts: names and values that stand on top.
+        figures: in order.
+        tables: below them.
+        refresh_s: after how many seconds a browser reads the page again; None: never.
+    """
+
+    title: str
+    subtitle: str
+    facts: Sequence[tuple[str, str]]
+    figures: Sequence[Figure]
+    tables: Sequence[Table] = ()
+    refresh_s: int | None = None
+
+
+def numbers(figure: Figure) -> Table:
+    """What a figure draws, as a table: for those who do not see it."""
+    columns, rows = _CELLS[type(figure.body)](figure.body)
+    return Table("", columns, rows)
+
+
+def _of_lines(body: Lines) -> tuple[list[str], list[list[str]]]:
+    rows = []
+    for line in body.lines:
+        step = max(1, len(line.x) // _MOST_ROWS)
+        for i in range(0, len(line.x), step):
+            band = [_number(line.low[i]), _number(line.high[i])] if line.low else ["", ""]
+            rows.append([line.label, _number(line.x[i]), _number(line.y[i]), *band])
+    has_band = any(line.low for line in body.lines)
+    columns = ["", body.x_label, body.y_label, *(["from", "to"] if has_band else [])]
+    return columns, [row[: len(columns)] for row in rows]
+
+
+def _of_bars(body: Bars) -> tuple[list[str], list[list[str]]]:
+    return ["", body.x_label], [[label, text] for label, text in zip(body.labels, body.texts, strict=True)]
+
+
+def _of_spreads(body: Spreads) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [one.label, *(f"{value:.1%}" for value in (one.mean, one.p5, one.p25, one.p50, one.p75, one.p95))]
+        for one in body.rows
+    ]
+    return [body.x_label, "mean", "P5", "P25", "P50", "P75", "P95"], rows
+
+
+def _of_heat(body: Heat) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [
+            name,
+            *("" if value is None else f"{value:.1%} ({count})" for value, count in zip(values, counts, strict=True)),
+        ]
+        for name, values, counts in zip(body.rows, body.values, body.counts, strict=True)
+    ]
+    return [f"{body.y_label} \\ {body.x_label}", *body.columns], rows
+
+
+def _of_dots(body: Dots) -> tuple[list[str], list[list[str]]]:
+    rows = [
+        [name, ", ".join(f"{value:g} ({count})" for value, count in zip(values, counts, strict=True))]
+        for name, values, counts in zip(body.names, body.values, body.counts, strict=True)
+    ]
+    return ["", body.x_label], rows
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"
+
+
+_MOST_ROWS = 24  # of a line, in its table
+_CELLS: dict[type, Callable[[Any], tuple[list[str], list[list[str]]]]] = {
+    Lines: _of_lines,
+    Bars: _of_bars,
+    Spreads: _of_spreads,
+    Heat: _of_heat,
+    Dots: _of_dots,
+}

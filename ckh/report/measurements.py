@@ -1,0 +1,126 @@
+"""Figures of measurements, of whichever dataset or run they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.report.figure import Bars, Dots, Figure, Line, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+_MOST_BARS = 12
+_STEADY = 0.05  # a spread above is worth a second look
+_POINTS = 60
+
+
+def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Figure | None:
+    """Which sizes occur how often: values of problems by the size's name; None if all are the same."""
+    found = {name: np.unique(values[values > 0], return_counts=True) for name, values in sizes.items()}
+    varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
+    if not varying:
+        return None
+    widest = max(varying, key=lambda name: float(varying[name][0][-1] / varying[name][0][0]))
+    low, high = varying[widest][0][[0, -1]]
+    return Figure(
+        "coverage",
+        f"{problems:,} problems cover {len(varying)} sizes; {widest} reaches furthest, from {low:g} to {high:g}",
+        "Each dot is a value of a size; its area says how many problems have it. Sizes that never vary are left out.",
+        Dots(
+            tuple(varying),
+            [values.tolist() for values, _ in varying.values()],
+            [counts.tolist() for _, counts in varying.values()],
+            "value of the size",
+        ),
+    )
+
+
+def winners(names: Sequence[str], kernels: int) -> Figure:
+    """How often which kernel is the fastest; `names` has the fastest kernel of each problem."""
+    wins = Counter(names).most_common()
+    share = np.cumsum([count for _, count in wins]) / len(names)
+    enough = int(np.searchsorted(share, 0.9)) + 1
+    shown = wins[:_MOST_BARS]
+    return Figure(
+        "winners",
+        f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
+        f"On how many problems each kernel has the least measured time; the {len(shown)} that win most.",
+        Bars(
+            [name for name, _ in shown],
+            [count for _, count in shown],
+            [f"{count} ({count / len(names):.0%})" for _, count in shown],
+            "problems won",
+            strong=min(enough, len(shown)),
+        ),
+    )
+
+
+def failures(reasons: Mapping[str, int], rows: int) -> Figure | None:
+    """Why rows have no usable time; None if all have one."""
+    counts = Counter(reasons).most_common(_MOST_BARS)
+    total = sum(reasons.values())
+    if not total:
+        return None
+    return Figure(
+        "failures",
+        f"{total / rows:.1%} of the pairs failed, most of them by: {counts[0][0]}",
+        f"{total:,} of {rows:,} pairs of a kernel and a problem have no usable time.",
+        Bars(
+            [reason for reason, _ in counts],
+            [count for _, count in counts],
+            [f"{count:,}" for _, count in counts],
+            "pairs",
+            strong=1,
+        ),
+    )
+
+
+def noise(spread: NDArray[np.float64]) -> Figure | None:
+    """How far the samples of one measurement lie apart; None if that is not known."""
+    known = np.sort(spread[np.isfinite(spread)])
+    if not len(known):
+        return None
+    at = np.linspace(0, 1, _POINTS)
+    values = np.maximum(np.quantile(known, at), 1e-4)
+    return Figure(
+        "noise",
+        f"Half of the measurements spread less than {np.median(known):.1%}, "
+        f"{np.mean(known > _STEADY):.1%} of them more than {_STEADY:.0%}",
+        "The median absolute deviation of a measurement's samples over their median, from the steadiest to the least.",
+        Lines(
+            [Line("", at.tolist(), values.tolist())],
+            "share of the measurements",
+            "spread",
+            log_y=True,
+            percent_x=True,
+            percent_y=True,
+        ),
+    )
+
+
+def over_time(hours: NDArray[np.float64], spread: NDArray[np.float64]) -> Figure | None:
+    """How the spread moves during a run: medians of as many parts; None where there is too little to say so."""
+    known = np.isfinite(spread)
+    if known.sum() < 2 * _POINTS or np.ptp(hours[known]) <= 0:
+        return None
+    order = np.argsort(hours[known], kind="stable")
+    parts = np.array_split(order, _POINTS)
+    x = [float(np.median(hours[known][part])) for part in parts]
+    low, middle, high = ([float(np.quantile(spread[known][part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
+    return Figure(
+        "noise-over-time",
+        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {np.ptp(hours):.2g} hours",
+        f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",
+        Lines(
+            [Line("spread", x, middle, low=low, high=high)],
+            "hours since the start",
+            "spread of the samples",
+            percent_y=True,
+            y_range=(0.0, max(high) * 1.05 or 0.01),
+        ),
+    )

@@ -1,0 +1,141 @@
+"""The report of two models on the same problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.compare import Comparison, Thresholds, compare
+from ckh.report.figure import Bars, Figure, Line, Lines, Report, Spreads, Table
+from ckh.report.judged import best_of_first
+from ckh.report.of_model import spread_of
+
+if TYPE_CHECKING:
+    from ckh.report.judged import Judged
+
+_FIRST = 20
+_WORST = 20
+_POINTS = 200
+_SLICES = 14
+
+
+def report_comparison(old: Judged, new: Judged) -> Report:
+    """Both models on the same rows."""
+    found = compare(new.dataset, old.scores, new.scores, Thresholds())
+    mean = found.differences[0]
+    figures = [_change(old, new, found), _distributions(old, new), _regret(old, new), _slices(old, new)]
+    return Report(
+        title=f"{old.name} → {new.name}",
+        subtitle=f"{new.model.spec.purpose}, the same {found.problems:,} measured problems",
+        facts=[
+            ("mean efficiency", f"{mean.old:.1%} → {mean.new:.1%}"),
+            ("difference (95 %)", f"{mean.low:+.2%} to {mean.high:+.2%}"),
+            ("improved", f"{found.improved:,}"),
+            ("same", f"{found.same:,}"),
+            ("degraded", f"{len(found.degraded):,}"),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[_degraded(found)] if found.degraded else [],
+    )
+
+
+def _in_words(low: float, high: float) -> str:
+    """What an interval of a difference says."""
+    if low > 0:
+        return "better"
+    return "worse" if high < 0 else "not distinguishable"
+
+
+def _change(old: Judged, new: Judged, found: Comparison) -> Figure:
+    mean = found.differences[0]
+    change = np.sort(new.efficiency - old.efficiency)
+    at = np.linspace(0, 1, min(_POINTS, len(change)))
+    values = np.quantile(change, at)
+    return Figure(
+        "change",
+        f"On average the new model is {_in_words(mean.low, mean.high)}: {mean.new - mean.old:+.2%} "
+        f"({mean.low:+.2%} to {mean.high:+.2%})",
+        "The difference in efficiency on each problem, from the greatest loss to the greatest gain. The interval is of "
+        "a bootstrap over problems, the same ones for both models.",
+        Lines(
+            [
+                Line(
+                    "",
+                    at.tolist(),
+                    values.tolist(),
+                    low=np.minimum(values, 0).tolist(),
+                    high=np.maximum(values, 0).tolist(),
+                )
+            ],
+            "share of the problems",
+            "new - old efficiency",
+            percent_x=True,
+            percent_y=True,
+            zero=True,
+        ),
+    )
+
+
+def _distributions(old: Judged, new: Judged) -> Figure:
+    return Figure(
+        "efficiency",
+        f"One problem in ten is under {np.percentile(new.efficiency, 10):.1%} with the new model, under "
+        f"{np.percentile(old.efficiency, 10):.1%} with the old",
+        "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+        "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
+        Spreads(
+            [spread_of(f"new: {new.name}", new.efficiency), spread_of(f"old: {old.name}", old.efficiency)], "efficiency"
+        ),
+    )
+
+
+def _regret(old: Judged, new: Judged) -> Figure:
+    most = min(_FIRST, int(np.bincount(new.times.problem).max()))
+    k = list(range(1, most + 1))
+    lines = {name: 1.0 - best_of_first(one, most).mean(axis=1) for name, one in (("new", new), ("old", old))}
+    at = min(5, most)
+    return Figure(
+        "regret",
+        f"Of the first {at} choices the new model loses {lines['new'][at - 1]:.2%}, the old {lines['old'][at - 1]:.2%}",
+        "Regret is 1 - efficiency of the best of the first k choices, on average.",
+        Lines(
+            [Line(name, k, values.tolist()) for name, values in lines.items()],
+            "first k choices",
+            "regret",
+            percent_y=True,
+            y_range=(0.0, max(float(values[0]) for values in lines.values()) * 1.08 or 0.01),
+        ),
+    )
+
+
+def _slices(old: Judged, new: Judged) -> Figure | None:
+    problems, change = new.dataset.problems(), new.efficiency - old.efficiency
+    found = []
+    for kind, tests in new.dataset.op.slices.items():
+        for name, test in tests.items():
+            inside = np.array([test(problem) for problem in problems])
+            if inside.any() and not inside.all():
+                found.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
+    if not found:
+        return None
+    found.sort(key=lambda one: -abs(one[0]))
+    shown = sorted(found[:_SLICES])
+    worst, name, _ = shown[0]
+    return Figure(
+        "slices",
+        f"The new model {'loses most' if worst < 0 else 'gains least'} on {name}: {worst:+.2%}",
+        "Mean difference in efficiency of kinds of problems; longer bars are larger differences, of either sign.",
+        Bars(
+            [name for _, name, _ in shown],
+            [abs(value) for value, _, _ in shown],
+            [f"{value:+.2%} of {count} problems" for value, _, count in shown],
+            "new - old efficiency",
+            strong=sum(value < 0 for value, _, _ in shown),
+        ),
+    )
+
+
+def _degraded(found: Comparison) -> Table:
+    rows = [[f"{one.old_efficiency:.1%}", f"{one.new_efficiency:.1%}", one.problem] for one in found.degraded[:_WORST]]
+    return Table(f"The {len(rows)} greatest losses", ["old", "new", "problem"], rows, code=frozenset({2}))

@@ -1,0 +1,53 @@
+"""The report of a dataset: what it covers, which kernels win, what failed, how steady the times are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.report import measurements
+from ckh.report.figure import Report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+
+
+def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
+    """All figures that a dataset allows."""
+    frame = dataset.frame
+    times = times_of(dataset)
+    has_oracle = np.isfinite(times.oracle_ms())
+    best = choices(-times.latency_ms, times.problem, times.count)[has_oracle]
+    names = frame["kernel_name"].astype(str).to_numpy()
+    kernels = int(frame["kernel_name"].nunique())
+    first = frame.iloc[dataset.first_rows]
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.sizes}
+    is_valid = frame["is_valid"].to_numpy(dtype=bool)
+    figures = [
+        measurements.coverage(sizes, times.count),
+        measurements.winners(names[best].tolist(), kernels) if len(best) else None,
+        measurements.failures(_reasons(dataset, is_valid), len(frame)),
+        measurements.noise(frame["spread"].to_numpy(dtype=np.float64)[is_valid]),
+    ]
+    where = ", ".join(dict.fromkeys(frame["device"].dropna().astype(str))) if "device" in frame else ""
+    return Report(
+        title=f"Measurements: {', '.join(path.name for path in paths)}",
+        subtitle=f"{dataset.op.name} on {', '.join(dataset.archs)}{f' ({where})' if where else ''}",
+        facts=[
+            ("measurements", f"{len(frame):,}"),
+            ("problems", f"{times.count:,}"),
+            ("kernels", f"{kernels:,}"),
+            ("usable times", f"{is_valid.mean():.1%}"),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+    )
+
+
+def _reasons(dataset: Dataset, is_valid: np.ndarray) -> dict[str, int]:
+    statuses = dataset.frame["status"][~is_valid].astype(str).value_counts()
+    return {str(name).replace("_", " "): int(count) for name, count in statuses.items() if count}

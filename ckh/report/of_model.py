@@ -1,0 +1,233 @@
+"""The report of a model on measured problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.errors import UsageError
+from ckh.report.figure import Figure, Heat, Line, Lines, Report, Spread, Spreads, Table
+from ckh.report.judged import baseline_efficiencies, best_of_first
+from ckh.report.learning import learning_curve
+from ckh.training import TFLOPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.assess.report import Choice
+    from ckh.data.dataset import Dataset
+    from ckh.report.judged import Judged
+
+_FIRST = 20  # choices
+_WORST = 20  # problems
+_CELLS = 7  # of a heat map, along each axis
+_LEAST_PROBLEMS = 3  # of a cell that a title may name
+_PARTS = 16  # of the measured times, for calibration
+_FLOPS_PER_TFLOPS_MS = 1e9
+_LEAST_ROWS = 40  # of a part
+
+
+def report_model(
+    judged: Judged,
+    learned_from: Dataset | None,
+    over: tuple[str, str] | None,
+    again: Callable[[Sequence[Choice]], str],
+) -> Report:
+    """All figures that a model and measured problems allow.
+
+    Args:
+        judged: the model's choices.
+        learned_from: what the baselines learn from.
+        over: two sizes for the heat map; None: those that vary most.
+        again: the command that measures problems again; empty if there is none.
+
+    Raises:
+        UsageError: there is no such size.
+    """
+    spec, efficiency = judged.model.spec, judged.efficiency
+    figures = [
+        _distribution(judged, learned_from),
+        _regret(judged),
+        _heat(judged, over),
+        _calibration(judged),
+        learning_curve(judged),
+    ]
+    return Report(
+        title=f"Model: {judged.name}",
+        subtitle=f"{spec.purpose}, judged on {judged.times.count:,} measured problems",
+        facts=[
+            ("mean efficiency", f"{efficiency.mean():.1%}"),
+            ("median", f"{np.median(efficiency):.1%}"),
+            ("P10", f"{np.percentile(efficiency, 10):.1%}"),
+            ("least", f"{efficiency.min():.1%}"),
+        ],
+        figures=[figure for figure in figures if figure is not None],
+        tables=[_worst(judged, again)],
+    )
+
+
+def spread_of(label: str, values: NDArray[np.float64]) -> Spread:
+    """The quantiles of values."""
+    p5, p25, p50, p75, p95 = np.quantile(values, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist()
+    return Spread(label, p5, p25, p50, p75, p95, float(values.mean()))
+
+
+def _distribution(judged: Judged, learned_from: Dataset | None) -> Figure:
+    others = baseline_efficiencies(judged, learned_from)
+    best, values = max(others.items(), key=lambda one: float(one[1].mean()))
+    return Figure(
+        "efficiency",
+        f"The model's choices reach {judged.efficiency.mean():.1%} of the best measured speed on average, "
+        f"{best} {values.mean():.1%}",
+        "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
+        "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
+        Spreads(
+            [spread_of("the model", judged.efficiency), *(spread_of(name, one) for name, one in others.items())],
+            "efficiency",
+        ),
+    )
+
+
+def _regret(judged: Judged) -> Figure:
+    most = min(_FIRST, int(np.bincount(judged.times.problem).max()))
+    regret = 1.0 - best_of_first(judged, most)
+    k = list(range(1, most + 1))
+    mean, far = regret.mean(axis=1), np.quantile(regret, 0.9, axis=1)
+    at = min(5, most)
+    return Figure(
+        "regret",
+        f"Measuring the first {at} choices leaves {mean[at - 1]:.1%} of the speed on the table, the first alone "
+        f"{mean[0]:.1%}",
+        "Regret is 1 - efficiency of the best of the first k choices: what is lost if they are all measured and the "
+        "fastest is taken.",
+        Lines(
+            [Line("mean", k, mean.tolist()), Line("worst tenth", k, far.tolist())],
+            "first k choices",
+            "regret",
+            percent_y=True,
+            y_range=(0.0, float(far[0]) * 1.08 or 0.01),
+        ),
+    )
+
+
+def _heat(judged: Judged, over: tuple[str, str] | None) -> Figure | None:
+    first = judged.dataset.frame.iloc[judged.dataset.first_rows]
+    sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.sizes}
+    for name in over or ():
+        if name not in sizes:
+            raise UsageError(f"there is no size {name!r}", "one of " + ", ".join(sizes))
+    if over is None:
+        varying = sorted((name for name in sizes), key=lambda name: -_variety(sizes[name]))
+        over = (varying[0], varying[1])
+        if _variety(sizes[over[1]]) <= 1:
+            return None
+    x, y = over
+    x_bins, x_names = _bins(sizes[x])
+    y_bins, y_names = _bins(sizes[y])
+    values: list[list[float | None]] = [[None] * len(x_names) for _ in y_names]
+    counts = [[0] * len(x_names) for _ in y_names]
+    for row in range(len(y_names)):
+        for column in range(len(x_names)):
+            inside = (y_bins == row) & (x_bins == column)
+            counts[row][column] = int(inside.sum())
+            values[row][column] = float(judged.efficiency[inside].mean()) if inside.any() else None
+    known = [
+        (counts[row][column] < _LEAST_PROBLEMS, value, row, column)
+        for row, some in enumerate(values)
+        for column, value in enumerate(some)
+        if value is not None
+    ]
+    _, least, row, column = min(known)
+    return Figure(
+        "heat",
+        f"The choices are least efficient, {least:.0%}, at {x} {x_names[column]} and {y} {y_names[row]}",
+        f"Mean efficiency of the first choices by {x} and {y}; the small number is how many problems stand behind it.",
+        Heat(y_names, x_names, values, counts, x, y),
+    )
+
+
+def _variety(values: NDArray[np.float64]) -> float:
+    """How many values there are as if all were equally frequent (the exponential of the entropy)."""
+    counts = np.unique(values, return_counts=True)[1] / len(values)
+    return float(np.exp(-(counts * np.log(counts)).sum()))
+
+
+def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
+    """The bin of each value, and the bins' names: values themselves while they are few, else ranges of them."""
+    distinct = np.unique(values)
+    if len(distinct) <= _CELLS:
+        return np.searchsorted(distinct, values), [f"{one:g}" for one in distinct]
+    edges = np.unique(np.quantile(values, np.linspace(0, 1, _CELLS + 1), method="nearest"))
+    bins = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    inside = [values[bins == i] for i in range(len(edges) - 1)]
+    names = [f"{one.min():g}" if one.min() == one.max() else f"{one.min():g}-{one.max():g}" for one in inside]
+    return bins, names
+
+
+def _calibration(judged: Judged) -> Figure | None:
+    """Predicted over measured times, by the measured time."""
+    ms = _predicted_ms(judged)
+    if ms is None:
+        return None
+    measured = judged.times.latency_ms
+    good = np.isfinite(measured) & np.isfinite(ms) & (ms > 0)
+    measured, off = measured[good], ms[good] / measured[good] - 1.0
+    parts = np.array_split(np.argsort(measured, kind="stable"), max(2, min(_PARTS, len(measured) // _LEAST_ROWS)))
+    quantiles = np.array([np.quantile(off[part], (0.05, 0.25, 0.5, 0.75, 0.95)) for part in parts])
+    x = [float(np.median(measured[part])) for part in parts]
+    low, quarter, middle, three, high = quantiles.T.tolist()
+    return Figure(
+        "calibration",
+        f"Half of the predicted times are within {np.median(np.abs(off)):.1%} of the measured ones, "
+        f"nine of ten within {np.quantile(np.abs(off), 0.9):.0%}",
+        "Predicted over measured time of all measured kernels, by the measured time: the line is the median, bands "
+        "hold half and nine tenths. Above zero, the model expects more time than was measured.",
+        Lines(
+            [Line("median", x, middle, low=low, high=high), Line("", x, middle, low=quarter, high=three)],
+            "measured ms",
+            "predicted time against measured",
+            log_x=True,
+            percent_y=True,
+            zero=True,
+        ),
+    )
+
+
+def _predicted_ms(judged: Judged) -> NDArray[np.float64] | None:
+    if TFLOPS not in judged.model.spec.targets:
+        return None
+    tflops = judged.model.predict_dataset(judged.dataset, TFLOPS)
+    flops = np.array([problem.flops for problem in judged.dataset.problems()], dtype=np.float64)
+    return np.asarray(flops[judged.times.problem] / np.maximum(tflops * _FLOPS_PER_TFLOPS_MS, 1e-12))
+
+
+def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> Table:
+    from ckh.assess.report import Choice
+
+    names = judged.dataset.frame["kernel_name"].astype(str).to_numpy()
+    ms = judged.times.latency_ms
+    best = np.full(judged.times.count, -1)
+    order = np.argsort(-ms, kind="stable")
+    best[judged.times.problem[order]] = order
+    problems, rows = judged.dataset.problems(), []
+    for number in np.argsort(judged.efficiency, kind="stable")[:_WORST]:
+        chosen, oracle = judged.chosen[number], best[number]
+        choice = Choice(
+            problem=problems[number].canonical(),
+            kernel=names[chosen],
+            latency_ms=float(ms[chosen]) if np.isfinite(ms[chosen]) else None,
+            best_kernel=names[oracle],
+            best_latency_ms=float(ms[oracle]),
+            efficiency=float(judged.efficiency[number]),
+        )
+        rows.append([f"{choice.efficiency:.1%}", choice.problem, choice.kernel, choice.best_kernel, again([choice])])
+    return Table(
+        f"The {len(rows)} worst choices",
+        ["efficiency", "problem", "chosen", "best", "measure it again"],
+        rows,
+        code=frozenset({1, 2, 3, 4}),
+        note="The command measures the problem again with all kernels, in a folder of its own.",
+    )

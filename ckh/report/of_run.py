@@ -1,0 +1,197 @@
+"""The report of a folder of `ckh bench` or `ckh search --measure`, also while it is still measuring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.bench.plan import SEARCH
+from ckh.ops import operation_of
+from ckh.report import measurements
+from ckh.report.figure import Figure, Line, Lines, Report, Table
+from ckh.schema import MEASURED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.data.journal import Journal, ResultRow
+
+_HOUR_S = 3600.0
+_POINTS = 200
+_FEW_UNITS = 2  # of time: fewer are told in the next smaller unit
+_FASTEST = 10
+_LEAST_FAR = 0.02  # what the axis of drift reaches at least
+
+
+def report_run(journal: Journal, refresh_s: int | None) -> Report:
+    """All figures that a journal allows; `refresh_s` is how often a browser reads the page again while it is going."""
+    run = journal.runs[-1]
+    is_search = run.kernels.startswith(SEARCH)
+    rows = [row for row in journal.rows if not row.remeasured]
+    ended = is_ended(journal)
+    state = journal.ends[-1].reason if ended else "still measuring"
+    pairs = next((one.pairs for one in reversed(journal.runs) if one.pairs is not None), None)
+    done = len({(row.problem, row.kernel) for row in rows})
+    facts = [
+        ("state", state),
+        ("pairs measured", f"{done:,}" + (f" of {pairs:,}" if pairs else "")),
+        ("problems", f"{len({row.problem for row in rows}):,}"),
+        ("usable times", _share(rows)),
+        *_time_left(rows, pairs, done, ended=ended),
+    ]
+    figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
+    figures += [_drift(journal.rows)]
+    return Report(
+        title=f"{'Search' if is_search else 'Run'}: {journal.path.resolve().parent.name}",
+        subtitle=f"{run.op} on {run.arch} ({run.device}), started {run.started}"
+        + (f", {run.problems}" if is_search else f", problems {run.problems}, kernels {run.kernels}"),
+        facts=facts,
+        figures=[figure for figure in figures if figure is not None],
+        tables=[_fastest(journal)] if is_search else [],
+        refresh_s=None if ended else refresh_s,
+    )
+
+
+def is_ended(journal: Journal) -> bool:
+    """Whether the last run that started has ended."""
+    return bool(journal.ends) and journal.ends[-1].run_id == journal.runs[-1].run_id
+
+
+def _share(rows: Sequence[ResultRow]) -> str:
+    good = sum(row.status in MEASURED for row in rows)
+    return f"{good / len(rows):.1%}" if rows else "-"
+
+
+def _time_left(rows: Sequence[ResultRow], pairs: int | None, done: int, *, ended: bool) -> list[tuple[str, str]]:
+    hours = _hours(rows)
+    if ended or not pairs or len(hours) < 2 or hours[-1] <= 0:  # noqa: PLR2004 - one time has no rate
+        return []
+    left = (pairs - done) * hours[-1] / done
+    return [("about", f"{left:.1f} hours left" if left >= 1 else f"{left * 60:.0f} minutes left")]
+
+
+def _hours(rows: Sequence[ResultRow]) -> np.ndarray:
+    times = np.array([row.time for row in rows])
+    return (times - times.min()) / _HOUR_S if len(times) else times
+
+
+def _clock(hours: np.ndarray) -> tuple[np.ndarray, str]:
+    """Hours in the unit that suits the longest, and that unit."""
+    longest = float(hours.max(initial=0.0))
+    for unit, per_hour in (("hours", 1), ("minutes", 60)):
+        if longest * per_hour >= _FEW_UNITS:
+            return hours * per_hour, unit
+    return hours * _HOUR_S, "seconds"
+
+
+def _of_rows(journal: Journal) -> list[Figure | None]:
+    final = journal.final_rows()
+    if not final:
+        return []
+    op = operation_of(final[0].problem)
+    problems = [op.parse_problem(text) for text in dict.fromkeys(row.problem for row in final)]
+    sizes = {name: np.array([float(getattr(one, name.lower())) for one in problems]) for name in op.sizes}
+    best: dict[str, ResultRow] = {}
+    for row in final:
+        if row.latency_ms is not None and row.latency_ms < (_ms(best.get(row.problem))):
+            best[row.problem] = row
+    reasons = Counter(str(row.status).replace("_", " ") for row in final if row.status not in MEASURED)
+    spread = np.array([np.nan if row.spread is None else row.spread for row in final])
+    kernels = len({row.kernel for row in final})
+    return [
+        measurements.coverage(sizes, len(problems)),
+        measurements.winners([row.kernel for row in best.values()], kernels) if best else None,
+        measurements.failures(reasons, len(final)),
+        measurements.noise(spread),
+        measurements.over_time(_hours(final), spread),
+    ]
+
+
+def _ms(row: ResultRow | None) -> float:
+    return float("inf") if row is None or row.latency_ms is None else row.latency_ms
+
+
+def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Figure | None:
+    hours = np.sort(_hours(rows))
+    if len(hours) < 2:  # noqa: PLR2004 - one row is no line
+        return None
+    at = np.unique(np.linspace(0, len(hours) - 1, _POINTS).astype(int))
+    x, unit = _clock(hours[at])
+    rate = len(hours) / hours[-1] if hours[-1] > 0 else 0.0
+    of = f" of {pairs:,}" if pairs else ""
+    return Figure(
+        "progress",
+        f"{len(hours):,}{of} pairs are measured, {rate:,.0f} an hour",
+        "Pairs of a kernel and a problem over the time since the first. A flat part is compiling, or a pause.",
+        Lines([Line("", x.tolist(), (at + 1).tolist())], f"{unit} since the first", "pairs measured"),
+    )
+
+
+def _drift(rows: Sequence[ResultRow]) -> Figure | None:
+    """Times of leaders that were measured again, over their first ones."""
+    first: dict[tuple[str, str], ResultRow] = {}
+    again: list[tuple[ResultRow, float]] = []
+    for row in rows:
+        pair = (row.problem, row.kernel)
+        if not row.remeasured:
+            first[pair] = row
+        elif row.latency_ms is not None and pair in first and _ms(first[pair]) < float("inf"):
+            again.append((row, row.latency_ms / _ms(first[pair]) - 1.0))
+    if len(again) < _FASTEST:
+        return None
+    hours = (np.array([row.time for row, _ in again]) - min(row.time for row in rows)) / _HOUR_S
+    ratio = np.array([value for _, value in again])
+    x, unit = _clock(hours)
+    far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, _LEAST_FAR)
+    return Figure(
+        "drift",
+        f"Measured again, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first time, "
+        f"by {np.median(ratio):+.1%} in the middle",
+        "Each point is a kernel that was measured a second time: above zero it was slower then. A trend is a drift of "
+        "the machine.",
+        Lines(
+            [Line("", x.tolist(), ratio.tolist(), style="points")],
+            f"{unit} since the start",
+            "second time over the first",
+            percent_y=True,
+            y_range=(-far, far),
+            zero=True,
+        ),
+    )
+
+
+def _search(rows: Sequence[ResultRow]) -> Figure | None:
+    times = np.array([_ms(row) for row in rows])
+    good = np.flatnonzero(np.isfinite(times))
+    if not len(good):
+        return None
+    best = np.minimum.accumulate(times)[good[0] :]
+    place = np.arange(good[0], len(times)) + 1
+    last = int(np.argmin(times)) + 1
+    gain = times[good[0]] / best[-1]
+    return Figure(
+        "search",
+        f"The best of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
+        "first",
+        "Points are the kernels that were measured, in their order; the line is the best so far.",
+        Lines(
+            [
+                Line("best so far", place.tolist(), best.tolist(), style="steps"),
+                Line("measured", (good + 1).tolist(), times[good].tolist(), style="points"),
+            ],
+            "measurements",
+            "ms",
+            y_range=(float(best[-1]) * 0.95, float(np.quantile(times[good], 0.9)) * 1.05),
+        ),
+    )
+
+
+def _fastest(journal: Journal) -> Table:
+    known = sorted((row for row in journal.final_rows() if row.latency_ms is not None), key=_ms)[:_FASTEST]
+    rows = [
+        [str(place), f"{_ms(row):.4g}", "-" if row.spread is None else f"{row.spread:.1%}", row.kernel]
+        for place, row in enumerate(known, 1)
+    ]
+    return Table("The fastest", ["", "ms", "spread", "kernel"], rows, code=frozenset({3}))

@@ -1,0 +1,207 @@
+"""`ckh report` as it is called."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import write_dataset
+from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord
+from ckh.errors import ExitCode
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.schema import Status
+from tests.commands.test_validate import silent
+from tests.learn.conftest import HARDWARE, kernels, measured, problems, saved, time_ms
+
+if TYPE_CHECKING:
+    from ckh.data.journal import JournalWriter as Writer
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def data() -> str:
+    """A dataset."""
+    write_dataset(measured(), "data.parquet")
+    return "data.parquet"
+
+
+def start(folder: str, kernels_of_run: str = "all") -> Writer:
+    """A journal of a run that has started."""
+    writer = JournalWriter(Path(folder))
+    texts: dict[str, Any] = {
+        "run_id": "r",
+        "ckh_version": "0.1.0",
+        "started": "2026-01-01T00:00:00",
+        "device_kind": "host",
+    }
+    more: dict[str, Any] = {
+        "arch": "host",
+        "device": "a CPU",
+        "compiler": "g++",
+        "variant": "forward",
+        "problems": "some",
+        "dtype": "fp32",
+    }
+    record = RunRecord(
+        **texts, **more, kernels=kernels_of_run, clock_mhz=1, hardware=HARDWARE, flags=(), seed=0, samples=5, pairs=72
+    )
+    writer.start_run(record)
+    return writer
+
+
+def rows(count: int) -> list[ResultRow]:
+    """Results of three problems, a minute apart, every seventh a failure; the first twelve were measured again."""
+    made = []
+    for i in range(count):
+        problem, kernel = problems()[2 + i % 3], kernels()[i // 3]
+        ms = time_ms(problem, kernel)
+        values: dict[str, Any] = {"latency_ms": ms, "latency_min_ms": ms, "spread": 0.01} if i % 7 else {}
+        status = Status.OK if i % 7 else Status.WRONG_RESULT
+        made.append(ResultRow("r", problem.canonical(), kernel_name(kernel), status, time=60.0 * i, **values))
+    again = [one for one in made if one.latency_ms is not None][:12]
+    return [
+        *made,
+        *(
+            ResultRow(
+                one.run_id,
+                one.problem,
+                one.kernel,
+                one.status,
+                "",
+                one.latency_ms,
+                one.latency_min_ms,
+                0.01,
+                remeasured=True,
+                time=60.0 * count,
+            )
+            for one in again
+        ),
+    ]
+
+
+def figures(stdout: str) -> list[str]:
+    """Names in the JSON document."""
+    return list(json.loads(stdout)["figures"])
+
+
+def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The page and the pictures are written, and not replaced but with --force."""
+    args = ["report", data, "--plots", "pictures", "--json"]
+    assert run(args) == ExitCode.OK
+    names = figures(capsys.readouterr().out)
+    assert names == ["coverage", "winners", "failures", "noise"]
+    assert sorted(path.name for path in Path("pictures").iterdir()) == sorted(
+        f"{name}.{kind}" for name in names for kind in ("svg", "png")
+    )
+    assert run(args) == ExitCode.USAGE
+    assert "report.html exists" in capsys.readouterr().err
+    assert run([*args, "--force"]) == ExitCode.OK
+
+
+def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a journal holds: progress of the plan, and drift of what was measured again."""
+    writer = start("run")
+    writer.add(*rows(60))
+    writer.close()
+    assert run(["report", "run", "--json"]) == ExitCode.OK
+    assert figures(capsys.readouterr().out) == ["progress", "coverage", "winners", "failures", "noise", "drift"]
+    text = Path("report.html").read_text(encoding="utf-8")
+    assert "60 of 72 pairs are measured" in text
+    assert "12 minutes left" in text
+    assert "still measuring" in text
+
+
+def test_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+    """The best found against measurements; the place of the best is that of the least time."""
+    writer = start("search", "search:anneal")
+    found = [one for one in rows(60) if one.problem == problems()[2].canonical() and not one.remeasured]
+    writer.add(*found)
+    writer.end_run(EndRecord("r", "complete", 1.0, {}))
+    writer.close()
+    assert run(["report", "search", "--json"]) == ExitCode.OK
+    assert figures(capsys.readouterr().out) == ["search"]
+    best = min(range(len(found)), key=lambda i: found[i].latency_ms or 1e9) + 1
+    assert f"The best of {len(found)} measurements is number {best}:" in Path("report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_is_watched_until_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page is written again while rows come, asks to be read again, and is finished when the run is."""
+    writer = start("run")
+    writer.add(*rows(6))
+    pages: list[str] = []
+
+    def go_on() -> None:
+        while not Path("report.html").exists():
+            time.sleep(0.05)
+        pages.append(Path("report.html").read_text(encoding="utf-8"))
+        writer.add(*rows(12)[6:12])
+        writer.end_run(EndRecord("r", "complete", 1.0, {}))
+
+    worker = threading.Thread(target=go_on)
+    worker.start()
+    assert run(["report", "run", "--watch", "--every", "1s"]) == ExitCode.OK
+    worker.join()
+    writer.close()
+    assert 'http-equiv="refresh" content="1"' in pages[0]
+    assert "6 of 72" in pages[0]
+    last = Path("report.html").read_text(encoding="utf-8")
+    assert "12 of 72" in last
+    assert 'http-equiv="refresh"' not in last
+    assert "again in 1 s" in capsys.readouterr().err
+
+
+def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One is judged, two are compared; the heat map has the sizes that were chosen."""
+    for name in ("old", "new"):
+        silent(saved(Path(name)))
+    assert run(["report", "old", "--data", data, "--over", "C,Hi", "--out", "old.html", "--json"]) == ExitCode.OK
+    assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "calibration", "learning"]
+    assert "by C and Hi;" in Path("old.html").read_text(encoding="utf-8")
+    assert run(["report", "old", "new", "--data", data, "--out", "both.html", "--json"]) == ExitCode.OK
+    assert "change" in figures(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["old"], "--data HOLDOUT.parquet"),
+        (["old", "--data", "data.parquet", "--over", "C"], "names no two sizes"),
+        (["old", "--data", "data.parquet", "--over", "C,nothing"], "there is no size 'nothing'"),
+        (["data.parquet", "--over", "C,K"], "--over is for models"),
+        (["data.parquet", "--watch"], "--watch is for a folder"),
+        (["old", "data.parquet", "--data", "data.parquet"], "compared with models only"),
+        (["data.parquet", "--out", "data.parquet", "--force"], "is an input"),
+    ],
+)
+def test_what_does_not_go_is_said(args: list[str], said: str, data: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In one line, before anything is written."""
+    silent(saved(Path("old")))
+    assert run(["report", *args]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+    assert not Path("report.html").exists()
+
+
+def test_without_matplotlib_the_extra_is_named(
+    data: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library that draws is an extra."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert run(["report", data]) == ExitCode.USAGE
+    assert "pip install 'ckh[report]'" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is neither run, model nor dataset is bad data."""
+    Path("empty").mkdir()
+    assert run(["report", "empty"]) == ExitCode.BAD_DATA
+    assert "is no folder of a run" in capsys.readouterr().err

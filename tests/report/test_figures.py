@@ -1,0 +1,169 @@
+"""Figures of reports: their numbers against plain loops, and what SVG, PNG and page have of them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from ckh.learn.artifact import load_model
+from ckh.report import measurements
+from ckh.report.draw import file_png, file_svg, page_svg
+from ckh.report.figure import Bars, Body, Dots, Figure, Heat, Line, Lines, Report, Spread, Spreads, Table, numbers
+from ckh.report.judged import baseline_efficiencies, best_of_first, judge
+from ckh.report.of_comparison import report_comparison
+from ckh.report.of_dataset import report_dataset
+from ckh.report.of_model import report_model
+from ckh.report.page import page
+from ckh.training import RankObjective
+from tests.learn.conftest import efficiencies, measured, saved
+
+BODIES: list[Body] = [
+    Lines([Line("a", [1, 2, 3], [0.1, 0.2, 0.3], low=[0, 0, 0], high=[1, 1, 1]), Line("b", [1], [0.5])], "x", "y"),
+    Bars(["one", "a_very_long_name_of_a_kernel_" * 4], [3, 1], ["3", "1"], "x", strong=1),
+    Spreads([Spread("model", 0.1, 0.2, 0.3, 0.4, 0.5, 0.31)], "efficiency"),
+    Heat(["a", "b"], ["c"], [[0.5], [None]], [[3], [0]], "C", "K"),
+    Dots(["N", "C"], [[1.0, 2.0], [4.0]], [[3, 1], [4]], "size"),
+]
+
+
+def figure(body: Body) -> Figure:
+    """A figure with a title that is markup if it is not escaped."""
+    return Figure("some", "A < B & C", 'a "note"', body)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+def test_one_description_is_svg_and_png_and_numbers(body: Body) -> None:
+    """Each kind is drawn as both, at two widths, with title, name for screen readers and a table."""
+    one = figure(body)
+    root = ET.fromstring(file_svg(one))  # noqa: S314 - our own text
+    assert root.find("{http://www.w3.org/2000/svg}title").text == "A < B & C"  # type: ignore[union-attr]
+    png = file_png(one)
+    assert png.startswith(b"\x89PNG")
+    assert struct.unpack(">I", png[16:20])[0] == pytest.approx(2 * 740, abs=2)
+    boxes = []
+    for narrow in (False, True):
+        text = page_svg(one, narrow=narrow)
+        svg = ET.fromstring(text)  # noqa: S314 - our own text
+        assert svg.get("role") == "img"
+        assert svg.get("aria-label") == 'A < B & C. a "note"'
+        assert "#0072b2" not in text
+        boxes.append(float(svg.get("viewBox", "").split()[2]))
+    assert boxes[1] == pytest.approx(boxes[0] / 2, rel=0.01)
+    table = numbers(one)
+    assert table.rows
+    assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_pictures_are_the_same_to_the_byte() -> None:
+    """Drawn twice, files do not differ: they can be kept under version control."""
+    one = figure(BODIES[0])
+    assert file_svg(one) == file_svg(one)
+    assert file_png(one) == file_png(one)
+
+
+def test_a_page_loads_nothing_and_hides_no_markup() -> None:
+    """There is no address in it but names of SVG's, nothing of a name is markup, and a policy forbids the rest."""
+    evil = "<script>alert(1)</script>"
+    made = Report(evil, evil, [(evil, evil)], [figure(BODIES[1])], [Table(evil, [evil], [[evil]])], refresh_s=5)
+    text = page(made, "now").decode()
+    assert "<script" not in text
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text) == []
+    assert "default-src 'none'" in text
+    assert '<meta http-equiv="refresh" content="5">' in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_dataset_is_summed_up() -> None:
+    """Winners and failures are those that a loop over the rows finds."""
+    data = measured()
+    made = report_dataset(data, [Path("a.parquet")])
+    found = {one.name: one for one in made.figures}
+    frame = data.frame
+    wins: dict[str, int] = {}
+    for number in range(14):
+        rows = frame[(data.problem_ids == number) & frame["is_valid"]]
+        name = rows.loc[rows["latency_ms"].idxmin(), "kernel_name"]
+        wins[name] = wins.get(name, 0) + 1
+    bars = found["winners"].body
+    assert isinstance(bars, Bars)
+    assert dict(zip(bars.labels, bars.values, strict=True)) == dict(sorted(wins.items(), key=lambda one: -one[1])[:12])
+    assert found["winners"].title.startswith(f"{len(wins)} of {frame['kernel_name'].nunique()} kernels")
+    failed = int((~frame["is_valid"]).sum())
+    lost = found["failures"].body
+    assert isinstance(lost, Bars)
+    assert (list(lost.labels), list(lost.values)) == (["wrong result"], [failed])
+    assert ("measurements", f"{len(frame):,}") in made.facts
+
+
+def test_a_model_is_judged(tmp_path: Path) -> None:
+    """Efficiency, regret and baselines are those of a loop; the heat map holds every problem once."""
+    model, data = load_model(saved(tmp_path / "model")), measured()
+    judged = judge(model, data)
+    expected = efficiencies(tmp_path / "model")
+    assert judged.efficiency == pytest.approx(expected, rel=1e-12)
+    best = best_of_first(judged, 24)
+    assert best[0] == pytest.approx(expected, rel=1e-12)
+    assert best[-1] == pytest.approx(1.0)
+    assert (np.diff(best, axis=0) >= 0).all()
+    made = report_model(judged, data, None, lambda worst: f"again {worst[0].problem}")
+    found = {one.name: one for one in made.figures}
+    assert list(found) == ["efficiency", "regret", "heat", "calibration", "learning"]
+    spreads = found["efficiency"].body
+    assert isinstance(spreads, Spreads)
+    assert spreads.rows[0].mean == pytest.approx(expected.mean())
+    assert len(spreads.rows) == 1 + len(baseline_efficiencies(judged, data))
+    heat = found["heat"].body
+    assert isinstance(heat, Heat)
+    assert sum(map(sum, heat.counts)) == 14
+    total = sum(
+        (value or 0) * count
+        for values, counts in zip(heat.values, heat.counts, strict=True)
+        for value, count in zip(values, counts, strict=True)
+    )
+    assert total == pytest.approx(expected.sum())
+    curve = found["learning"].body
+    assert isinstance(curve, Lines)
+    assert curve.lines[0].y[-1] == pytest.approx(expected.mean())
+    (worst,) = made.tables
+    assert worst.rows[0][0] == f"{expected.min():.1%}"
+    assert worst.rows[0][4] == f"again {worst.rows[0][1]}"
+
+
+def test_two_models_are_compared(tmp_path: Path) -> None:
+    """The mean of the drawn changes is the difference of the models' means."""
+    data = measured()
+    old, new = (
+        judge(load_model(saved(tmp_path / name, rank)), data)
+        for name, rank in (("old", RankObjective.RELATIVE), ("new", RankObjective.LAMBDARANK))
+    )
+    made = report_comparison(old, new)
+    found = {one.name: one for one in made.figures}
+    change = found["change"].body
+    assert isinstance(change, Lines)
+    assert np.mean(change.lines[0].y) == pytest.approx(new.efficiency.mean() - old.efficiency.mean(), abs=0.02)
+    assert {"change", "efficiency", "regret"} <= set(found)
+
+
+def test_noise_and_its_drift_are_quantiles() -> None:
+    """The middle of the curve is the median; over time the medians follow a trend that is put in."""
+    spread = np.linspace(0.001, 0.1, 1001)
+    noise = measurements.noise(spread)
+    assert noise is not None
+    assert "spread less than 5.1%" in noise.title  # 0.0505
+    hours = np.linspace(0, 3, 1001)
+    drift = measurements.over_time(hours, spread)
+    assert drift is not None
+    assert isinstance(drift.body, Lines)
+    line = drift.body.lines[0]
+    assert line.y == pytest.approx(np.interp(line.x, hours, spread), rel=0.02)
+    assert measurements.noise(np.full(3, np.nan)) is None
