@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.intervals import Figure, difference, estimates, mean_of, percentile_of
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
-from ckh.assess.paired import paired_interval
 from ckh.assess.verdict import Check
 
 if TYPE_CHECKING:
@@ -19,6 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
+
+_FIGURES: dict[str, Callable[[NDArray[np.float64]], Figure]] = {
+    "mean": mean_of,
+    "median": lambda values: percentile_of(values, 50),
+    "P10": lambda values: percentile_of(values, 10),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both models; `low` to `high` is the 95 % interval of new - old (`paired.paired_interval`)."""
+    """A figure of both models; `low` to `high` is the paired 95 % interval of new - old."""
 
     name: str
     old: float
@@ -93,18 +98,13 @@ def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]
     times = times_of(dataset)
     rows = [choices(scores, times.problem, times.count) for scores in (old, new)]
     before, after = (times.efficiency()[chosen] for chosen in rows)
-    figures: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "P10": partial(np.percentile, q=10)}
     allowed = (thresholds.mean, thresholds.median, thresholds.p10)
-    differences = tuple(
-        Difference(
-            name,
-            float(figure(before)),
-            float(figure(after)),
-            *paired_interval(figure, before, after),
-            allowed_loss=most,
-        )
-        for (name, figure), most in zip(figures.items(), allowed, strict=True)
-    )
+    wanted = {name: (of(before), of(after), difference(of(after), of(before))) for name, of in _FIGURES.items()}
+    found = estimates({f"{name} {i}": one for name, some in wanted.items() for i, one in enumerate(some)}, times.count)
+    differences = []
+    for name, most in zip(_FIGURES, allowed, strict=True):
+        first, second, apart = (found[f"{name} {i}"] for i in range(3))
+        differences.append(Difference(name, first.value, second.value, apart.low, apart.high, most))
     problems = dataset.problems()
     worse = [
         Degraded(problems[i].canonical(), float(before[i]), float(after[i])) for i in np.flatnonzero(after < before)
@@ -113,7 +113,7 @@ def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]
     return Comparison(
         problems=times.count,
         agreement=float(np.mean(rows[0] == rows[1])),
-        differences=differences,
+        differences=tuple(differences),
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
         degraded=tuple(worse),

@@ -94,7 +94,7 @@ def evaluate(
         top=top_k(times, scores),
         baselines=whole,
         slices=slices(dataset, times, scores, is_copy),
-        choices=_choices(dataset, times, chosen),
+        choices=choices_made(dataset, times, chosen),
         noise=() if noise is None else noise.devices,
         ceiling=ceiling(dataset, chosen, *_beginning(dataset, times, learned_from)),
         unstable=unstable_share(dataset),
@@ -127,7 +127,8 @@ def _baselines(
     yield RANDOM, baselines.random_efficiency(dataset)
 
 
-def _choices(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:
+def choices_made(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:
+    """The chosen row of each problem, shape (problems,), beside the best."""
     best = choices(-times.latency_ms, times.problem, times.count)
     names, efficiency, is_best = dataset.frame["kernel_name"].to_numpy(), times.efficiency(), times.is_best()
     return [

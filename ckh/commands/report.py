@@ -17,9 +17,7 @@ from ckh.outputs import FileKind, check_output, head_of, write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.assess.report import Choice
-    from ckh.learn.artifact import Model
-    from ckh.report.figure import Report
+    from ckh.report.drawing import Report
 
 _HELP = """Draw what was measured or learned, as one page that loads nothing, or as files.
 
@@ -132,7 +130,8 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
 
 
 def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], over: str | None) -> Report:
-    from ckh.commands._judging import load_judged
+    from ckh.commands._evaluation_output import measure_again
+    from ckh.commands._judging import held_out, load_judged
     from ckh.learn.artifact import load_model
     from ckh.learn.manifest import labels_of
     from ckh.report.judged import judge
@@ -146,14 +145,14 @@ def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], 
     for model in models:
         if labels_of(model.path) is Labels.WINNERS:
             raise UsageError(f"{model.path} learned from winners alone, which have no efficiency", "see ckh evaluate")
-    dataset = load_judged(models[-1], data)
+    dataset = held_out(load_judged(models[-1], data), models)
     judged = [judge(model, dataset) for model in models]
     if len(models) > 1:
         if models[0].spec.purpose != models[1].spec.purpose:
             raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
         return report_comparison(*judged)
     learned_from = load_judged(models[0], train_data) if train_data else None
-    return report_model(judged[0], learned_from, _two(over), lambda worst: _again(worst, models[0]))
+    return report_model(judged[0], learned_from, _two(over), lambda worst: measure_again(worst, models[0].spec))
 
 
 def _two(over: str | None) -> tuple[str, str] | None:
@@ -163,18 +162,6 @@ def _two(over: str | None) -> tuple[str, str] | None:
     if not (first and comma and second) or "," in second:
         raise UsageError(f"--over {over!r} names no two sizes", "write it like C,Hi")
     return first.strip(), second.strip()
-
-
-def _again(worst: Sequence[Choice], model: Model) -> str:
-    from shlex import quote
-
-    spec = model.spec
-    variant = f" --variant {spec.variant}" if spec.variant is not None else ""
-    problems = " ".join(quote(one.problem) for one in worst)
-    return (
-        f"printf '%s\\n' {problems} > worst.txt && "
-        f"ckh bench --op {spec.op_type}{variant} --problems worst.txt --out runs/worst"
-    )
 
 
 def _write_run(path: Path, out: Path, plots: Path | None, every_s: float | None, *, force: bool) -> list[str]:

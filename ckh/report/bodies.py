@@ -10,7 +10,7 @@ from ckh.report import style
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.report.figure import Bars, Dots, Heat, Line, Lines, Spreads
+    from ckh.report.drawing import Bars, Dots, Heat, Line, Lines, Spreads
 
 _ROW_IN = 0.30
 _LEAST_GAP = 0.075  # of the height, between labels

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
 from ckh.report import bodies, style
-from ckh.report.figure import Bars, Dots, Heat, Lines, Spreads
+from ckh.report.drawing import Bars, Dots, Heat, Lines, Spreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ckh.report.figure import Figure
+    from ckh.report.drawing import Drawing
 
 _DRAW: dict[type, Callable[..., float]] = {
     Lines: bodies.draw_lines,
@@ -66,7 +66,7 @@ def require_matplotlib() -> None:
         raise UsageError("figures need matplotlib", "pip install 'ckh[report]'")
 
 
-def page_svg(figure: Figure, *, narrow: bool) -> str:
+def page_svg(figure: Drawing, *, narrow: bool) -> str:
     """A figure for a page: as wide as its place, in the page's colours, with a name for screen readers."""
     svg = _svg(figure, narrow=narrow, with_title=False)
     for colour in style.ALL:
@@ -76,7 +76,7 @@ def page_svg(figure: Figure, *, narrow: bool) -> str:
     return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(_said(figure))}" ', 1)
 
 
-def file_svg(figure: Figure) -> bytes:
+def file_svg(figure: Drawing) -> bytes:
     """A figure as a file, with its title, on white paper."""
     svg = _svg(figure, narrow=False, with_title=True)
     named = f"<title>{escape(figure.title)}</title>\n <desc>{escape(_said(figure))}</desc>\n <defs>"
@@ -84,16 +84,16 @@ def file_svg(figure: Figure) -> bytes:
     return (head + svg.replace("<defs>", named, 1)).encode()
 
 
-def file_png(figure: Figure) -> bytes:
+def file_png(figure: Drawing) -> bytes:
     """A figure as a picture of twice as many pixels, with its title, on white paper."""
     return _saved(figure, "png", narrow=False, with_title=True, dpi=2 * style.PIXELS)
 
 
-def _said(figure: Figure) -> str:
+def _said(figure: Drawing) -> str:
     return f"{figure.title}. {figure.note}"
 
 
-def _svg(figure: Figure, *, narrow: bool, with_title: bool) -> str:
+def _svg(figure: Drawing, *, narrow: bool, with_title: bool) -> str:
     text = _saved(figure, "svg", narrow=narrow, with_title=with_title, dpi=style.PIXELS).decode()
     text = _METADATA.sub("", _HEAD.sub("", text, count=1))
     if not with_title:
@@ -101,7 +101,7 @@ def _svg(figure: Figure, *, narrow: bool, with_title: bool) -> str:
     return _FONT.sub(r"\1system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", text)
 
 
-def _saved(figure: Figure, kind: str, *, narrow: bool, with_title: bool, dpi: int) -> bytes:
+def _saved(figure: Drawing, kind: str, *, narrow: bool, with_title: bool, dpi: int) -> bytes:
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas

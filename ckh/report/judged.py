@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess import baselines
-from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices, places
+from ckh.assess.noise import noise_times
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Judged:
 
 def judge(model: Model, dataset: Dataset) -> Judged:
     """The choices of a model on measured problems, all of which have an oracle."""
-    times, scores = times_of(dataset), model.scores(dataset)
+    (times, _noise), scores = noise_times(dataset), model.scores(dataset)
     chosen = choices(scores, times.problem, times.count)
     return Judged(model, dataset, times, scores, chosen, times.efficiency()[chosen])
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.metrics import choices
-from ckh.report.figure import Figure, Line, Lines
+from ckh.report.drawing import Drawing, Line, Lines
 
 if TYPE_CHECKING:
     from ckh.report.judged import Judged
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _POINTS = 14
 
 
-def learning_curve(judged: Judged) -> Figure | None:
+def learning_curve(judged: Judged) -> Drawing | None:
     """The efficiency of choices by the first trees alone, on the problems that are judged."""
     model = judged.model
     target = model.spec.rank_by
@@ -29,7 +29,7 @@ def learning_curve(judged: Judged) -> Figure | None:
         mean.append(float(efficiency.mean()))
         low.append(float(np.percentile(efficiency, 10)))
     half = next(count for count, value in zip(trees, mean, strict=True) if value >= mean[-1] - 0.005)
-    return Figure(
+    return Drawing(
         "learning",
         f"{half} of {trees[-1]} trees come within half a point of all of them",
         "Efficiency on the judged problems if only the first trees choose. A curve that still rises asks for more "

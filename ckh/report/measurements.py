@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.report.figure import Bars, Dots, Figure, Line, Lines
+from ckh.report.drawing import Bars, Dots, Drawing, Line, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ _STEADY = 0.05  # a spread above is worth a second look
 _POINTS = 60
 
 
-def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Figure | None:
+def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Drawing | None:
     """Which sizes occur how often: values of problems by the size's name; None if all are the same."""
     found = {name: np.unique(values[values > 0], return_counts=True) for name, values in sizes.items()}
     varying = {name: pair for name, pair in found.items() if len(pair[0]) > 1}
@@ -27,7 +27,7 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Figure 
         return None
     widest = max(varying, key=lambda name: float(varying[name][0][-1] / varying[name][0][0]))
     low, high = varying[widest][0][[0, -1]]
-    return Figure(
+    return Drawing(
         "coverage",
         f"{problems:,} problems cover {len(varying)} sizes; {widest} reaches furthest, from {low:g} to {high:g}",
         "Each dot is a value of a size; its area says how many problems have it. Sizes that never vary are left out.",
@@ -40,13 +40,13 @@ def coverage(sizes: Mapping[str, NDArray[np.float64]], problems: int) -> Figure 
     )
 
 
-def winners(names: Sequence[str], kernels: int) -> Figure:
+def winners(names: Sequence[str], kernels: int) -> Drawing:
     """How often which kernel is the fastest; `names` has the fastest kernel of each problem."""
     wins = Counter(names).most_common()
     share = np.cumsum([count for _, count in wins]) / len(names)
     enough = int(np.searchsorted(share, 0.9)) + 1
     shown = wins[:_MOST_BARS]
-    return Figure(
+    return Drawing(
         "winners",
         f"{len(wins)} of {kernels:,} kernels are ever the fastest; {enough} of them cover 90 % of the problems",
         f"On how many problems each kernel has the least measured time; the {len(shown)} that win most.",
@@ -60,13 +60,13 @@ def winners(names: Sequence[str], kernels: int) -> Figure:
     )
 
 
-def failures(reasons: Mapping[str, int], rows: int) -> Figure | None:
+def failures(reasons: Mapping[str, int], rows: int) -> Drawing | None:
     """Why rows have no usable time; None if all have one."""
     counts = Counter(reasons).most_common(_MOST_BARS)
     total = sum(reasons.values())
     if not total:
         return None
-    return Figure(
+    return Drawing(
         "failures",
         f"{total / rows:.1%} of the pairs failed, most of them by: {counts[0][0]}",
         f"{total:,} of {rows:,} pairs of a kernel and a problem have no usable time.",
@@ -80,14 +80,14 @@ def failures(reasons: Mapping[str, int], rows: int) -> Figure | None:
     )
 
 
-def noise(spread: NDArray[np.float64]) -> Figure | None:
+def noise(spread: NDArray[np.float64]) -> Drawing | None:
     """How far the samples of one measurement lie apart; None if that is not known."""
     known = np.sort(spread[np.isfinite(spread)])
     if not len(known):
         return None
     at = np.linspace(0, 1, _POINTS)
     values = np.maximum(np.quantile(known, at), 1e-4)
-    return Figure(
+    return Drawing(
         "noise",
         f"Half of the measurements spread less than {np.median(known):.1%}, "
         f"{np.mean(known > _STEADY):.1%} of them more than {_STEADY:.0%}",
@@ -103,7 +103,7 @@ def noise(spread: NDArray[np.float64]) -> Figure | None:
     )
 
 
-def over_time(hours: NDArray[np.float64], spread: NDArray[np.float64]) -> Figure | None:
+def over_time(hours: NDArray[np.float64], spread: NDArray[np.float64]) -> Drawing | None:
     """How the spread moves during a run: medians of as many parts; None where there is too little to say so."""
     known = np.isfinite(spread)
     if known.sum() < 2 * _POINTS or np.ptp(hours[known]) <= 0:
@@ -112,7 +112,7 @@ def over_time(hours: NDArray[np.float64], spread: NDArray[np.float64]) -> Figure
     parts = np.array_split(order, _POINTS)
     x = [float(np.median(hours[known][part])) for part in parts]
     low, middle, high = ([float(np.quantile(spread[known][part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
-    return Figure(
+    return Drawing(
         "noise-over-time",
         f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {np.ptp(hours):.2g} hours",
         f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",

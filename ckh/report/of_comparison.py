@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.compare import Comparison, Thresholds, compare
-from ckh.report.figure import Bars, Figure, Line, Lines, Report, Spreads, Table
+from ckh.report.drawing import Bars, Drawing, Line, Lines, PageTable, Report, Spreads
 from ckh.report.judged import best_of_first
 from ckh.report.of_model import spread_of
 
@@ -47,12 +47,12 @@ def _in_words(low: float, high: float) -> str:
     return "worse" if high < 0 else "not distinguishable"
 
 
-def _change(old: Judged, new: Judged, found: Comparison) -> Figure:
+def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
     mean = found.differences[0]
     change = np.sort(new.efficiency - old.efficiency)
     at = np.linspace(0, 1, min(_POINTS, len(change)))
     values = np.quantile(change, at)
-    return Figure(
+    return Drawing(
         "change",
         f"On average the new model is {_in_words(mean.low, mean.high)}: {mean.new - mean.old:+.2%} "
         f"({mean.low:+.2%} to {mean.high:+.2%})",
@@ -77,8 +77,8 @@ def _change(old: Judged, new: Judged, found: Comparison) -> Figure:
     )
 
 
-def _distributions(old: Judged, new: Judged) -> Figure:
-    return Figure(
+def _distributions(old: Judged, new: Judged) -> Drawing:
+    return Drawing(
         "efficiency",
         f"One problem in ten is under {np.percentile(new.efficiency, 10):.1%} with the new model, under "
         f"{np.percentile(old.efficiency, 10):.1%} with the old",
@@ -90,12 +90,12 @@ def _distributions(old: Judged, new: Judged) -> Figure:
     )
 
 
-def _regret(old: Judged, new: Judged) -> Figure:
+def _regret(old: Judged, new: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(new.times.problem).max()))
     k = list(range(1, most + 1))
     lines = {name: 1.0 - best_of_first(one, most).mean(axis=1) for name, one in (("new", new), ("old", old))}
     at = min(5, most)
-    return Figure(
+    return Drawing(
         "regret",
         f"Of the first {at} choices the new model loses {lines['new'][at - 1]:.2%}, the old {lines['old'][at - 1]:.2%}",
         "Regret is 1 - efficiency of the best of the first k choices, on average.",
@@ -109,7 +109,7 @@ def _regret(old: Judged, new: Judged) -> Figure:
     )
 
 
-def _slices(old: Judged, new: Judged) -> Figure | None:
+def _slices(old: Judged, new: Judged) -> Drawing | None:
     problems, change = new.dataset.problems(), new.efficiency - old.efficiency
     found = []
     for kind, tests in new.dataset.op.slices.items():
@@ -122,7 +122,7 @@ def _slices(old: Judged, new: Judged) -> Figure | None:
     found.sort(key=lambda one: -abs(one[0]))
     shown = sorted(found[:_SLICES])
     worst, name, _ = shown[0]
-    return Figure(
+    return Drawing(
         "slices",
         f"The new model {'loses most' if worst < 0 else 'gains least'} on {name}: {worst:+.2%}",
         "Mean difference in efficiency of kinds of problems; longer bars are larger differences, of either sign.",
@@ -136,6 +136,6 @@ def _slices(old: Judged, new: Judged) -> Figure | None:
     )
 
 
-def _degraded(found: Comparison) -> Table:
+def _degraded(found: Comparison) -> PageTable:
     rows = [[f"{one.old_efficiency:.1%}", f"{one.new_efficiency:.1%}", one.problem] for one in found.degraded[:_WORST]]
-    return Table(f"The {len(rows)} greatest losses", ["old", "new", "problem"], rows, code=frozenset({2}))
+    return PageTable(f"The {len(rows)} greatest losses", ["old", "new", "problem"], rows, code=frozenset({2}))

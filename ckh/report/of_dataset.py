@@ -9,7 +9,7 @@ import numpy as np
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.report import measurements
-from ckh.report.figure import Report
+from ckh.report.drawing import Report
 
 if TYPE_CHECKING:
     from pathlib import Path

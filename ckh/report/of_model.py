@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.report import choices_made
 from ckh.errors import UsageError
-from ckh.report.figure import Figure, Heat, Line, Lines, Report, Spread, Spreads, Table
+from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies, best_of_first
 from ckh.report.learning import learning_curve
 from ckh.training import TFLOPS
@@ -75,10 +76,10 @@ def spread_of(label: str, values: NDArray[np.float64]) -> Spread:
     return Spread(label, p5, p25, p50, p75, p95, float(values.mean()))
 
 
-def _distribution(judged: Judged, learned_from: Dataset | None) -> Figure:
+def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
     others = baseline_efficiencies(judged, learned_from)
     best, values = max(others.items(), key=lambda one: float(one[1].mean()))
-    return Figure(
+    return Drawing(
         "efficiency",
         f"The model's choices reach {judged.efficiency.mean():.1%} of the best measured speed on average, "
         f"{best} {values.mean():.1%}",
@@ -91,13 +92,13 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Figure:
     )
 
 
-def _regret(judged: Judged) -> Figure:
+def _regret(judged: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(judged.times.problem).max()))
     regret = 1.0 - best_of_first(judged, most)
     k = list(range(1, most + 1))
     mean, far = regret.mean(axis=1), np.quantile(regret, 0.9, axis=1)
     at = min(5, most)
-    return Figure(
+    return Drawing(
         "regret",
         f"Measuring the first {at} choices leaves {mean[at - 1]:.1%} of the speed on the table, the first alone "
         f"{mean[0]:.1%}",
@@ -113,7 +114,7 @@ def _regret(judged: Judged) -> Figure:
     )
 
 
-def _heat(judged: Judged, over: tuple[str, str] | None) -> Figure | None:
+def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
     first = judged.dataset.frame.iloc[judged.dataset.first_rows]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.sizes}
     for name in over or ():
@@ -141,7 +142,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Figure | None:
         if value is not None
     ]
     _, least, row, column = min(known)
-    return Figure(
+    return Drawing(
         "heat",
         f"The choices are least efficient, {least:.0%}, at {x} {x_names[column]} and {y} {y_names[row]}",
         f"Mean efficiency of the first choices by {x} and {y}; the small number is how many problems stand behind it.",
@@ -167,7 +168,7 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
     return bins, names
 
 
-def _calibration(judged: Judged) -> Figure | None:
+def _calibration(judged: Judged) -> Drawing | None:
     """Predicted over measured times, by the measured time."""
     ms = _predicted_ms(judged)
     if ms is None:
@@ -179,7 +180,7 @@ def _calibration(judged: Judged) -> Figure | None:
     quantiles = np.array([np.quantile(off[part], (0.05, 0.25, 0.5, 0.75, 0.95)) for part in parts])
     x = [float(np.median(measured[part])) for part in parts]
     low, quarter, middle, three, high = quantiles.T.tolist()
-    return Figure(
+    return Drawing(
         "calibration",
         f"Half of the predicted times are within {np.median(np.abs(off)):.1%} of the measured ones, "
         f"nine of ten within {np.quantile(np.abs(off), 0.9):.0%}",
@@ -204,27 +205,11 @@ def _predicted_ms(judged: Judged) -> NDArray[np.float64] | None:
     return np.asarray(flops[judged.times.problem] / np.maximum(tflops * _FLOPS_PER_TFLOPS_MS, 1e-12))
 
 
-def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> Table:
-    from ckh.assess.report import Choice
-
-    names = judged.dataset.frame["kernel_name"].astype(str).to_numpy()
-    ms = judged.times.latency_ms
-    best = np.full(judged.times.count, -1)
-    order = np.argsort(-ms, kind="stable")
-    best[judged.times.problem[order]] = order
-    problems, rows = judged.dataset.problems(), []
-    for number in np.argsort(judged.efficiency, kind="stable")[:_WORST]:
-        chosen, oracle = judged.chosen[number], best[number]
-        choice = Choice(
-            problem=problems[number].canonical(),
-            kernel=names[chosen],
-            latency_ms=float(ms[chosen]) if np.isfinite(ms[chosen]) else None,
-            best_kernel=names[oracle],
-            best_latency_ms=float(ms[oracle]),
-            efficiency=float(judged.efficiency[number]),
-        )
-        rows.append([f"{choice.efficiency:.1%}", choice.problem, choice.kernel, choice.best_kernel, again([choice])])
-    return Table(
+def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> PageTable:
+    made = choices_made(judged.dataset, judged.times, judged.chosen)
+    worst = sorted(made, key=lambda one: one.efficiency)[:_WORST]
+    rows = [[f"{one.efficiency:.1%}", one.problem, one.kernel, one.best_kernel, again([one])] for one in worst]
+    return PageTable(
         f"The {len(rows)} worst choices",
         ["efficiency", "problem", "chosen", "best", "measure it again"],
         rows,

@@ -10,7 +10,7 @@ import numpy as np
 from ckh.bench.plan import SEARCH
 from ckh.ops import operation_of
 from ckh.report import measurements
-from ckh.report.figure import Figure, Line, Lines, Report, Table
+from ckh.report.drawing import Drawing, Line, Lines, PageTable, Report
 from ckh.schema import MEASURED
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _clock(hours: np.ndarray) -> tuple[np.ndarray, str]:
     return hours * _HOUR_S, "seconds"
 
 
-def _of_rows(journal: Journal) -> list[Figure | None]:
+def _of_rows(journal: Journal) -> list[Drawing | None]:
     final = journal.final_rows()
     if not final:
         return []
@@ -113,7 +113,7 @@ def _ms(row: ResultRow | None) -> float:
     return float("inf") if row is None or row.latency_ms is None else row.latency_ms
 
 
-def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Figure | None:
+def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Drawing | None:
     hours = np.sort(_hours(rows))
     if len(hours) < 2:  # noqa: PLR2004 - one row is no line
         return None
@@ -121,7 +121,7 @@ def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Figure | None:
     x, unit = _clock(hours[at])
     rate = len(hours) / hours[-1] if hours[-1] > 0 else 0.0
     of = f" of {pairs:,}" if pairs else ""
-    return Figure(
+    return Drawing(
         "progress",
         f"{len(hours):,}{of} pairs are measured, {rate:,.0f} an hour",
         "Pairs of a kernel and a problem over the time since the first. A flat part is compiling, or a pause.",
@@ -129,7 +129,7 @@ def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Figure | None:
     )
 
 
-def _drift(rows: Sequence[ResultRow]) -> Figure | None:
+def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
     """Times of leaders that were measured again, over their first ones."""
     first: dict[tuple[str, str], ResultRow] = {}
     again: list[tuple[ResultRow, float]] = []
@@ -145,7 +145,7 @@ def _drift(rows: Sequence[ResultRow]) -> Figure | None:
     ratio = np.array([value for _, value in again])
     x, unit = _clock(hours)
     far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, _LEAST_FAR)
-    return Figure(
+    return Drawing(
         "drift",
         f"Measured again, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first time, "
         f"by {np.median(ratio):+.1%} in the middle",
@@ -162,7 +162,7 @@ def _drift(rows: Sequence[ResultRow]) -> Figure | None:
     )
 
 
-def _search(rows: Sequence[ResultRow]) -> Figure | None:
+def _search(rows: Sequence[ResultRow]) -> Drawing | None:
     times = np.array([_ms(row) for row in rows])
     good = np.flatnonzero(np.isfinite(times))
     if not len(good):
@@ -171,7 +171,7 @@ def _search(rows: Sequence[ResultRow]) -> Figure | None:
     place = np.arange(good[0], len(times)) + 1
     last = int(np.argmin(times)) + 1
     gain = times[good[0]] / best[-1]
-    return Figure(
+    return Drawing(
         "search",
         f"The best of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
         "first",
@@ -188,10 +188,10 @@ def _search(rows: Sequence[ResultRow]) -> Figure | None:
     )
 
 
-def _fastest(journal: Journal) -> Table:
+def _fastest(journal: Journal) -> PageTable:
     known = sorted((row for row in journal.final_rows() if row.latency_ms is not None), key=_ms)[:_FASTEST]
     rows = [
         [str(place), f"{_ms(row):.4g}", "-" if row.spread is None else f"{row.spread:.1%}", row.kernel]
         for place, row in enumerate(known, 1)
     ]
-    return Table("The fastest", ["", "ms", "spread", "kernel"], rows, code=frozenset({3}))
+    return PageTable("The fastest", ["", "ms", "spread", "kernel"], rows, code=frozenset({3}))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from ckh.log import printable
 from ckh.report import style
 from ckh.report.draw import page_svg
-from ckh.report.figure import numbers
+from ckh.report.drawing import numbers
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from ckh.report.figure import Figure, Report, Table
+    from ckh.report.drawing import Drawing, PageTable, Report
 
 PAGE_START = b'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="generator" content="ckh'
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -75,7 +75,7 @@ def page(report: Report, when: str) -> bytes:
     )
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: Drawing) -> str:
     return (
         f'<figure id="{figure.name}">\n<h2>{_text(figure.title)}</h2>\n'
         f'<div class="wide">{page_svg(figure, narrow=False)}</div>\n'
@@ -85,13 +85,13 @@ def _figure(figure: Figure) -> str:
     )
 
 
-def _section(table: Table) -> str:
+def _section(table: PageTable) -> str:
     note = f"<p>{_text(table.note)}</p>\n" if table.note else ""
     shown = _entries(table) if len(table.code) > 1 else _table(table)
     return f"<section>\n<h2>{_text(table.title)}</h2>\n{note}{shown}</section>\n"
 
 
-def _entries(table: Table) -> str:
+def _entries(table: PageTable) -> str:
     """Rows that hold long names one below the other, where they need no width."""
     entries = ""
     for row in table.rows:
@@ -101,7 +101,7 @@ def _entries(table: Table) -> str:
     return f'<ol class="entries">{entries}</ol>\n'
 
 
-def _table(table: Table) -> str:
+def _table(table: PageTable) -> str:
     head = "".join(_cell("th", name, is_code=i in table.code) for i, name in enumerate(table.columns))
     rows = "".join(
         "<tr>" + "".join(_cell("td", cell, is_code=i in table.code) for i, cell in enumerate(row)) + "</tr>\n"

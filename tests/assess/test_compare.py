@@ -102,3 +102,15 @@ def test_to_choose_a_failure_loses_everything() -> None:
     assert [(one.new_efficiency, one.loss) for one in found.degraded] == [(0.0, 1.0)]
     assert (found.improved, found.same) == (1, 0)
     assert not compare(two, OLD[:6], choosing(1, 1), replace(LOOSE, problem=0.99)).passes
+
+
+def test_differences_have_paired_intervals() -> None:
+    """A loss on every problem alike has no uncertainty; one on half of them has about 1.96 standard errors."""
+    problems = [replace(FIRST, n=n) for n in range(1, 401)]
+    many = build([(one, *pair) for one in problems for pair in zip((A, B, C), (1.0, 2.0, 4.0), strict=True)])
+    first = choosing(*[0] * 400)
+    mean = compare(many, first, choosing(*[1] * 400), LOOSE).differences[0]
+    assert (mean.old, mean.new, mean.low, mean.high) == pytest.approx((1.0, 0.5, -0.5, -0.5))
+    half = compare(many, first, choosing(*[0, 1] * 200), LOOSE).differences[0]
+    error = 1.96 * 0.25 / 20
+    assert (half.low, half.high) == pytest.approx((-0.25 - error, -0.25 + error), abs=0.1 * error)

@@ -13,7 +13,7 @@ import pytest
 from ckh.learn.artifact import load_model
 from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
-from ckh.report.figure import Bars, Body, Dots, Figure, Heat, Line, Lines, Report, Spread, Spreads, Table, numbers
+from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
 from ckh.report.judged import baseline_efficiencies, best_of_first, judge
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
@@ -31,9 +31,9 @@ BODIES: list[Body] = [
 ]
 
 
-def figure(body: Body) -> Figure:
+def figure(body: Body) -> Drawing:
     """A figure with a title that is markup if it is not escaped."""
-    return Figure("some", "A < B & C", 'a "note"', body)
+    return Drawing("some", "A < B & C", 'a "note"', body)
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
@@ -69,7 +69,7 @@ def test_pictures_are_the_same_to_the_byte() -> None:
 def test_a_page_loads_nothing_and_hides_no_markup() -> None:
     """There is no address in it but names of SVG's, nothing of a name is markup, and a policy forbids the rest."""
     evil = "<script>alert(1)</script>"
-    made = Report(evil, evil, [(evil, evil)], [figure(BODIES[1])], [Table(evil, [evil], [[evil]])], refresh_s=5)
+    made = Report(evil, evil, [(evil, evil)], [figure(BODIES[1])], [PageTable(evil, [evil], [[evil]])], refresh_s=5)
     text = page(made, "now").decode()
     assert "<script" not in text
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) <= {

@@ -115,7 +115,7 @@ Body = Lines | Bars | Spreads | Heat | Dots
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """Cells as text under names of columns; what stands in a column of `code` is shown as such."""
 
     title: str
@@ -126,7 +126,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Drawing:
     """A figure.
 
     Attributes:
@@ -158,15 +158,15 @@ class Report:
     title: str
     subtitle: str
     facts: Sequence[tuple[str, str]]
-    figures: Sequence[Figure]
-    tables: Sequence[Table] = ()
+    figures: Sequence[Drawing]
+    tables: Sequence[PageTable] = ()
     refresh_s: int | None = None
 
 
-def numbers(figure: Figure) -> Table:
+def numbers(figure: Drawing) -> PageTable:
     """What a figure draws, as a table: for those who do not see it."""
     columns, rows = _CELLS[type(figure.body)](figure.body)
-    return Table("", columns, rows)
+    return PageTable("", columns, rows)
 
 
 def _of_lines(body: Lines) -> tuple[list[str], list[list[str]]]:
