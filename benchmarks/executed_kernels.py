@@ -86,11 +86,11 @@ def _class_of(kernel: Any) -> str:
     return trials().kernel_class(kernel) + (", 3D" if kernel.ndim_spatial == 3 else "")  # noqa: PLR2004
 
 
-def build(driver: Driver, wanted: Wanted) -> Iterator[tuple[str, Any, Built]]:
-    """Classes, kernels and their libraries: first those compiled before, then as many as are compiled at once."""
+def build(driver: Driver, wanted: Wanted, *, has_compiler: bool) -> Iterator[tuple[str, Any, Built]]:
+    """Classes, kernels and their libraries: first those compiled before, then what is compiled, a unit for each job."""
     known = KernelBuilder(driver.device)
     compiled = [one for one in wanted if not known.missing([one[1]])]
-    left = [one for one in wanted if one not in compiled]
+    left = [one for one in wanted if has_compiler and one not in compiled]
     step = driver.jobs * driver.device.unit_kernels
     for some in (compiled, *(left[start : start + step] for start in range(0, len(left), step))):
         built = driver.build([kernel for _, kernel in some])
@@ -170,6 +170,7 @@ def main() -> None:
     parser.add_argument("--new", action="store_true", help="only classes that are not in the record")
     parser.add_argument("--table", action="store_true", help="print the record, and execute nothing")
     parser.add_argument("--list", action="store_true", help="print the classes and kernels, and execute nothing")
+    parser.add_argument("--compiled", action="store_true", help="only what was compiled before")
     parser.add_argument("--jobs", type=int, help="compilers at a time")
     parser.add_argument("--rule-set", help="the convolutions of a rule set in place of classes")
     parser.add_argument("--every", type=int, default=1, help="each N-th of them")
@@ -194,7 +195,7 @@ def main() -> None:
         left = [one for one in wanted if (operation_of_kernel(one[1]).name, options.arch, one[0]) not in known]
     limits = BenchLimits(timeout_s=_TIMEOUT_S, compile_timeout_s=_TIMEOUT_S, jobs=options.jobs)
     driver = Driver(device, limits, lambda: False)
-    for kernel_class, kernel, built in build(driver, left):
+    for kernel_class, kernel, built in build(driver, left, has_compiler=not options.compiled):
         found = run(driver, kernel_class, kernel, built)
         if options.out:
             record_in(options.out, found)
