@@ -258,6 +258,7 @@ def test_choices_are_measured_again_on_the_device(
     rows = [(one, kernel, time_ms(one, kernel)) for one in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
     args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "tiny.parquet"), "--on-device"]
+    args += ["--sample", "2"]
     assert (
         run([*args, "--top-k", "2", "--min-problems", "2", "--min-mean", "0", "--min-p10", "0", "--json"])
         == ExitCode.OK
@@ -269,6 +270,9 @@ def test_choices_are_measured_again_on_the_device(
     assert 0 < figures["least efficiency"] <= figures["mean efficiency"] <= 1
     assert figures["mean efficiency"] <= figures["mean efficiency of the best of 2"] <= 1
     assert 0 < figures["mean efficiency of the oracle's kernel"] <= 1
+    assert figures["mean efficiency, by the estimated best of all"] <= figures["mean efficiency"]
+    assert document["notes"][0] == "2 random kernels of 300 were measured beside the first 2 and the old best"
+    assert "at most 77." in document["notes"][1] or "at most 76." in document["notes"][1]
     assert stderr.splitlines()[-1] == "PASS"
 
 

@@ -1,0 +1,203 @@
+"""`ckh validate oracle`: a model's choices against the measured best, as the data have it or measured again here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ckh.commands import _completion
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._duration import parse_duration
+from ckh.commands._judging import MIN_PROBLEMS, MOST_UNSTABLE, for_verdict, load_judged, percent, refuse_unstable
+from ckh.commands._verdicts import give_verdict
+from ckh.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.assess.oracle import Contest, Remeasured
+    from ckh.bench.protocol import Reply
+    from ckh.data.dataset import Dataset
+    from ckh.learn.artifact import Model
+
+_HELP = """Compare a model's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
+
+Where the data have pairs that were measured more than once, kernels within that noise of the best are as good as it.
+
+With --on-device, the model's first choices, the oracle's best and --sample random candidates are compiled and measured
+again on this machine, in turns, so that the verdict does not rest on times of another day, nor only on kernels that
+were thought good. What the sample may have missed is said. 59 random kernels hold one of the fastest 5 % with a
+probability of 95 %.
+
+There is no verdict, and exit code 4, where fewer than --min-problems are left: those that the model was trained on do
+not count (for models of AMD's tools this cannot be known, and is said), nor those with a single measured kernel.
+"""
+_SAMPLE = 59
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Judged:
+    """Efficiency of the first choice on each problem, shape (problems,), further figures, and what to know of them."""
+
+    efficiency: NDArray[np.float64]
+    figures: dict[str, float]
+    notes: tuple[str, ...] = ()
+
+
+def register(group: typer.Typer) -> None:
+    """Add the command to those of `ckh validate`."""
+    group.command(
+        name="oracle",
+        help=_HELP,
+        epilog=examples(
+            "ckh validate oracle --model models/mine --data holdout.parquet",
+            "ckh validate oracle --model models/mine --data holdout.parquet --min-mean 0.95 --min-p10 0.85",
+            "ckh validate oracle --model models/mine --data holdout.parquet --on-device --limit 30",
+        ),
+    )(oracle)
+
+
+def oracle(
+    model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
+    data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
+    min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
+    min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
+    min_problems: int = MIN_PROBLEMS,
+    max_unstable: float = typer.Option(
+        MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
+    ),
+    top_k: int = typer.Option(5, "--top-k", min=1, max=50, help="How many choices to look at."),
+    on_device: bool = typer.Option(False, "--on-device", help="Measure choices and oracle again."),
+    sample: int = typer.Option(
+        _SAMPLE, "--sample", min=0, help="--on-device: random candidates to measure beside them."
+    ),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Measure again on this many random problems."),
+    seed: int = typer.Option(0, "--seed", help="Which random problems and kernels."),
+    timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel on one problem."),
+    as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
+) -> None:
+    """Judge, print and give the verdict."""
+    import numpy as np
+
+    from ckh.learn.artifact import load_model
+
+    loaded, timeout_s = load_model(model), parse_duration(timeout)
+    if limit is not None and limit < min_problems:
+        raise UsageError(
+            f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", "set --min-problems"
+        )
+    dataset = for_verdict(load_judged(loaded, data), [loaded], min_problems)
+    refuse_unstable(dataset, max_unstable)
+    if on_device:
+        from ckh.assess.oracle import contests
+
+        found = _some(contests(dataset, loaded.scores(dataset), top_k), limit, seed)
+        judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
+    else:
+        judged = _judged_as_measured(loaded, dataset, top_k)
+    figures = {
+        "mean efficiency": float(judged.efficiency.mean()),
+        "median efficiency": float(np.median(judged.efficiency)),
+        "P10 efficiency": float(np.percentile(judged.efficiency, 10)),
+        "least efficiency": float(judged.efficiency.min()),
+        **judged.figures,
+    }
+    failures = [
+        f"{name} is {percent(figures[name])}, under {percent(least)}"
+        for name, least in (("mean efficiency", min_mean), ("P10 efficiency", min_p10))
+        if figures[name] < least
+    ]
+    said = {"model": str(model), "problems": len(judged.efficiency), "on_device": on_device, "figures": figures}
+    if as_json:
+        document = {**said, "notes": list(judged.notes), "failures": failures, "passes": not failures}
+        print_json("validate_oracle", document)
+    else:
+        how = "measured again on this machine" if on_device else "as measured in the data"
+        title = f"{model}: {len(judged.efficiency)} problems, {how}"
+        print_table(title, ("", "value"), [[name, percent(value)] for name, value in figures.items()])
+        typer.echo("".join(f"\n{line}" for line in judged.notes))
+    give_verdict(failures)
+
+
+def _judged_as_measured(model: Model, dataset: Dataset, top_k: int) -> _Judged:
+    from ckh.assess.metrics import choices
+    from ckh.assess.metrics import top_k as first_k
+    from ckh.assess.noise import ceiling, noise_times
+    from ckh.assess.report import RANDOM
+    from ckh.commands._evaluation_output import noise_lines
+
+    scores = model.scores(dataset)
+    times, noise = noise_times(dataset)
+    chosen = choices(scores, times.problem, times.count)
+    best = ceiling(dataset, chosen, RANDOM, None)
+    of_1, of_k = first_k(times, scores, [1, top_k])
+    figures = {
+        "first choice is a best kernel": of_1.hit,
+        f"a best kernel is in the first {top_k}": of_k.hit,
+        f"mean efficiency of the best of {top_k}": of_k.efficiency_mean,
+    }
+    if best is not None:
+        figures["mean efficiency of a repeated measurement"] = best.repeated.value
+        figures["share of a repeated measurement"] = best.share.value
+    lines = noise_lines(() if noise is None else noise.devices, best)
+    return _Judged(times.efficiency()[chosen], figures, tuple(lines))
+
+
+def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
+    import random
+
+    return found if limit is None or limit >= len(found) else random.Random(seed).sample(found, limit)
+
+
+def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
+    from ckh.archs import load_arch
+    from ckh.assess.oracle import measured_again, with_sample
+    from ckh.bench.device_choice import device_of
+    from ckh.bench.rounds import compare_kernels
+
+    device, op, arch = device_of(model.spec.arch), model.spec.op, load_arch(model.spec.arch)
+
+    def candidates(problem: str) -> list[str]:
+        known = op.candidates(op.parse_problem(problem), arch, model.path)
+        return [op.kernel_name(known.pool[number]) for number in known.chosen]
+
+    found = with_sample(found, candidates, sample, seed) if sample else found
+    by_problem = {one.problem: one for one in found}
+    tasks = {one.problem: [op.parse_kernel(name) for name in one.kernels] for one in found}
+    again: list[Remeasured] = []
+
+    def take(problem: str, replies: list[Reply]) -> None:
+        again.append(measured_again(by_problem[problem], [one.samples_ns for one in replies]))
+
+    compare_kernels(device, tasks, timeout_s, "measuring again", take)
+    return again
+
+
+def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
+    import numpy as np
+
+    figures = {
+        f"mean efficiency of the best of {top_k}": float(np.mean([one.top_efficiency for one in again])),
+        "mean efficiency of the oracle's kernel": float(np.mean([one.oracle_efficiency for one in again])),
+    }
+    first = np.array([one.first_efficiency for one in again])
+    if not any(one.contest.sample for one in again):
+        return _Judged(first, figures, ("no random kernel was measured: how much faster others are is not known",))
+    figures["problems where a random kernel was the fastest"] = float(np.mean([one.sample_won for one in again]))
+    estimated = [one.estimated_efficiency for one in again]
+    figures["mean efficiency, by the estimated best of all"] = float(np.mean(estimated))
+    drawn = np.median([len(one.contest.sample) for one in again])
+    of = np.median([one.contest.candidates for one in again])
+    missed = percent(max(one.contest.missed_share for one in again))
+    notes = (
+        f"{drawn:.0f} random kernels of {of:.0f} were measured beside the first {top_k} and the old best",
+        f"missed: with 95 % confidence, at most {missed} of a problem's kernels are faster than the best of these",
+        "the best of all is estimated from the two fastest random kernels (2 s1 - s2 of their speeds)",
+    )
+    return _Judged(first, figures, notes)
