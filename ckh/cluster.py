@@ -7,18 +7,21 @@ whoever takes the results must be able to bear that.
 
 from __future__ import annotations
 
+import logging
 import queue
+import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DeviceError, UsageError
+from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
 from ckh.log import note
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from distributed import Client, Future
 
@@ -29,8 +32,15 @@ _MOST_LOCAL = 1024
 _CONNECT_S = 15
 _WORKER_S = 60  # until there is a worker
 _POLL_S = 0.25
+_LOOK_S = 1.0  # between looks for workers that came or went
 _RETRIES = 3  # of a call whose worker dies
 _AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
+
+
+class NodeLostError(CkhError):
+    """The worker that was to run a call is gone."""
+
+    exit_code = ExitCode.NO_DEVICE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +80,72 @@ class Cluster:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self._nodes: tuple[ClusterNode, ...] = ()
+        self._looked_at = -_LOOK_S
+        self._lock = threading.Lock()
 
     def nodes(self) -> tuple[ClusterNode, ...]:
-        """The workers, by address.
+        """The workers that there are, or were a moment ago, by address.
 
         Raises:
-            DeviceError: the scheduler is gone, or has no worker.
+            DeviceError: the scheduler is gone.
         """
-        workers = self._info()["workers"]
-        if not workers:
-            raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS")
-        return tuple(ClusterNode(address, one["host"], one["nthreads"]) for address, one in sorted(workers.items()))
+        with self._lock:
+            self._require_alive()
+            if time.monotonic() >= self._looked_at + _LOOK_S:
+                workers = self.client.scheduler_info(n_workers=-1)["workers"]
+                self._nodes = tuple(
+                    ClusterNode(at, one["host"], one["nthreads"]) for at, one in sorted(workers.items())
+                )
+                self._looked_at = time.monotonic()
+            return self._nodes
 
-    def everywhere(self, function: Callable[..., Any], *args: Any) -> dict[str, Any]:
-        """Run a function on every worker; its results by address.
+    def everywhere(
+        self, function: Callable[..., Any], *args: Any, on: Sequence[str] | None = None, **named: Any
+    ) -> dict[str, Any]:
+        """Run a function on every worker, or on those that are named; its results by address.
+
+        Workers that are gone are left out.
 
         Raises:
-            DeviceError: a worker did not answer.
+            CkhError: the function raised it.
+            DeviceError: the scheduler is gone.
         """
+        workers = None if on is None else list(on)
         try:
-            found: dict[str, Any] = self.client.run(function, *args)
+            found: dict[str, Any] = self.client.run(function, *args, workers=workers, on_error="return", **named)
         except (OSError, TimeoutError) as error:
             raise _gone(error) from error
-        return dict(sorted(found.items()))
+        for one in found.values():
+            if isinstance(one, Exception) and not isinstance(one, OSError):
+                raise one
+        return {address: one for address, one in sorted(found.items()) if not isinstance(one, Exception)}
+
+    def advertise(self, address: str, resources: dict[str, float]) -> None:
+        """Have a worker tell the scheduler what it has, of which calls take a part (`Call.needs`)."""
+        self.everywhere(_set_resources, resources, on=[address])
+
+    def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
+        """What a call for one worker gives; None if it was stopped before it ended.
+
+        Raises:
+            CkhError: the call raised it.
+            NodeLostError: its worker is gone.
+            DeviceError: the scheduler is gone.
+        """
+        ended = threading.Event()
+        future = self._submit(call)
+        future.add_done_callback(lambda _: ended.set())
+        try:
+            while not ended.wait(_POLL_S):
+                if should_stop():
+                    return None
+                if all(node.address != call.on for node in self.nodes()):
+                    raise NodeLostError("its node is gone")
+            return _result(future)
+        finally:
+            with suppress(OSError, TimeoutError):
+                self.client.cancel([future])
 
     def results(
         self, calls: Iterable[Call], should_stop: Callable[[], bool] = lambda: False
@@ -119,14 +172,13 @@ class Cluster:
                 with suppress(queue.Empty):
                     future = ended.get(timeout=_POLL_S)
                     yield open_calls.pop(future), _result(future)
-                self._require_alive()
         finally:
             with suppress(OSError, TimeoutError):
                 self.client.cancel(list(open_calls))
 
     def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
         """Calls to give out, where so many are open."""
-        most = _AHEAD * max(1, sum(one["nthreads"] for one in self._info()["workers"].values()))
+        most = _AHEAD * max(1, sum(node.slots for node in self.nodes()))
         for _ in range(most - count):
             call = next(left, None)
             if call is None:
@@ -138,10 +190,6 @@ class Cluster:
         where = {"workers": [call.on]} if call.on else {}
         needs = call.needs or None
         return self.client.submit(call.function, *call.args, retries=_RETRIES, resources=needs, **key, **where)
-
-    def _info(self) -> Any:
-        self._require_alive()
-        return self.client.scheduler_info(n_workers=-1)
 
     def _require_alive(self) -> None:
         if self.client.status != "running":
@@ -164,6 +212,8 @@ def connected(address: str) -> Iterator[Cluster]:
         import distributed
     except ImportError as error:
         raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
+    # What matters of a node's end is said here, in one line.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with _backend(address) as where, _client(distributed, address, where) as client:
         cluster = Cluster(client)
         _require_same(cluster)
@@ -196,9 +246,17 @@ def _backend(address: str) -> Iterator[dict[str, Any]]:
         count = address.removeprefix(_LOCAL)
         if not count.isascii() or not count.isdecimal() or not 0 < int(count[:9]) <= _MOST_LOCAL:
             raise UsageError(f"--cluster {address}: N of local:N must be a number from 1 to {_MOST_LOCAL}")
-        with LocalCluster(
-            n_workers=int(count), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
-        ) as local:
+        try:
+            local = LocalCluster(
+                n_workers=int(count),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,
+            )
+        except (RuntimeError, OSError, TimeoutError) as error:
+            raise DeviceError(f"local workers do not start: {error}", "try again, or fewer") from error
+        with local:
             yield {"address": local}
     elif address.startswith(_PROTOCOLS):
         yield {"address": address}
@@ -226,7 +284,8 @@ def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[C
 
 def _require_same(cluster: Cluster) -> None:
     """Refuse workers with another ckh."""
-    cluster.nodes()
+    if not cluster.nodes():
+        raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS")
     versions = cluster.everywhere(_own_version)
     for address, version in versions.items():
         if version != __version__:
@@ -235,6 +294,10 @@ def _require_same(cluster: Cluster) -> None:
 
 def _own_version() -> str:
     return __version__
+
+
+async def _set_resources(resources: dict[str, float], dask_worker: Any) -> None:
+    await dask_worker.set_resources(**resources)
 
 
 def _result(future: Future) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,11 @@ def read_machine(root: Path = Path("/")) -> Machine:
         vector_bytes=vector_bytes,
         vector_registers=vector_registers,
     )
+
+
+def machine_name() -> str:
+    """What the system calls this machine."""
+    return platform.node() or "unknown"
 
 
 def processor_name(root: Path = Path("/")) -> str:

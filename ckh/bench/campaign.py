@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.cluster_driver import ClusterDriver
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
@@ -19,6 +20,7 @@ from ckh.bench.limits import BenchLimits
 from ckh.bench.pace import Pace
 from ckh.bench.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
+from ckh.bench.remote import DeviceRequest
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.bench.device import DeviceIdentity
+    from ckh.cluster import Cluster
     from ckh.data.journal import RunRecord
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
@@ -102,6 +106,7 @@ class Campaign:
     Args:
         device_kind: "host", "hip" or "emulated"; None: that of the run that is resumed, else hip where there is a GPU.
         options: of the device.
+        cluster: whose nodes compile and measure; None: this machine.
         given: the settings; with `resume`, those that are given must be the ones of the folder's run.
         out: the folder; None: `runs/<variant>-<arch>-<date>`, or with `resume` the newest such folder.
         resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
@@ -127,6 +132,7 @@ class Campaign:
         force: bool = False,
         options: DeviceOptions | None = None,
         limits: BenchLimits | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         options = options or DeviceOptions()
         self._chosen_by = ""
@@ -142,11 +148,12 @@ class Campaign:
             kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
         self._kind = kind
         self.device: Device = open_device(kind, options)
+        self._request, self._cluster = DeviceRequest(kind, options), cluster
         self.out = out or _new_run(given, self.device.arch.name)
         if self._journal is None:
             self._require_new(given)
-        else:
-            self._refuse_other_device(self._journal.runs[-1])
+        elif cluster is None:
+            self._refuse_other_device(self._journal.runs[-1], self.device.identity())
         self.settings = _settle(given, self._journal, kind, self.device.arch.default_dtype)
         _check_choice(self.settings)
         stored = None if self._journal is None else stored_plan(self._journal, operation(self.settings.op))
@@ -201,6 +208,13 @@ class Campaign:
         for kind, (kernels, refused) in self.plan.groups.items():
             yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
 
+    def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
+        if self._cluster is None:
+            if measures:
+                require_usable(self.device)
+            return Driver(self.device, limits, stop)
+        return ClusterDriver(self._cluster, self._request, self.device, limits, stop, measures=measures)
+
     def build(self, limits: BenchLimits) -> dict[Kernel, BuildReport]:
         """Compile the kernels that are left and load each in a process of its own, without measuring.
 
@@ -209,7 +223,8 @@ class Campaign:
             DataError: the cache cannot be used.
         """
         with Stop(limits.budget_s) as stop:
-            return build_and_load(Driver(self.device, limits, stop), self.plan.without(self._results.has).kernels)
+            driver = self._driver(limits, stop, measures=False)
+            return build_and_load(driver, self.plan.without(self._results.has).kernels)
 
     def run(self, limits: BenchLimits) -> Outcome:
         """Measure what is left, until complete, interrupted or out of time.
@@ -218,20 +233,19 @@ class Campaign:
             DeviceError: the compiler or the worker cannot be started.
             OutputError: the journal cannot be written; what was measured before is safe.
         """
-        configs = self.device.worker_configs()
-        require_usable(self.device)
-        journal = JournalWriter(self.out, replace=self._force)
-        try:
-            record = new_record(self.device, self.settings, None if self._is_stored else self.plan.pairs)
-            journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
-            with Stop(limits.budget_s) as stop:
-                driver = Driver(self.device, limits, stop, configs)
+        with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
+            if self._journal is not None:
+                self._refuse_other_device(self._journal.runs[-1], driver.identity)
+            journal = JournalWriter(self.out, replace=self._force)
+            try:
+                record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
+                journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
                 totals = Sweep(driver, record, journal, stop).measure(self.plan, self._results)
                 pairs_left = self.plan.without(self._results.has).pairs
                 reason = stop.reason if pairs_left else StopReason.COMPLETE
                 return Outcome(reason, totals, pairs_left, self._results.is_any_right)
-        finally:
-            journal.close()
+            finally:
+                journal.close()
 
     def _require_new(self, given: Given) -> None:
         path = self.out / JOURNAL_NAME
@@ -247,8 +261,7 @@ class Campaign:
                 "leave them out to go on with the run, or choose another --out",
             )
 
-    def _refuse_other_device(self, last: RunRecord) -> None:
-        here = self.device.identity()
+    def _refuse_other_device(self, last: RunRecord, here: DeviceIdentity) -> None:
         for what, then, now in (
             ("device", last.device, here.name),
             ("architecture", last.arch, here.arch),

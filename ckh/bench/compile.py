@@ -29,7 +29,7 @@ from ckh.ops import operation_of_kernel
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ckh.bench.binary import Binary
     from ckh.bench.compiling import CompilerRun
@@ -87,7 +87,7 @@ def units(sources: Mapping[str, tuple[Kernel, str]], most: int) -> list[list[str
 
 
 @dataclass(frozen=True, slots=True)
-class _Order:
+class BuildOrder:
     """Sources by their hashes, each with a kernel that has it, the folder to compile in, and whether to stop."""
 
     sources: dict[str, tuple[Kernel, str]]
@@ -146,18 +146,31 @@ class KernelBuilder:
             sources[hashes[kernel]] = kernel, source
         try:
             with self._cache.workshop() as workshop:
-                made = self._build_all(_Order(sources, workshop, should_stop), jobs, advance)
+                made = self._build_all(BuildOrder(sources, workshop, should_stop), jobs, advance)
         except OSError as error:
             raise DataError(f"cannot build kernels in {self._cache.folder}: {error.strerror}") from error
         return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
 
-    def _build_all(self, order: _Order, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
-        from joblib import Parallel, delayed
-
-        lock = threading.Lock()
+    def _build_all(self, order: BuildOrder, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
         made = self._found(order)
         if made:
             advance(len(made), "")
+        left = {key: source for key, source in order.sources.items() if key not in made}
+        together = units(left, min(self._device.unit_kernels, math.ceil(len(left) / jobs)))
+        for results in self._build_units(together, order, jobs, advance):
+            made |= results
+        for key in [key for key, result in made.items() if result.status is Status.COMPILE_INTERRUPTED]:
+            made[key] = self._build(key, order) or made[key]
+            advance(1, "")
+        return made
+
+    def _build_units(
+        self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
+    ) -> Iterable[dict[str, Built]]:
+        """What became of the sources of each unit, of which so many are built at a time."""
+        from joblib import Parallel, delayed
+
+        lock = threading.Lock()
 
         def build(unit: Sequence[str]) -> Iterator[tuple[str, Built]]:
             with lock:
@@ -172,16 +185,12 @@ class KernelBuilder:
         def one(unit: Sequence[str]) -> dict[str, Built]:
             return dict(build(unit))
 
-        left = {key: source for key, source in order.sources.items() if key not in made}
-        together = units(left, min(self._device.unit_kernels, math.ceil(len(left) / jobs)))
-        for results in Parallel(n_jobs=jobs, backend="threading")(delayed(one)(unit) for unit in together):
-            made |= results
-        for key in [key for key, result in made.items() if result.status is Status.COMPILE_INTERRUPTED]:
-            made[key] = self._build(key, order) or made[key]
-            advance(1, "")
-        return made
+        found: list[dict[str, Built]] = Parallel(n_jobs=jobs, backend="threading")(
+            delayed(one)(unit) for unit in together
+        )
+        return found
 
-    def _found(self, order: _Order) -> dict[str, Built]:
+    def _found(self, order: BuildOrder) -> dict[str, Built]:
         """The sources whose libraries the cache has."""
         found = {}
         for key in order.sources:
@@ -194,14 +203,14 @@ class KernelBuilder:
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
 
-    def _build_unit(self, unit: Sequence[str], order: _Order) -> Iterator[tuple[str, Built]]:
+    def _build_unit(self, unit: Sequence[str], order: BuildOrder) -> Iterator[tuple[str, Built]]:
         """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out."""
         together = self._compile_together(unit, order) if len(unit) > 1 else {}
         for key in unit:
             if result := together.get(key) or self._build(key, order):
                 yield key, result
 
-    def _compile_together(self, unit: Sequence[str], order: _Order) -> dict[str, Built]:
+    def _compile_together(self, unit: Sequence[str], order: BuildOrder) -> dict[str, Built]:
         """The libraries of the sources of a unit; none if its compiler fails, for whatever reason."""
         if order.should_stop():
             return {}
@@ -224,7 +233,7 @@ class KernelBuilder:
                 built[key] = self._keep(key, order, library, own, Part(name, number, len(unit)))
             return built
 
-    def _build(self, key: str, order: _Order) -> Built | None:
+    def _build(self, key: str, order: BuildOrder) -> Built | None:
         """Build a source; None when stopped."""
         if order.should_stop():
             return None
@@ -240,14 +249,14 @@ class KernelBuilder:
                 return Built(Status.COMPILE_ERROR, "", key, f"the compiler wrote no library of a kernel: {why}")
             return self._keep(key, order, library, run)
 
-    def _run(self, kernel: Kernel, text: str, library: Path, order: _Order) -> CompilerRun | None:
+    def _run(self, kernel: Kernel, text: str, library: Path, order: BuildOrder) -> CompilerRun | None:
         """Compile a source of a kernel or, for a unit, of its first."""
         source = library.with_suffix(".cpp")
         source.write_text(text, encoding="utf-8")
         command = self._device.compile_command(kernel, source, library)
         return run_compiler(command, source, self._timeout_s, order.should_stop)
 
-    def _keep(self, key: str, order: _Order, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
+    def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
         """Put a library into the cache or, of a unit, which part it is, with what the compiler told of it."""
         kernel, source = order.sources[key]
         binary = self._device.inspect(kernel, source, run.message)

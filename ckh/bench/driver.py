@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ckh.bench.compile import KernelBuilder, default_jobs
 from ckh.bench.protocol import Job, Op, Reply
@@ -22,15 +22,33 @@ from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from types import TracebackType
 
     from ckh.bench.compile import Built
-    from ckh.bench.device import Device
+    from ckh.bench.device import Device, DeviceIdentity
     from ckh.bench.limits import BenchLimits
     from ckh.bench.protocol import WorkerConfig
     from ckh.ops.base import Kernel
 
 COMPILE_PHASE = "compile"
 T = TypeVar("T")
+
+
+class JobRunner(Protocol):
+    """What runs jobs on one device: a `Supervisor`, or a node's for a cluster.
+
+    Attributes:
+        node: which machine and device of a cluster it is; empty: this machine's.
+        phase_s: seconds by phase.
+        restarts: of the device's process.
+    """
+
+    node: str
+    phase_s: dict[str, float]
+    restarts: int
+
+    def run(self, setup: Job | None, jobs: Sequence[Job], /) -> Iterator[tuple[Job, Reply]]:
+        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped."""
 
 
 class Driver:
@@ -61,7 +79,15 @@ class Driver:
 
     @cached_property
     def _builder(self) -> KernelBuilder:
+        return self._make_builder()
+
+    def _make_builder(self) -> KernelBuilder:
         return KernelBuilder(self.device, self.limits.compile_timeout_s)
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """What measures."""
+        return self.device.identity()
 
     def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:
         """Build kernels; those left when stopped are left out. A title shows progress.
@@ -86,7 +112,7 @@ class Driver:
         *,
         timeout_s: float | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> Iterator[Supervisor]:
+    ) -> Iterator[JobRunner]:
         """A worker, which starts with its first job; None: the first configuration, the limits, what stops the others.
 
         Yields:
@@ -100,7 +126,7 @@ class Driver:
                 with self._lock:
                     self._count(supervisor)
 
-    def serve(self, tasks: Iterable[T], work: Callable[[Supervisor, T], None]) -> None:
+    def serve(self, tasks: Iterable[T], work: Callable[[JobRunner, T], None]) -> None:
         """Do each task with the next worker that is free, all of it with the same one; a failure ends all.
 
         Args:
@@ -136,10 +162,20 @@ class Driver:
         if failures:
             raise failures[0]
 
-    def _count(self, supervisor: Supervisor) -> None:
-        for phase, seconds in supervisor.phase_s.items():
+    def require_alike(self, setup: Job, built: Sequence[Built]) -> None:
+        """Refuse devices of a cluster that differ; those of one machine are taken as they are."""
+
+    def __enter__(self) -> Driver:  # noqa: PYI034 - Self is not in Python 3.10
+        """Start nothing yet."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End what runs elsewhere, if anything does."""
+
+    def _count(self, runner: JobRunner) -> None:
+        for phase, seconds in runner.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
-        self.restarts += max(supervisor.restarts, 0)
+        self.restarts += max(runner.restarts, 0)
 
 
 def on_problem(problem: str, best_ns: float = 0.0) -> Job:
@@ -147,12 +183,12 @@ def on_problem(problem: str, best_ns: float = 0.0) -> Job:
     return Job(Op.PROBLEM, -1, problem=problem, best_ns=best_ns)
 
 
-def measure(supervisor: Supervisor, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
+def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
     """Measure kernels on the problem of `setup`; yields each one's number and reply, first those not built."""
     found = [number for number, one in enumerate(built) if one.status is Status.OK]
     for number, one in enumerate(built):
         if one.status is not Status.OK:
             yield number, Reply(number, one.status, one.message)
     jobs = [Job(Op.MEASURE, number, library=built[number].library, samples=samples) for number in found]
-    for job, reply in supervisor.run(setup, jobs):
+    for job, reply in runner.run(setup, jobs):
         yield job.id, reply

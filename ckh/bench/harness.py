@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from ckh.bench.compile import Built
     from ckh.bench.computation import Case
     from ckh.bench.device import Device
-    from ckh.bench.driver import Driver
+    from ckh.bench.driver import Driver, JobRunner
     from ckh.bench.protocol import Reply
-    from ckh.bench.supervisor import Supervisor
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
 ACCEPTED = (Status.OK, Status.VERIFIED, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
@@ -102,7 +101,7 @@ def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Fi
     return Finding(case, replies[wrong].status, replies[wrong].message + where, name, executed)
 
 
-def execute(worker: Supervisor, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
+def execute(worker: JobRunner, library: str, problems: Iterable[Any]) -> Iterator[tuple[Any, Reply]]:
     """Run the kernel of a library on problems; each with its reply, up to the first that is wrong."""
     job = Job(Op.MEASURE, 0, library=library, samples=1)
     for problem in problems:

@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import struct
@@ -34,11 +35,11 @@ from ckh.bench.codegen.unit import chosen
 from ckh.bench.elf import fault_of_library
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError
-from ckh.paths import cache_dir
+from ckh.paths import cache_dir, write_atomic
 from ckh.safety import why_unsafe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ckh.bench.binary import Binary
 
@@ -49,7 +50,8 @@ _MOST_TEXT_BYTES = 1 << 16
 _MOST_TIMES = 2000  # that an estimate looks at
 _FOLDER = "kernels"
 _WORKSHOP, _LOCK = "building-", "lock"
-_UNIT = ".unit"
+_LIBRARY, _UNIT = ".so", ".unit"
+_FILE = re.compile(rf"([0-9a-f]{{32}})({re.escape(_LIBRARY)}|{re.escape(_UNIT)})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class KernelCache:
 
     def path(self, key: str) -> Path:
         """Where the library of a source's hash is, or would be."""
-        return self.folder / key[:2] / f"{key}.so"
+        return self.folder / key[:2] / f"{key}{_LIBRARY}"
 
     def find(self, key: str) -> CachedLibrary | None:
         """The library of a source's hash, if it is there as it was written.
@@ -159,6 +161,47 @@ class KernelCache:
         library.write_bytes(content + _END.pack(len(text), _digest(content, len(text)), _MARK))
         _move(library, self.path(key))
         return CachedLibrary(self.path(key), binary)
+
+    def has(self, key: str) -> bool:
+        """Whether the files of a library are there, whole or not."""
+        known = _known_of(self.path(key))
+        part = None if known is None else known.get("part")
+        return known is not None and (part is None or _unit_path(self.folder, str(part["unit"])).exists())
+
+    def files(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """The files of libraries by name, for the cache of another machine.
+
+        Raises:
+            DataError: one is not there as it was written, or others can write to it.
+        """
+        found: dict[str, bytes] = {}
+        for key in keys:
+            content = _read(self.path(key))
+            known = None if content is None else _known(content)
+            if content is None or known is None:
+                raise DataError(f"the kernel {key} is gone from the cache {self.folder}", "start again")
+            found[f"{key}{_LIBRARY}"] = content
+            if (part := known.get("part")) is not None:
+                unit = _unit_path(self.folder, part["unit"])
+                found.setdefault(unit.name, unit.read_bytes())
+        return found
+
+    def adopt(self, files: Mapping[str, bytes]) -> None:
+        """Take files of another machine's cache (`files`).
+
+        Raises:
+            DataError: one of them is damaged; those before it are taken.
+            OutputError: one cannot be written.
+        """
+        cache_dir(self._name)
+        for name, content in files.items():
+            match = _FILE.fullmatch(name)
+            if match is None or not (_known(content) if match[2] == _LIBRARY else _unit_name(content) == match[1]):
+                raise DataError(f"the kernel {name[:40]!r} from another machine is damaged", "compile it again")
+            path = self.folder / name[:2] / name
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            write_atomic(path, content)
+            path.chmod(0o700)
 
     def cost_each(self, arch: str, op: str) -> KernelCost | None:
         """The mean cost of a kernel of an operation, if it is known.

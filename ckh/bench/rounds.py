@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
-    from ckh.bench.supervisor import Supervisor
+    from ckh.bench.driver import JobRunner
     from ckh.ops.base import Kernel
 
 
 def time_in_rounds(
-    supervisor: Supervisor, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
+    runner: JobRunner, setup: Job, kernels: Sequence[tuple[str, int]], rounds: int, seed: str
 ) -> list[Reply] | None:
     """One reply for each (library, loops): the samples of all rounds, or the first failure. None: stopped before."""
     order = random.Random(seed)
@@ -38,7 +38,7 @@ def time_in_rounds(
         order.shuffle(turn)
         jobs += [Job(Op.TIME, i, library=library, samples=1, loops=loops) for i, (library, loops) in turn]
     replies: list[list[Reply]] = [[] for _ in kernels]
-    for job, reply in supervisor.run(setup, jobs):
+    for job, reply in runner.run(setup, jobs):
         replies[job.id].append(reply)
     if any(len(of_one) < rounds for of_one in replies):
         return None
@@ -102,7 +102,7 @@ def compare_kernels(
             raise KeyboardInterrupt
 
 
-def _measure_one(worker: Supervisor, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
+def _measure_one(worker: JobRunner, problem: str, built: Sequence[Built], rounds: int) -> list[Reply] | None:
     setup = on_problem(problem)
     found = dict(measure(worker, setup, built, samples=1))
     if len(found) < len(built):

@@ -18,7 +18,7 @@ from ckh.version import __version__
 
 if TYPE_CHECKING:
     from ckh.bench.compile import Built
-    from ckh.bench.device import Device
+    from ckh.bench.device import DeviceIdentity
     from ckh.bench.protocol import Reply
     from ckh.data.settings import Settings
 
@@ -26,9 +26,9 @@ NS_PER_MS = 1e6
 _MIN_SAMPLES_FOR_SPREAD = 3
 
 
-def new_record(device: Device, settings: Settings, pairs: int | None = None) -> RunRecord:
+def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None = None) -> RunRecord:
     """The record of a run that begins now, of a plan of so many pairs."""
-    identity, now = device.identity(), datetime.now(timezone.utc)
+    now = datetime.now(timezone.utc)
     return RunRecord(
         run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         ckh_version=__version__,

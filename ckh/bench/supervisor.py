@@ -111,6 +111,7 @@ class Supervisor:
         self._was_killed = False  # whether the last worker that died was, from outside as a rule
         self._quarantine = _Quarantine()
         self._stopped_at: float | None = None
+        self.node = ""
         self.phase_s: dict[str, float] = {}
         self.restarts = -1
 

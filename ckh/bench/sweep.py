@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ckh.bench.compile import Built
-    from ckh.bench.driver import Driver
+    from ckh.bench.driver import Driver, JobRunner
     from ckh.bench.plan import Plan, Task
     from ckh.bench.protocol import Reply
     from ckh.bench.stop import Stop
-    from ckh.bench.supervisor import Supervisor
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 
@@ -136,6 +135,7 @@ class Sweep:
         left = plan.without(results.has)
         try:
             built = self._build(left.kernels + self._leading_kernels(plan, left, results))
+            self._require_alike(left, built)
             with progress("measuring", left.pairs) as advance:
                 work = _Work(built, results, advance)
                 self._driver.serve(left.tasks, lambda worker, task: self._measure_task(worker, task, work))
@@ -147,6 +147,14 @@ class Sweep:
         wall_s = round(self.totals.wall_s, 3)
         self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
         return self.totals
+
+    def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
+        """Compare the devices of a cluster on the smallest problem that is left."""
+        tasks = [task for task in left.tasks if task.kernels]
+        if tasks and not self._stop():
+            smallest = min(tasks, key=lambda task: task.problem.flops)
+            found = [built[name] for name in map(full_name, smallest.kernels) if name in built]
+            self._driver.require_alike(on_problem(smallest.problem.canonical()), found)
 
     def _leading_kernels(self, plan: Plan, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
         """Kernels of finished problems whose leaders were not measured again when the last run ended."""
@@ -178,7 +186,7 @@ class Sweep:
         message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
         return replace(built, status=Status.INVALID, message=message)
 
-    def _measure_task(self, worker: Supervisor, task: Task, work: _Work) -> None:
+    def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
         canonical, results = task.problem.canonical(), work.results
         names = [full_name(kernel) for kernel in task.kernels]
         if any(name not in work.built for name in names):
@@ -191,13 +199,13 @@ class Sweep:
         setup = on_problem(canonical, results.best_ns(canonical))
         for number, reply in measure(worker, setup, [work.built[first] for first, *_ in groups], self._run.samples):
             first, *twins = groups[number]
-            row = self._row(canonical, first, reply, work.built[first])
+            row = self._row(worker, canonical, first, reply, work.built[first])
             self._add(results, row, *(_twin_row(row, name, work.built[name]) for name in twins))
             work.advance(len(groups[number]), canonical)
         if all(results.has(canonical, name) for name in names) and not self._stop():
             self._measure_leaders(worker, canonical, work)
 
-    def _measure_leaders(self, worker: Supervisor, canonical: str, work: _Work) -> None:
+    def _measure_leaders(self, worker: JobRunner, canonical: str, work: _Work) -> None:
         results, built = work.results, work.built
         leaders = results.leaders(canonical, self._driver.limits.leaders)
         if not leaders:
@@ -209,7 +217,7 @@ class Sweep:
         if replies is None:
             return  # stopped: the next run does it again
         rows = [
-            replace(self._row(canonical, row.kernel, reply, built[row.kernel]), remeasured=True)
+            replace(self._row(worker, canonical, row.kernel, reply, built[row.kernel]), remeasured=True)
             for row, reply in zip(leaders, replies, strict=True)
         ]
         # In one piece, so that a problem's leaders are never compared with times of different rounds.
@@ -226,8 +234,8 @@ class Sweep:
                 results.add(row)
                 self.totals.statuses[str(row.status)] += 1
 
-    def _row(self, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        return result_row(self._run.run_id, canonical, kernel, reply, built)
+    def _row(self, worker: JobRunner, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
+        return replace(result_row(self._run.run_id, canonical, kernel, reply, built), node=worker.node)
 
 
 def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import typer
 
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
+from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._duration import format_duration
@@ -39,6 +41,8 @@ any folder, with the pairs and the settings that the journal holds; options that
 
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
 emulated GPU (--device emulated) tells whether the same kernels are right, on small problems, without times.
+
+With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
 
 
@@ -57,6 +61,7 @@ def register(app: typer.Typer) -> None:
             "ckh bench --problems my_layers.csv --plan auto --budget 15m",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
+            "ckh bench --cluster tcp://head:8786 --device hip --out runs/mi300",
             "ckh bench --device hip --filter 'pipeline == \"compv4\" and tile_m >= 64' --max-scratch 0",
         ),
     )(bench)
@@ -78,6 +83,7 @@ def bench(
     ),
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""
@@ -86,20 +92,29 @@ def bench(
 
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]))
-    campaign = Campaign(
-        str(device) if device else None, given, out, resume=resume, force=force, options=options, limits=most
-    )
-    if write_registry is not None:
-        _require_writable(write_registry, given, force=force)
-        output.print_registry(campaign, write_registry, as_json=as_json)
-    elif dry_run:
-        output.print_outlook(campaign, campaign.outlook(most), as_json=as_json)
-    elif compile_only:
-        _warn_of_headers(campaign)
-        is_good = output.print_build(campaign, campaign.build(most), as_json=as_json)
-        raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
-    else:
-        _measure(campaign, most, as_json=as_json)
+    with ExitStack() as stack:
+        nodes = None if cluster is None else stack.enter_context(connected(cluster))
+        campaign = Campaign(
+            str(device) if device else None,
+            given,
+            out,
+            resume=resume,
+            force=force,
+            options=options,
+            limits=most,
+            cluster=nodes,
+        )
+        if write_registry is not None:
+            _require_writable(write_registry, given, force=force)
+            output.print_registry(campaign, write_registry, as_json=as_json)
+        elif dry_run:
+            output.print_outlook(campaign, campaign.outlook(most), as_json=as_json)
+        elif compile_only:
+            _warn_of_headers(campaign)
+            is_good = output.print_build(campaign, campaign.build(most), as_json=as_json)
+            raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
+        else:
+            _measure(campaign, most, as_json=as_json)
 
 
 def _require_writable(registry: Path, given: Given, *, force: bool) -> None:

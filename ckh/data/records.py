@@ -74,7 +74,11 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """The result of a (problem, kernel) pair. `samples_ns` are times of one run, each the mean of `loops` runs.
+    """The result of a (problem, kernel) pair, and when it came.
+
+    `samples_ns` are times of one run, each the mean of `loops` runs.
+
+    `node` is the machine and device of a cluster that measured it; empty: the run's own.
 
     Times are None unless the status is ok or unstable. `latency_ms` is the median, `spread` the median absolute
     deviation over it.
@@ -93,6 +97,7 @@ class ResultRow:
     remeasured: bool = False
     source_hash: str = ""
     time: float = 0.0
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

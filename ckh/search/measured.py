@@ -220,4 +220,4 @@ def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRe
         samples=settings.samples,
         cold=settings.cold,
     )
-    return new_record(device, recorded)
+    return new_record(device.identity(), recorded)

@@ -74,13 +74,14 @@ class Series:
 
     Args:
         folder: what the runs use: their outputs, caches and temporary files.
-        target: "supervisor", "worker" or "compiler".
+        target: "supervisor", "worker" or "compiler"; or "node", a process of the cluster.
         number: the signal.
         seed: of when it is sent.
+        cluster: the address of one; empty: none.
     """
 
-    def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int) -> None:
-        self._folder, self._target, self._number = folder, target, number
+    def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int, cluster: str = "") -> None:
+        self._folder, self._target, self._number, self._cluster = folder, target, number, cluster
         self._random = random.Random(f"{target} {number} {seed}")
         self._mark = uuid.uuid4().hex
         self.figures = Figures()
@@ -141,6 +142,7 @@ class Series:
         out = self._folder / name
         is_old = is_started(out / JOURNAL_NAME)
         which = ["--resume"] if is_old else ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
+        where = ["--cluster", self._cluster] if self._cluster else ["--jobs", "2"]
         environment = {
             **os.environ,
             _MARK: self._mark,
@@ -150,7 +152,7 @@ class Series:
             "TMPDIR": str(self._folder / "temporary"),
         }
         return subprocess.Popen(
-            [sys.executable, "-m", "ckh", "bench", "--device", "host", "--jobs", "2", "--out", str(out), *which],
+            [sys.executable, "-m", "ckh", "bench", "--device", "host", "--out", str(out), *where, *which],
             cwd=self._folder,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -178,8 +180,8 @@ class Series:
     def _is_target(self, command: bytes) -> bool:
         if b"guard.py" in command:
             return False
-        name = b"ckh.bench.worker" if self._target == "worker" else os.fsencode(self._compiler)
-        return name in command
+        names = {"worker": b"ckh.bench.worker", "compiler": os.fsencode(self._compiler), "node": b"spawn_main"}
+        return names[self._target] in command
 
     def _processes(self) -> list[tuple[int, bytes]]:
         """All that runs started and that is still there, with their command lines."""
@@ -216,5 +218,7 @@ class Series:
         self.figures.statuses.update(str(row.status) for row in journal.final_rows())
         assert [path.name for path in (self._folder / name).iterdir()] == [JOURNAL_NAME]
         cached = [path for path in (self._folder / f"{name}-cache").rglob("*") if path.is_file()]
-        assert all(path.suffix in {".so", ".json"} and not path.name.startswith(".") for path in cached), cached
-        assert list((self._folder / "temporary").iterdir()) == []
+        known = {".so", ".json", ".lock"} if self._cluster else {".so", ".json"}
+        assert all(path.suffix in known and not path.name.startswith(".") for path in cached), cached
+        left = {path.name for path in (self._folder / "temporary").iterdir()}
+        assert left <= ({"dask-scratch-space"} if self._cluster else set())  # Dask's own, which it empties later

@@ -29,3 +29,22 @@ def test_nothing_is_lost_when_a_process_is_killed(
     figures = Series(tmp_path, target, number, seed=0).run(KILLS[reliability])
     assert figures.kills >= KILLS[reliability]
     print(f"{target} {number.name}: {figures}")  # noqa: T201 - for docs/reliability.md
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [
+        ("supervisor", signal.SIGKILL),
+        ("supervisor", signal.SIGINT),
+        ("node", signal.SIGKILL),
+        ("worker", signal.SIGKILL),
+    ],
+)
+def test_nothing_is_lost_on_a_cluster(tmp_path: Path, target: str, number: signal.Signals, reliability: str) -> None:
+    """The same with three nodes: the client with its scheduler is killed; nodes; the kernels' processes there."""
+    pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+    kills = KILLS[reliability] - 1
+    figures = Series(tmp_path, target, number, seed=0, cluster="local:3").run(kills)
+    assert figures.kills >= kills
+    print(f"on a cluster, {target} {number.name}: {figures}")  # noqa: T201 - for docs/reliability.md

@@ -1,0 +1,358 @@
+"""A driver whose kernels are compiled, and whose problems are measured, by the nodes of a cluster.
+
+Of a problem all candidates are measured by one device, in one call: when its node dies, the problem is given to another
+device, whole. Rows are made here, and the journal is written here, so that a row that comes twice is stored once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.device import HOST_KIND
+from ckh.bench.driver import Driver, measure
+from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.remote import Missing, build_here, describe, end_devices, run_jobs, store
+from ckh.cluster import Call, NodeLostError
+from ckh.errors import CkhError, DeviceError
+from ckh.log import note
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from ckh.bench.compile import BuildOrder, Built
+    from ckh.bench.device import Device, DeviceIdentity
+    from ckh.bench.driver import JobRunner
+    from ckh.bench.limits import BenchLimits
+    from ckh.bench.protocol import Job, Reply, WorkerConfig
+    from ckh.bench.remote import DeviceRequest, NodeFacts
+    from ckh.cluster import Cluster, ClusterNode
+
+T = TypeVar("T")
+_SHIPPED = 32  # kernels in one call; a CK Tile kernel has some megabytes
+_LOOK_S = 0.1  # between looks for threads that ended, and nodes that came
+_ALONE_S = 60.0  # without any node
+COMPILERS = "ckh-compilers"  # the resource of nodes that a compiler takes
+_ROUNDS = 3  # of the reference kernel on each device
+DEVICE_RATIO = {HOST_KIND: 1.5}  # how many times slower than the fastest one a device may be; GPUs: below
+_DEVICE_RATIO = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteDevice:
+    """A device of a node."""
+
+    node: ClusterNode
+    facts: NodeFacts
+    number: int
+
+    @property
+    def name(self) -> str:
+        """Machine, and which of its devices."""
+        config = self.facts.configs[self.number]
+        return f"{self.facts.machine}/{config.kind}{config.cpu if config.kind == HOST_KIND else config.gpu}"
+
+
+class RemoteRunner:
+    """Runs jobs on a device of a node as a `Supervisor` does here.
+
+    Attributes:
+        node: the device's name, for rows.
+        phase_s: seconds by phase.
+        restarts: of the device's process.
+    """
+
+    def __init__(
+        self, cluster: Cluster, request: DeviceRequest, device: RemoteDevice, timeout_s: float, stop: Callable[[], bool]
+    ) -> None:
+        self._cluster, self._request, self._device = cluster, request, device
+        self._timeout_s, self._stop = timeout_s, stop
+        self.node = device.name
+        self.phase_s: dict[str, float] = {}
+        self.restarts = 0
+
+    def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
+        """Do jobs on the problem of `setup`; all replies come together, or none if it was stopped.
+
+        Raises:
+            NodeLostError: the node is gone; nothing was done.
+            DeviceError: the device cannot be used.
+        """
+        keyed = [replace(job, library=Path(job.library).stem) if job.library else job for job in jobs]
+        arguments = (self._request, self._device.number, self._timeout_s, setup, keyed)
+        while True:
+            call = Call(run_jobs, arguments, on=self._device.node.address)
+            found = self._cluster.result(call, self._stop)
+            if found is None:
+                return
+            if not isinstance(found, Missing):
+                break
+            self._ship(found.keys)
+        for phase, seconds in found.phase_s.items():
+            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
+        self.restarts += found.restarts
+        for job, (_, reply) in zip(jobs, found.replies, strict=False):
+            yield job, reply
+
+    def _ship(self, keys: Sequence[str]) -> None:
+        """Send kernels to the node's cache, some at a time."""
+        kernels = KernelCache()
+        for start in range(0, len(keys), _SHIPPED):
+            files = kernels.files(keys[start : start + _SHIPPED])
+            self._cluster.result(Call(store, (files,), on=self._device.node.address), self._stop)
+
+
+class _ClusterBuilder(KernelBuilder):
+    """Builds kernels on the nodes, into the cache of this machine."""
+
+    def __init__(self, cluster: Cluster, request: DeviceRequest, device: Device, timeout_s: float) -> None:
+        super().__init__(device, timeout_s)
+        self._cluster, self._request = cluster, request
+
+    def _build_units(
+        self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
+    ) -> Iterator[dict[str, Built]]:
+        """What became of the units, as they end; two clients that want the same unit have it compiled once."""
+        del jobs  # nodes say how many compilers they can run
+
+        def call(unit: Sequence[str]) -> Call:
+            kernels = [order.sources[key][0] for key in unit]
+            name = hashlib.sha256("".join(unit).encode()).hexdigest()[:32]
+            needs = {COMPILERS: 1.0}
+            return Call(build_here, (self._request, kernels, self._timeout_s), key=f"ckh-build-{name}", needs=needs)
+
+        for _, (made, files) in self._cluster.results(map(call, together), order.should_stop):
+            self._cache.adopt(files)
+            advance(sum(one.status is not Status.COMPILE_INTERRUPTED for one in made.values()), "")
+            yield {
+                key: replace(one, library=str(self._cache.path(key))) if one.library else one
+                for key, one in made.items()
+            }
+
+
+class _Serving(Generic[T]):
+    """What the devices of a run share: the tasks that are left, and what failed."""
+
+    def __init__(
+        self, tasks: Iterable[T], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
+    ) -> None:
+        self._left = deque(tasks)
+        self._work = work
+        self._should_stop = should_stop
+        self.failures: list[CkhError] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether to stop, done or not."""
+        return bool(self.failures) or self._should_stop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a task for another device."""
+        return bool(self._left) and not self.is_over
+
+    def do_all(self, runner: JobRunner) -> None:
+        """Do tasks with a device until there are none; one whose node is lost is left to the others.
+
+        Raises:
+            CkhError: a task raised it.
+        """
+        while self.is_open:
+            with suppress(IndexError):  # another thread took the last one
+                task = self._left.popleft()
+                try:
+                    self._work(runner, task)
+                except NodeLostError:
+                    self._left.appendleft(task)
+                    raise
+
+
+class ClusterDriver(Driver):
+    """A driver on a cluster.
+
+    Args:
+        cluster: the nodes.
+        request: the device that each of them opens.
+        device: the same here, for the sources of kernels.
+        limits: as `Driver`; `jobs` is not used.
+        should_stop: as `Driver`.
+        measures: whether devices are used, and not compilers alone.
+
+    Raises:
+        DeviceError: no node can be used, or nodes differ in compiler, headers or devices.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        request: DeviceRequest,
+        device: Device,
+        limits: BenchLimits,
+        should_stop: Callable[[], bool],
+        *,
+        measures: bool = True,
+    ) -> None:
+        self._cluster, self._request, self._measures = cluster, request, measures
+        self._facts: dict[str, NodeFacts] = {}
+        self._toolchain = hashlib.sha256(device.cache_salt()).hexdigest()
+        self._compiler = device.identity().compiler
+        super().__init__(device, limits, should_stop, ())
+        if not self.devices():
+            faults = sorted({facts.fault for facts in self._facts.values()})
+            raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults)}")
+        self.configs = tuple(one.facts.configs[one.number] for one in self.devices())
+
+    @property
+    def identity(self) -> DeviceIdentity:
+        """That of the devices, which are all of one kind."""
+        found = self.devices()[0].facts.identity
+        assert found is not None
+        return found
+
+    def _make_builder(self) -> KernelBuilder:
+        return _ClusterBuilder(self._cluster, self._request, self.device, self.limits.compile_timeout_s)
+
+    def devices(self) -> tuple[RemoteDevice, ...]:
+        """The devices of all nodes that are there now, each of a machine's once.
+
+        Raises:
+            DeviceError: two nodes differ.
+        """
+        nodes = {node.address: node for node in self._cluster.nodes()}
+        new = [address for address in nodes if address not in self._facts]
+        if new:
+            self._facts |= self._cluster.everywhere(describe, self._request, on=new, measures=self._measures)
+            self._require_same()
+            self._advertise(new)
+        found: dict[tuple[str, int], RemoteDevice] = {}
+        for address, node in nodes.items():
+            facts = self._facts.get(address)
+            if facts is None or facts.fault:
+                continue
+            free = [number for number in range(len(facts.configs)) if (facts.machine, number) not in found]
+            for number in free[: node.slots]:
+                found[facts.machine, number] = RemoteDevice(node, facts, number)
+        return tuple(found.values())
+
+    def _require_same(self) -> None:
+        first: tuple[str, NodeFacts] | None = None
+        for address, facts in self._facts.items():
+            if facts.fault:
+                continue
+            assert facts.identity is not None
+            if facts.toolchain != self._toolchain:
+                raise DeviceError(
+                    f"{address} ({facts.machine}) compiles with {facts.identity.compiler} {facts.toolchain[:12]}, this "
+                    f"machine with {self._compiler} {self._toolchain[:12]}: compiler, headers or flags differ",
+                    "install the same compiler, headers and ckh everywhere",
+                )
+            first = first or (address, facts)
+            other = first[1].identity
+            if self._measures and other != facts.identity:
+                assert other is not None
+                raise DeviceError(
+                    f"the nodes have different devices: {first[0]} {other.name}, {address} {facts.identity.name}",
+                    "measure each kind in a run of its own",
+                )
+
+    def _advertise(self, addresses: Sequence[str]) -> None:
+        """Tell the scheduler what nodes have: compilers at a time, and devices by their names."""
+        for address in addresses:
+            facts = self._facts[address]
+            if facts.identity is not None:
+                devices = {f"ckh {facts.identity.name}": float(len(facts.configs))}
+                self._cluster.advertise(address, {COMPILERS: float(facts.compilers), **devices})
+
+    @contextmanager
+    def worker(
+        self,
+        config: WorkerConfig | None = None,  # noqa: ARG002 - the interface's
+        *,
+        timeout_s: float | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        device: RemoteDevice | None = None,
+    ) -> Iterator[JobRunner]:
+        """A device of a node, by default the first."""
+        chosen, stop = device or self.devices()[0], should_stop or self.should_stop
+        runner = RemoteRunner(self._cluster, self._request, chosen, timeout_s or self.limits.timeout_s, stop)
+        try:
+            yield runner
+        finally:
+            with self._lock:
+                self._count(runner)
+
+    def serve(self, tasks: Iterable[T], work: Callable[[JobRunner, T], None]) -> None:
+        """As `Driver.serve`, with all devices that are there, or come while it lasts.
+
+        Raises:
+            CkhError: what `work` raised first.
+            DeviceError: no node was left, and none came within a minute.
+        """
+        serving = _Serving(tasks, work, self.should_stop)
+        running: dict[str, threading.Thread] = {}
+        alone_since = time.monotonic()
+        while running or serving.is_open:
+            for device in self._free_devices(running) if serving.is_open else ():
+                running[device.name] = threading.Thread(target=self._serve_with, args=(device, serving), daemon=True)
+                running[device.name].start()
+            if running:
+                alone_since = time.monotonic()
+            elif time.monotonic() > alone_since + _ALONE_S:
+                raise DeviceError("no node of the cluster is left", "go on with --resume")
+            time.sleep(_LOOK_S)
+            running = {name: thread for name, thread in running.items() if thread.is_alive()}
+        if serving.failures:
+            raise serving.failures[0]
+
+    def _serve_with(self, device: RemoteDevice, serving: _Serving[T]) -> None:
+        """Do tasks with a device until there are none left, or its node is gone."""
+        try:
+            with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
+                serving.do_all(runner)
+        except NodeLostError as error:
+            note(f"{device.name}: {error.message}; its problem is given to another device")
+        except CkhError as error:
+            serving.failures.append(error)
+
+    def _free_devices(self, running: Mapping[str, threading.Thread]) -> list[RemoteDevice]:
+        return [device for device in self.devices() if device.name not in running]
+
+    def require_alike(self, setup: Job, built: Sequence[Built]) -> None:
+        """Measure reference kernels on every device, and refuse to mix devices that differ.
+
+        Raises:
+            DeviceError: one is slower than the fastest by more than is allowed.
+        """
+        reference, times = [one for one in built if one.status is Status.OK][:1], dict[str, float]()
+        for device in self.devices() if reference else ():
+            with self.worker(device=device) as runner:
+                replies = [reply for _ in range(_ROUNDS) for _, reply in measure(runner, setup, reference, 1)]
+            found = [min(reply.samples_ns) for reply in replies if reply.samples_ns]
+            if found:
+                times[device.name] = median(found)
+        if not times:
+            return
+        fastest, slowest = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
+        limit, ratio = DEVICE_RATIO.get(self._request.kind, _DEVICE_RATIO), times[slowest] / times[fastest]
+        if ratio > limit:
+            raise DeviceError(
+                f"{slowest} takes {ratio:.2f} times as long as {fastest} for the same kernel, {limit:g} are allowed",
+                "leave it out of the cluster, or find out what slows it",
+            )
+        if len(times) > 1:
+            note(f"{len(times)} devices differ by {ratio - 1:.1%} on a reference kernel")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """End the processes that nodes keep for this run."""
+        with suppress(DeviceError):  # the cluster is gone, and they with it
+            self._cluster.everywhere(end_devices)

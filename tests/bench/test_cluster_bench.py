@@ -1,0 +1,158 @@
+"""A bench on a real Dask cluster of two local processes: the rows of a run here, shipped kernels, refused nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench import cluster_driver
+from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.plan import full_name
+from ckh.cli import run
+from ckh.cluster import connected
+from ckh.data.journal import read_journal
+from ckh.errors import DataError, ExitCode
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.cluster import Cluster
+
+pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+PROBLEMS = [
+    ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
+    for size in (7, 8, 9, 10, 11)
+]
+KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:80]]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes with a cache that is not the client's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("nodes")))
+        with connected("local:2") as cluster:
+            yield cluster
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The client's cache."""
+    return tmp_path_factory.mktemp("client")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with problems and kernels; devices of a busy machine may differ as they like."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(cache))
+    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 100.0)
+    Path("problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+    Path("kernels").write_text("\n".join(KERNELS), encoding="utf-8")
+
+
+def bench(out: str, *args: str, cluster: Cluster | None) -> int:
+    """The exit code of a bench of all pairs."""
+    where = [] if cluster is None else ["--cluster", cluster.client.scheduler.address]
+    what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
+    return run(["bench", "--device", "host", "--out", out, *where, *(args or what)])
+
+
+def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same pairs, right; every row says its node, and a problem's kernels are all of one."""
+    assert bench("far", cluster=nodes) == ExitCode.OK
+    assert bench("near", cluster=None) == ExitCode.OK
+    far, near = (read_journal(Path(name)).final_rows() for name in ("far", "near"))
+    assert sorted((row.problem, row.kernel) for row in far) == sorted((row.problem, row.kernel) for row in near)
+    assert all(row.latency_ms for row in far)
+    of_problem = {problem: {row.node for row in far if row.problem == problem} for problem in PROBLEMS}
+    assert all(len(names) == 1 for names in of_problem.values())
+    assert all("/host" in name for names in of_problem.values() for name in names)
+    assert {row.node for row in near} == {""}
+    assert "2 devices" in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
+    """A run that began here is gone on with by a cluster, with the pairs that are left."""
+    assert bench("run", cluster=None) == ExitCode.OK
+    journal = Path("run") / "journal.jsonl"
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    results = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "result"]
+    journal.write_text("".join(lines[: results[7]]), encoding="utf-8")
+    assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
+    rows = read_journal(Path("run")).final_rows()
+    assert len(rows) == len(PROBLEMS) * len(KERNELS)
+    assert [row.node != "" for row in rows[7:]].count(True) >= len(rows) - 7 - len(KERNELS)
+
+
+def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
+    """Kernels that were compiled here run on nodes, which have another cache."""
+    assert bench("first", cluster=nodes) == ExitCode.OK
+    removed = nodes.everywhere(_empty_cache)
+    assert sum(removed.values()) >= len(KERNELS)
+    assert bench("second", cluster=nodes) == ExitCode.OK
+    assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
+
+
+def _empty_cache() -> int:
+    from ckh.bench.kernel_cache import KernelCache as Cache
+
+    found = list(Cache().folder.glob("??/*.so"))
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _fails(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> str:
+    """The error of a bench that does not begin."""
+    assert bench("run", cluster=cluster) == ExitCode.NO_DEVICE
+    said = capsys.readouterr().err
+    assert not Path("run").exists()
+    return next(line for line in said.splitlines() if line.startswith("error: "))
+
+
+def test_nodes_with_another_toolchain_are_refused(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are named, and nothing is written."""
+    from ckh.bench.host_device import HostDevice
+
+    monkeypatch.setattr(HostDevice, "cache_salt", lambda _: b"another")
+    said = _fails(nodes, capsys)
+    assert "compiler, headers or flags differ" in said
+    assert said.count("g++") == 2 or said.count("clang") == 2
+
+
+def test_devices_that_differ_are_not_mixed(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A device that is slower than is allowed ends the run, with both names."""
+    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 0.5)
+    assert bench("run", cluster=nodes) == ExitCode.NO_DEVICE
+    said = capsys.readouterr().err
+    assert "times as long as" in said
+    assert said.count("/host") == 2
+    assert read_journal(Path("run")).rows == ()
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
+def test_a_kernel_that_comes_damaged_is_refused(damage: Any, tmp_path: Path) -> None:
+    """Nothing is written for it."""
+    assert bench("run", cluster=None) == ExitCode.OK
+    kept = next(iter(KernelCache().folder.glob("??/*.so")))
+    elsewhere = KernelCache(tmp_path.name)
+    with pytest.raises(DataError, match="damaged"):
+        elsewhere.adopt({kept.name: damage(kept.read_bytes())})
+    assert not elsewhere.has(kept.stem)
+    elsewhere.adopt(KernelCache().files([kept.stem]))
+    assert elsewhere.path(kept.stem).read_bytes() == kept.read_bytes()
+    with pytest.raises(DataError, match="damaged"):
+        elsewhere.adopt({"../" + "a" * 29 + ".so": kept.read_bytes()})
