@@ -126,7 +126,7 @@ class Cluster:
         self.everywhere(_set_resources, resources, on=[address])
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
-        """What a call for one worker gives; None if it was stopped before it ended.
+        """Run a call on one worker; its result, None if it was stopped before it ended.
 
         Raises:
             CkhError: the call raised it.

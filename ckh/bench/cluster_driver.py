@@ -122,7 +122,7 @@ class _ClusterBuilder(KernelBuilder):
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterator[dict[str, Built]]:
-        """What became of the units, as they end; two clients that want the same unit have it compiled once."""
+        """Build units; yields results as they come; a unit that two clients want is compiled once."""
         del jobs  # nodes say how many compilers they can run
 
         def call(unit: Sequence[str]) -> Call:
@@ -141,7 +141,7 @@ class _ClusterBuilder(KernelBuilder):
 
 
 class _Serving(Generic[T]):
-    """What the devices of a run share: the tasks that are left, and what failed."""
+    """The shared state of a run's devices: the tasks that are left, and what failed."""
 
     def __init__(
         self, tasks: Iterable[T], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
@@ -153,12 +153,12 @@ class _Serving(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether to stop, done or not."""
+        """True once the run is to end, done or not."""
         return bool(self.failures) or self._should_stop()
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a task for another device."""
+        """True while there is a task for another device."""
         return bool(self._left) and not self.is_over
 
     def do_all(self, runner: JobRunner) -> None:

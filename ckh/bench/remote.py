@@ -1,4 +1,4 @@
-"""What a node of a cluster does for a bench: compiles kernels, and measures problems on its devices.
+"""The work of a cluster's node for a bench: compiling kernels, and measuring problems on its devices.
 
 These functions run in a worker of Dask, called by `ckh.bench.cluster_driver`. Their arguments and results are plain
 values. A device is used by one call at a time, whoever the clients are: a lock in the cache folder holds it for the
@@ -47,7 +47,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a node says of itself.
+    """The facts that a node tells of itself.
 
     Attributes:
         machine: its name; nodes of one machine share its devices.
@@ -83,7 +83,7 @@ class Missing:
 
 
 def describe(request: DeviceRequest, *, measures: bool) -> NodeFacts:
-    """What this node is; if it is to measure, whether its devices can be used is tried."""
+    """Describe this node; if it is to measure, whether its devices can be used is tried."""
     machine = machine_name()
     try:
         device = _device(request)
