@@ -393,7 +393,7 @@ def _seen_run(out: Path, kind: str, arch: str, op: str) -> Journal | None:
             continue
         with suppress(CkhError):
             journal = read_journal(path.parent)
-            last = journal.runs[-1]
-            if (last.device_kind, last.arch, last.op) == (kind, arch, op) and journal.ends:
+            seen = [(one.device_kind, one.arch, one.op) for one in journal.runs]
+            if seen[-1:] == [(kind, arch, op)] and journal.ends:
                 return journal
     return None
