@@ -34,8 +34,8 @@ class Declared:
     typed: tuple[str, ...] = ()
     metavar: str | None = None
     choices: Callable[[], Sequence[str]] | None = None
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None
+    high: float | None = None
     completion: str = ""
 
 

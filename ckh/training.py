@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ckh.declared import Declared, declared
 from ckh.strenum import StrEnum
 
 TFLOPS, LATENCY, BANDWIDTH, RANK = "tflops", "latency", "bandwidth", "rank"
@@ -50,14 +51,18 @@ class TreeParams:
     `path_smooth` draws leaves of few rows to their parents' values, 0 not at all.
     """
 
-    n_estimators: int = 2000
-    learning_rate: float = 0.02
-    num_leaves: int = 255
+    n_estimators: int = declared(Declared("Most boosting rounds.  [400]", typed=("--trees",), low=1), default=2000)
+    learning_rate: float = declared(Declared("Shrinkage of a tree.  [0.05]", low=1e-4, high=1.0), default=0.02)
+    num_leaves: int = declared(
+        Declared("Leaves of a tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
+    )
     max_depth: int = 15
     min_child_samples: int = 10
     subsample: float = 0.85
     subsample_freq: int = 1
-    colsample_bytree: float = 0.85
+    colsample_bytree: float = declared(
+        Declared("Features a tree may use.  [0.4]", typed=("--feature-fraction",), low=0.05, high=1.0), default=0.85
+    )
     reg_alpha: float = 0.05
     reg_lambda: float = 0.5
     path_smooth: float = 0.0
@@ -82,18 +87,33 @@ class TrainOptions:
     """
 
     targets: tuple[str, ...] = TARGETS
-    rank: RankObjective = RankObjective.RELATIVE
-    labels: Labels = Labels.MEASURED
-    folds: int = 5
+    rank: RankObjective = declared(
+        Declared("What the model that orders is trained for.  [efficiency]"), default=RankObjective.RELATIVE
+    )
+    labels: Labels = declared(
+        Declared("What the data know: times, or of each problem its winners alone.  [measured]"),
+        default=Labels.MEASURED,
+    )
+    folds: int = declared(Declared("Folds of the cross-validation, or 0.  [5]", low=0, high=50), default=5)
     early_stopping: int = 50
-    seed: int = 42
-    jobs: int = 1
-    ensemble: int = 1
-    focus: float = 1.0
+    seed: int = declared(Declared("What all random choices follow from.  [42]", low=0), default=42)
+    jobs: int = declared(
+        Declared("Threads; one a core by default.", typed=("--jobs", "-j"), low=1, high=1024), default=1
+    )
+    ensemble: int = declared(
+        Declared("Models, of as many seeds, whose trees together order kernels.  [1]", low=1, high=50), default=1
+    )
+    focus: float = declared(
+        Declared("Weigh rows by their efficiency to this power.  [1]", low=0.0, high=10.0), default=1.0
+    )
     regression: TreeParams | None = None
-    noise_weights: bool = False
-    mine: int = 0
-    prior: float = 0.0
+    noise_weights: bool = declared(
+        Declared("Weigh rows by how certain their times are.", typed=("--noise-weights",)), default=False
+    )
+    mine: int = declared(Declared("Rounds of giving hard problems more weight.", low=0, high=20), default=0)
+    prior: float = declared(
+        Declared("Weight of a law of time beside the model that orders.  [0.5 or 0]", low=0.0, high=10.0), default=0.0
+    )
     params: TreeParams = field(default_factory=TreeParams)
 
     @property

@@ -14,6 +14,7 @@ from ckh.commands._duration import parse_duration
 from ckh.declared import declarations
 from ckh.errors import UsageError
 from ckh.requested import as_option
+from ckh.strenum import StrEnum
 from ckh.untrusted import integer
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ _SECONDS = "_s"
 def option_of(values: type, name: str) -> Any:
     """The option of a field, for a command that has only some of those that a dataclass declares."""
     found = declarations(values)[name]
-    is_number = _kind(values, name) is int
+    is_number = _kind(values, name) in (int, float)
     return typer.Option(
         None,
-        *(found.typed or (_typed(name),)),
+        *(found.typed or (typed_as(name),)),
         help=found.help if found.choices is None else found.help.format(", ".join(found.choices())),
         metavar=found.metavar,
         min=found.low if is_number else None,
@@ -38,31 +39,27 @@ def option_of(values: type, name: str) -> Any:
     )
 
 
-def has_options_of(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command, before its own options, those that dataclasses declare.
+def has_options_of(**groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that dataclasses declare, in the places of its parameters of these names.
 
-    Its first arguments are then, for each of the dataclasses, what was given for its fields by name.
+    Such a parameter is then what was given for the dataclass's fields, by name.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         types = get_type_hints(command)
-        own = list(inspect.signature(command).parameters.values())[len(groups) :]
-        kinds = {name: (values, _kind(values, name)) for values in groups for name in declarations(values)}
 
         @wraps(command)
-        def with_groups(**typed: Any) -> None:
-            given = {name: _value(values, name, typed.pop(name)) for name, (values, _) in kinds.items()}
-            parts = ({name: given[name] for name in declarations(one) if given[name] is not None} for one in groups)
-            command(*parts, **typed)
+        def with_groups(*first: Any, **typed: Any) -> None:
+            given = {part: _given(values, typed) for part, values in groups.items()}
+            command(*first, **given, **typed)
 
         keyword = inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            *(
-                inspect.Parameter(name, keyword, default=option_of(values, name), annotation=kind | None)
-                for name, (values, kind) in kinds.items()
-            ),
-            *(one.replace(kind=keyword, annotation=types[one.name]) for one in own),
-        ]
+        parameters: list[inspect.Parameter] = []
+        for one in inspect.signature(command).parameters.values():
+            if one.name in groups:
+                parameters += _parameters(groups[one.name])
+            else:
+                parameters.append(one.replace(kind=keyword, annotation=types[one.name]))
         with_groups.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_groups.__annotations__ = {one.name: one.annotation for one in parameters}
         return with_groups
@@ -70,8 +67,23 @@ def has_options_of(*groups: type) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _typed(name: str) -> str:
+def typed_as(name: str) -> str:
+    """How the option of a field is typed, unless it is declared."""
     return as_option(name.removesuffix(_SECONDS))
+
+
+def _parameters(values: type) -> list[inspect.Parameter]:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(name, keyword, default=option_of(values, name), annotation=_kind(values, name) | None)
+        for name in declarations(values)
+    ]
+
+
+def _given(values: type, typed: dict[str, Any]) -> dict[str, Any]:
+    """Take what was given for the fields of a dataclass out of what was typed."""
+    found = {name: _value(values, name, typed.pop(name)) for name in declarations(values)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _kind(values: type, name: str) -> Any:
@@ -80,7 +92,8 @@ def _kind(values: type, name: str) -> Any:
         return kind
     hint = get_type_hints(values)[name]
     inner = next((one for one in get_args(hint) if one is not NoneType), hint) if NoneType in get_args(hint) else hint
-    return inner if inner in (int, bool) else str
+    is_plain = inner in (int, bool, float) or (isinstance(inner, type) and issubclass(inner, StrEnum))
+    return inner if is_plain and not name.endswith(_SECONDS) else str
 
 
 def _value(values: type, name: str, typed: Any) -> Any:
@@ -90,8 +103,8 @@ def _value(values: type, name: str, typed: Any) -> Any:
     if name.endswith(_SECONDS):
         return parse_duration(typed)
     if "tuple" in str(get_type_hints(values)[name]):
-        return _numbers(_typed(name), typed, least=declarations(values)[name].low or 0)
-    return typed if isinstance(typed, (int, bool)) else str(typed)
+        return _numbers(typed_as(name), typed, least=int(declarations(values)[name].low or 0))
+    return str(typed) if declarations(values)[name].kind else typed
 
 
 def _numbers(option: str, text: str, *, least: int) -> tuple[int, ...]:

@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
     )(bench)
 
 
-@has_options_of(Settings, DeviceOptions, BenchLimits)
+@has_options_of(settings=Settings, device_options=DeviceOptions, limits=BenchLimits)
 def bench(
     settings: dict[str, Any],
     device_options: dict[str, Any],

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples
+from ckh.commands._declared_options import has_options_of
 from ckh.errors import DataError, UsageError
 from ckh.log import warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
-from ckh.training import Labels, RankObjective
+from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ckh.data.dataset import Dataset
-    from ckh.learn.halving import Trial, Tuning
-    from ckh.learn.trained import Trained, TrainedTarget
-    from ckh.learn.warm_start import Start, StartComparison
-    from ckh.training import TrainOptions
+    from ckh.learn.halving import Tuning
+    from ckh.learn.trained import Trained
+    from ckh.learn.warm_start import Start
 
 
 _NO_FOLDS = (1, 2)
@@ -80,6 +80,7 @@ def register(app: typer.Typer) -> None:
     )(train)
 
 
+@has_options_of(given=TrainOptions, params=TreeParams)
 def train(
     inputs: list[Path] = typer.Argument(None, metavar="[DATA]...", help="Datasets; the same as --data."),
     data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated."),
@@ -87,47 +88,20 @@ def train(
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
-    rank: RankObjective | None = typer.Option(
-        None, "--rank", help="What the model that orders is trained for.  [efficiency]"
-    ),
-    labels: Labels | None = typer.Option(
-        None, "--labels", help="What the data know: times, or of each problem its winners alone.  [measured]"
-    ),
-    trees: int | None = typer.Option(None, "--trees", min=1, help="Most boosting rounds.  [400]"),
-    leaves: int | None = typer.Option(None, "--leaves", min=2, max=4096, help="Leaves of a tree.  [31 to 255]"),
-    learning_rate: float | None = typer.Option(
-        None, "--learning-rate", min=1e-4, max=1.0, help="Shrinkage of a tree.  [0.05]"
-    ),
-    features: float | None = typer.Option(
-        None, "--feature-fraction", min=0.05, max=1.0, help="Features a tree may use.  [0.4]"
-    ),
-    ensemble: int | None = typer.Option(
-        None, "--ensemble", min=1, max=50, help="Models, of as many seeds, whose trees together order kernels.  [1]"
-    ),
-    focus: float | None = typer.Option(
-        None, "--focus", min=0.0, max=10.0, help="Weigh rows by their efficiency to this power.  [1]"
-    ),
-    prior: float | None = typer.Option(
-        None, "--prior", min=0.0, max=10.0, help="Weight of a law of time beside the model that orders.  [0.5 or 0]"
-    ),
-    folds: int | None = typer.Option(None, "--folds", min=0, max=50, help="Folds of the cross-validation, or 0.  [5]"),
-    seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [42]"),
+    *,
+    params: dict[str, Any],
+    given: dict[str, Any],
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to."),
     tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
-    noise: bool = typer.Option(False, "--noise-weights", help="Weigh rows by how certain their times are."),
-    mine: int = typer.Option(0, "--mine", min=0, max=20, help="Rounds of giving hard problems more weight."),
-    jobs: int | None = typer.Option(None, "--jobs", "-j", min=1, max=1024, help="Threads; one a core by default."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
+    from ckh.commands._train_output import print_trained, warn_of_start
     from ckh.data.dataset import read_dataset
     from ckh.learn.prepared import too_few_to_validate
     from ckh.learn.save import MODEL, save
-    from ckh.learn.train import rounds
-    from ckh.learn.train import train as fit
     from ckh.learn.warm_start import continued, read_start
-    from ckh.progress import progress
 
     paths = [*(inputs or []), *data]
     check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start else [])])
@@ -136,47 +110,39 @@ def train(
     start = None if warm_start is None else read_start(warm_start)
     dataset = _select(read_dataset(*paths, columns=lambda one: one.column_names()), op, variant)
     defaults = dataset.op.train_defaults(len(dataset.valid()))
-    params = {"n_estimators": trees, "num_leaves": leaves, "learning_rate": learning_rate, "colsample_bytree": features}
-    options = _options(
-        defaults if start is None else continued(start, defaults),
-        targets=None if targets is None else _targets(targets),
-        rank=rank,
-        labels=labels,
-        folds=folds,
-        seed=seed,
-        ensemble=ensemble,
-        focus=focus,
-        prior=prior,
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        noise_weights=noise,
-        mine=mine,
-        params=params,
-    )
+    chosen = {} if targets is None else {"targets": _targets(targets)}
+    threads = {"jobs": len(os.sched_getaffinity(0))}
+    options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
-    fixed = [name for name, value in params.items() if value is not None]
-    tuning = None if tuned is None else _tune(dataset, options, tuned, fixed, start)
-    options = options if tuning is None else replace(options, params=tuning.params)
-    with progress("training", rounds(options)) as advance:
-        trained = replace(fit(dataset, options, advance, start), tuning=tuning)
+    tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
+    trained = _fit(dataset, options, tuning, start)
     save(trained, out)
     if start is not None:
-        _warn_of_start(trained)
-    _report(trained, out, as_json=as_json)
+        warn_of_start(trained)
+    print_trained(trained, out, as_json=as_json)
 
 
-def _options(defaults: TrainOptions, params: dict[str, Any], **given: Any) -> TrainOptions:
+def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
     """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
-    if given["folds"] in _NO_FOLDS:
+    if given.get("folds") in _NO_FOLDS:
         raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
-    known = {name: value for name, value in given.items() if value is not None}
-    changed = {name: value for name, value in params.items() if value is not None}
-    own = None if changed else defaults.regression
-    if known.get("labels") is Labels.WINNERS:
+    own = None if params else defaults.regression
+    if given.get("labels") is Labels.WINNERS:
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
-    if known.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
-        known.setdefault("prior", 0.0)
-    return replace(defaults, **known, params=replace(defaults.params, **changed), regression=own)
+    if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
+        given = {"prior": 0.0, **given}
+    return replace(defaults, **given, params=replace(defaults.params, **params), regression=own)
+
+
+def _fit(dataset: Dataset, options: TrainOptions, tuning: Tuning | None, start: Start | None) -> Trained:
+    from ckh.learn.train import rounds
+    from ckh.learn.train import train as fit
+    from ckh.progress import progress
+
+    options = options if tuning is None else replace(options, params=tuning.params)
+    with progress("training", rounds(options)) as advance:
+        return replace(fit(dataset, options, advance, start), tuning=tuning)
 
 
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:
@@ -186,18 +152,6 @@ def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[s
 
     with progress("tuning", fits(count, options.folds)) as advance:
         return tune(dataset, options, count, advance, fixed, start)
-
-
-def _warn_of_start(trained: Trained) -> None:
-    """Warn of the limits of a continued model before it is used."""
-    comparison = trained.targets[trained.rank_by].comparison
-    if comparison is None:
-        warn("the model was not compared with its start: that needs folds, and 3 problems or more")
-    elif comparison.worse:
-        fell = " and ".join(comparison.worse)
-        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
-    if trained.dataset.op.model_files:
-        warn("the candidates in the model's directory are those of the new data alone, not those of its start")
 
 
 def _targets(text: str) -> tuple[str, ...]:
@@ -226,115 +180,3 @@ def _select(dataset: Dataset, op: str | None, variant: Direction | None) -> Data
             f"the dataset has no row of {dataset.op.name} {variant}", f"it has {', '.join(dataset.variants)}"
         )
     return dataset.select(mask)
-
-
-def _report(trained: Trained, out: Path, *, as_json: bool) -> None:
-    dataset = trained.dataset
-    after = f"ckh evaluate --model {out} --data HOLDOUT.parquet"
-    if as_json:
-        targets: dict[str, Any] = {
-            name: {
-                "trees": made.trees,
-                "oof_mean_efficiency": made.oof_mean_efficiency,
-                "oof_p10_efficiency": made.oof_p10_efficiency,
-                "folds": [asdict(fold) for fold in made.folds],
-            }
-            for name, made in trained.targets.items()
-        }
-        document = {"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets}
-        print_json("train", {**document, **_how(trained)})
-        return
-    rows = [
-        [
-            name,
-            str(made.trees),
-            _mean([fold.rmse for fold in made.folds]),
-            _mean([fold.r2 for fold in made.folds]),
-            _percent(made.oof_mean_efficiency),
-            _percent(made.oof_p10_efficiency),
-        ]
-        for name, made in trained.targets.items()
-    ]
-    title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out folds"
-    print_table(title, ("target", "trees", "rmse", "r2", "mean efficiency", "P10 efficiency"), rows)
-    _print_how(trained)
-    typer.echo(f"\nnext: {after}")
-
-
-def _how(trained: Trained) -> dict[str, Any]:
-    """The parts of the JSON document that stand there only if they were requested."""
-    made = trained.targets[trained.rank_by]
-    said: dict[str, Any] = {}
-    if trained.start is not None:
-        comparison = None if made.comparison is None else made.comparison.to_dict()
-        prev = trained.start.trees[trained.rank_by]
-        trees = {"prev_trees": prev, "new_trees": made.trees - prev}
-        said["warm_start"] = {"from": str(trained.start.path), **trees, "validation": comparison}
-    if trained.tuning is not None:
-        said["tuning"] = trained.tuning.to_dict()
-    if made.mined is not None:
-        said["mining"] = made.mined.to_dict()
-    return said
-
-
-def _print_how(trained: Trained) -> None:
-    made = trained.targets[trained.rank_by]
-    if made.mined is not None:
-        _print_mining(made)
-    if trained.tuning is not None:
-        _print_tuning(trained.tuning)
-    if made.comparison is not None and not made.comparison.worse:
-        typer.echo(f"\nagainst its start: {_against_start(made.comparison)}")
-
-
-def _print_mining(made: TrainedTarget) -> None:
-    assert made.mined is not None
-    rows = [
-        [str(one.number), str(one.raised), _percent(one.mean_efficiency), _percent(one.p10_efficiency)]
-        for one in made.mined.rounds
-    ]
-    title = f"\nmining of hard problems, round {made.mined.kept} is kept"
-    print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)
-
-
-def _print_tuning(tuning: Tuning) -> None:
-    from ckh.learn.halving import SPACE
-
-    last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
-    rows = [
-        [
-            "default" if trial.number == 0 else str(trial.number),
-            *(f"{getattr(trial.params, name):g}" for name in SPACE),
-            _percent(trial.mean_efficiency),
-        ]
-        for trial in last
-    ]
-    chosen = "the default" if tuning.chosen == 0 else f"setting {tuning.chosen}"
-    title = f"\n{len(tuning.trials)} settings tried, those that came to the last fold; {chosen} is taken"
-    print_table(title, ("setting", *SPACE, "mean efficiency"), rows)
-
-
-def _by_efficiency(trial: Trial) -> tuple[float, int]:
-    return -trial.mean_efficiency, trial.number
-
-
-def _against_start(comparison: StartComparison) -> str:
-    count = comparison.problems
-    if comparison.seen is None:
-        which = f"{count} problems, which of them it was trained on is unknown"
-    elif comparison.seen:
-        which = f"{count} problems, {comparison.seen} of which it was trained on"
-    else:
-        which = f"{count} problems new to it"
-    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
-    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
-    return f"mean efficiency {mean}, P10 {p10} on {which}"
-
-
-def _mean(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.4f}" if known else "-"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"

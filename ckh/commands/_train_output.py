@@ -1,0 +1,143 @@
+"""The output of `ckh train`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import print_json, print_table
+from ckh.log import warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.learn.halving import Trial, Tuning
+    from ckh.learn.trained import Trained, TrainedTarget
+    from ckh.learn.warm_start import StartComparison
+
+
+def warn_of_start(trained: Trained) -> None:
+    """Warn of the limits of a continued model before it is used."""
+    comparison = trained.targets[trained.rank_by].comparison
+    if comparison is None:
+        warn("the model was not compared with its start: that needs folds, and 3 problems or more")
+    elif comparison.worse:
+        fell = " and ".join(comparison.worse)
+        warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
+    if trained.dataset.op.model_files:
+        warn("the candidates in the model's directory are those of the new data alone, not those of its start")
+
+
+def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
+    """Print how well training went, and the command that follows."""
+    dataset = trained.dataset
+    after = f"ckh evaluate --model {out} --data HOLDOUT.parquet"
+    if as_json:
+        targets: dict[str, Any] = {
+            name: {
+                "trees": made.trees,
+                "oof_mean_efficiency": made.oof_mean_efficiency,
+                "oof_p10_efficiency": made.oof_p10_efficiency,
+                "folds": [asdict(fold) for fold in made.folds],
+            }
+            for name, made in trained.targets.items()
+        }
+        document = {"out": str(out), "rows": len(dataset.frame), "problems": len(dataset.problems()), **targets}
+        print_json("train", {**document, **_how(trained)})
+        return
+    rows = [
+        [
+            name,
+            str(made.trees),
+            _mean([fold.rmse for fold in made.folds]),
+            _mean([fold.r2 for fold in made.folds]),
+            _percent(made.oof_mean_efficiency),
+            _percent(made.oof_p10_efficiency),
+        ]
+        for name, made in trained.targets.items()
+    ]
+    title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out folds"
+    print_table(title, ("target", "trees", "rmse", "r2", "mean efficiency", "P10 efficiency"), rows)
+    _print_how(trained)
+    typer.echo(f"\nnext: {after}")
+
+
+def _how(trained: Trained) -> dict[str, Any]:
+    """The parts of the JSON document that stand there only if they were requested."""
+    made = trained.targets[trained.rank_by]
+    said: dict[str, Any] = {}
+    if trained.start is not None:
+        comparison = None if made.comparison is None else made.comparison.to_dict()
+        prev = trained.start.trees[trained.rank_by]
+        trees = {"prev_trees": prev, "new_trees": made.trees - prev}
+        said["warm_start"] = {"from": str(trained.start.path), **trees, "validation": comparison}
+    if trained.tuning is not None:
+        said["tuning"] = trained.tuning.to_dict()
+    if made.mined is not None:
+        said["mining"] = made.mined.to_dict()
+    return said
+
+
+def _print_how(trained: Trained) -> None:
+    made = trained.targets[trained.rank_by]
+    if made.mined is not None:
+        _print_mining(made)
+    if trained.tuning is not None:
+        _print_tuning(trained.tuning)
+    if made.comparison is not None and not made.comparison.worse:
+        typer.echo(f"\nagainst its start: {_against_start(made.comparison)}")
+
+
+def _print_mining(made: TrainedTarget) -> None:
+    assert made.mined is not None
+    rows = [
+        [str(one.number), str(one.raised), _percent(one.mean_efficiency), _percent(one.p10_efficiency)]
+        for one in made.mined.rounds
+    ]
+    title = f"\nmining of hard problems, round {made.mined.kept} is kept"
+    print_table(title, ("round", "problems with more weight", "mean efficiency", "P10 efficiency"), rows)
+
+
+def _print_tuning(tuning: Tuning) -> None:
+    from ckh.learn.halving import SPACE
+
+    last = sorted((trial for trial in tuning.trials if len(trial.folds) == tuning.folds), key=_by_efficiency)
+    rows = [
+        [
+            "default" if trial.number == 0 else str(trial.number),
+            *(f"{getattr(trial.params, name):g}" for name in SPACE),
+            _percent(trial.mean_efficiency),
+        ]
+        for trial in last
+    ]
+    chosen = "the default" if tuning.chosen == 0 else f"setting {tuning.chosen}"
+    title = f"\n{len(tuning.trials)} settings tried, those that came to the last fold; {chosen} is taken"
+    print_table(title, ("setting", *SPACE, "mean efficiency"), rows)
+
+
+def _by_efficiency(trial: Trial) -> tuple[float, int]:
+    return -trial.mean_efficiency, trial.number
+
+
+def _against_start(comparison: StartComparison) -> str:
+    count = comparison.problems
+    if comparison.seen is None:
+        which = f"{count} problems, which of them it was trained on is unknown"
+    elif comparison.seen:
+        which = f"{count} problems, {comparison.seen} of which it was trained on"
+    else:
+        which = f"{count} problems new to it"
+    mean = f"{_percent(comparison.start_mean_efficiency)} -> {_percent(comparison.mean_efficiency)}"
+    p10 = f"{_percent(comparison.start_p10_efficiency)} -> {_percent(comparison.p10_efficiency)}"
+    return f"mean efficiency {mean}, P10 {p10} on {which}"
+
+
+def _mean(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.4f}" if known else "-"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
