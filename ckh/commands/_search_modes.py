@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.commands import _search_output as output
-from ckh.commands._duration import format_duration, parse_duration
+from ckh.commands._duration import format_duration
 from ckh.errors import ModelError, NoKernelError
 from ckh.log import note
 from ckh.outputs import check_output
@@ -19,63 +18,37 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.device import Device
     from ckh.commands._problem_options import Typed
+    from ckh.commands._search_options import Effort, Measuring, Replaying
     from ckh.learn.artifact import Model
     from ckh.learn.choice import Chooser
     from ckh.learn.ranked import Ranked
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
-    from ckh.search.measured import Guide, SearchSettings
+    from ckh.search.measured import Guide
 
 _DEVICE_STRATEGY = "surrogate"
 SPACE_LIMIT = 50_000  # kernels that may be measured
 _CHECKPOINTS = (50, 100, 220, 500)
 _HOST = "host"
+_RUNS = Path("runs")
 _NOTHING = Path()  # where candidates that come with a model are not
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """How to search, and how many kernels to tell; a strategy of None is the default."""
-
-    strategy: str | None
-    budget: int
-    seed: int
-    top: int
-
-
-@dataclass(frozen=True, slots=True)
-class GpuOptions:
-    """The options that only a GPU has."""
-
-    hipcc: str | None
-    ck_include: str | None
-    gpu: int | None
-    cold: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SearchLimits:
-    """How long is measured and how each kernel, with how many compilers, as typed; None: the default."""
-
-    time: str | None
-    samples: int | None
-    timeout: str | None
-    compile_timeout: str | None
-    jobs: int | None
-
-
-def replay_recording(path: Path, effort: Effort, seeds: int, jobs: int, *, as_json: bool) -> None:
+def replay_recording(path: Path, effort: Effort, how: Replaying, jobs: int | None, *, as_json: bool) -> None:
     """Search a recording once for each seed, from the first one given, and print how near the optimum that came.
 
     Raises:
         DataError: the recording is unusable.
     """
+    from ckh.cluster import everywhere_or_here
     from ckh.search.replay import read_recording, replay
 
     recording = read_recording(path)
     strategy = effort.strategy or _DEVICE_STRATEGY
     budget = min(effort.budget, len(recording.space))
-    found = replay(recording, budget, range(effort.seed, effort.seed + seeds), strategy, jobs=jobs)
+    seeds = range(effort.seed, effort.seed + how.seeds)
+    with everywhere_or_here(how.cluster):
+        found = replay(recording, budget, seeds, strategy, jobs=-1 if how.cluster else jobs or 1)
     checkpoints = [*(count for count in _CHECKPOINTS if count < budget), budget]
     output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
@@ -100,15 +73,7 @@ def ask_model(typed: Typed, top: int, *, as_json: bool) -> None:
 
 
 def measure(
-    typed: Typed,
-    effort: Effort,
-    kind: str | None,
-    gpu_options: GpuOptions,
-    limits: SearchLimits,
-    out: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
+    typed: Typed, effort: Effort, measuring: Measuring, jobs: int | None, *, force: bool, as_json: bool
 ) -> bool:
     """Search by measuring on a device, and print the fastest kernels; False if it was interrupted.
 
@@ -121,24 +86,28 @@ def measure(
     from ckh.bench.stop import StopReason
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, is_started
     from ckh.progress import progress
-    from ckh.search.measured import search_measured
+    from ckh.search.measured import SearchSettings, search_measured
 
-    settings = _settings(effort, limits, cold=gpu_options.cold)
-    device = _open(kind, typed.arch, gpu_options)
+    strategy = effort.strategy or _DEVICE_STRATEGY
+    limits = measuring.limits(jobs)
+    settings = SearchSettings(
+        strategy, effort.seed, effort.budget, effort.top, measuring.samples, measuring.cold, limits
+    )
+    device = _open(typed.arch, measuring)
     chooser = typed.chooser(device.arch.name)
     problem = _problem(typed, chooser)
-    folder = out or Path("runs") / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}"
+    folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
     path = folder / JOURNAL_NAME
     check_output(path, JOURNAL, force=force or not is_started(path))
     model = _model_or_none(chooser, problem, is_named=typed.model is not None)
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
-    until = "" if settings.limits.budget_s is None else f", for {format_duration(settings.limits.budget_s)} at most"
+    until = "" if limits.budget_s is None else f", for {format_duration(limits.budget_s)} at most"
     note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
     with progress("searching", min(settings.budget, len(space))) as advance:
         outcome = search_measured(device, problem, space, guide, settings, folder, advance)
-    summary = output.Summary(problem, model, space, settings.strategy, effort.budget, effort.seed, effort.top)
+    summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
     output.print_measured(summary, outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
         return False
@@ -157,39 +126,14 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
     return typed.problem(chooser, "search")
 
 
-def _settings(effort: Effort, limits: SearchLimits, *, cold: bool) -> SearchSettings:
-    from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S, DEFAULT_TIMEOUT_S, BenchLimits
-    from ckh.bench.timing import DEFAULT_SAMPLES
-    from ckh.search.measured import SearchSettings
-
-    limit = BenchLimits(
-        budget_s=None if limits.time is None else parse_duration(limits.time),
-        timeout_s=DEFAULT_TIMEOUT_S if limits.timeout is None else parse_duration(limits.timeout),
-        jobs=limits.jobs,
-        compile_timeout_s=(
-            DEFAULT_COMPILE_TIMEOUT_S if limits.compile_timeout is None else parse_duration(limits.compile_timeout)
-        ),
-    )
-    return SearchSettings(
-        strategy=effort.strategy or _DEVICE_STRATEGY,
-        seed=effort.seed,
-        budget=effort.budget,
-        top=effort.top,
-        samples=limits.samples or DEFAULT_SAMPLES,
-        cold=cold,
-        limits=limit,
-    )
-
-
-def _open(kind: str | None, arch: str | None, options: GpuOptions) -> Device:
+def _open(arch: str | None, measuring: Measuring) -> Device:
     from ckh.bench.device import DeviceOptions
     from ckh.bench.device_choice import default_device_kind, open_device
 
-    gpus = None if options.gpu is None else (options.gpu,)
-    chosen = DeviceOptions(None if arch == _HOST else arch, options.hipcc, options.ck_include, gpus, options.cold)
-    if kind is None:
-        kind = _HOST if arch == _HOST else default_device_kind(chosen)
-    return open_device(kind, chosen)
+    gpus = None if measuring.gpu is None else (measuring.gpu,)
+    target = None if arch == _HOST else arch
+    options = DeviceOptions(target, measuring.hipcc, measuring.ck_include, gpus, measuring.cold)
+    return open_device(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 
 
 def _model_or_none(chooser: Chooser, problem: Problem, *, is_named: bool) -> Model | None:

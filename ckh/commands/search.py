@@ -7,36 +7,14 @@ from typing import Any
 
 import typer
 
-from ckh.bench.device import DeviceOptions
-from ckh.bench.limits import BenchLimits
-from ckh.cluster import CLUSTER_HELP, everywhere_or_here
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
-from ckh.commands._declared_options import option_of
+from ckh.commands._declared_options import has_options_of, typed_as
 from ckh.commands._problem_options import Typed, says_a_problem
-from ckh.data.settings import Settings
+from ckh.commands._search_options import Effort, Measuring, Replaying
 from ckh.errors import ExitCode, UsageError
-from ckh.requested import as_option
-from ckh.strenum import StrEnum
 
-_TOP, _SEEDS, _BUDGET, _KEEP = 10, 10, 500, 0.99
-
-
-class StrategyName(StrEnum):
-    """The values of `--strategy`."""
-
-    SURROGATE = "surrogate"
-    LOCAL = "local"
-    DE = "de"
-    RANDOM = "random"
-
-
-class TimedDevice(StrEnum):
-    """The values of `--device`."""
-
-    HOST = "host"
-    HIP = "hip"
-
+_KEEP = 0.99
 
 _HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
 
@@ -77,32 +55,21 @@ def register(app: typer.Typer) -> None:
 
 
 @says_a_problem
+@has_options_of(effort=Effort, measuring=Measuring, replaying=Replaying)
 def search(
     typed: Typed,
-    strategy: StrategyName | None = typer.Option(None, "--strategy", help="How to choose proposals; see above."),
-    budget: int | None = typer.Option(None, "--budget", min=1, help="Proposals, failures included.  [500]"),
-    top: int | None = typer.Option(None, "--top", min=1, help="How many kernels to print.  [10]"),
-    seed: int | None = typer.Option(None, "--seed", min=0, help="What all random choices follow from.  [0]"),
+    effort: dict[str, Any],
     measure: bool = typer.Option(False, "--measure", help="Compile and time the proposals."),
-    time: str | None = typer.Option(None, "--time", metavar="TIME", help="Measure proposals for so long, e.g. 10m."),
-    out: Path | None = typer.Option(None, "--out", "-o", help="Folder of the journal.  [runs/search-<arch>-<time>]"),
+    *,
+    measuring: dict[str, Any],
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
-    device: TimedDevice | None = typer.Option(None, "--device", help="Measure on host or hip; host where no GPU is."),
-    samples: int | None = option_of(Settings, "samples"),
-    timeout: str | None = option_of(BenchLimits, "timeout_s"),
-    compile_timeout: str | None = option_of(BenchLimits, "compile_timeout_s"),
-    hipcc: str | None = option_of(DeviceOptions, "hipcc"),
-    ck_include: str | None = option_of(DeviceOptions, "ck_include"),
-    gpu: int | None = typer.Option(None, "--gpu", min=0, help="hip: the GPU to use.  [the first]"),
-    cold: bool = typer.Option(False, "--cold", help="hip: empty the caches before every timed run."),
     replay: Path | None = typer.Option(
         None, "--replay", metavar="FILE", help="Search recorded measurements of a whole space, in Parquet."
     ),
-    seeds: int | None = typer.Option(None, "--seeds", min=1, help="Replay so many searches.  [10]"),
+    replaying: dict[str, Any],
     jobs: int | None = typer.Option(
         None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
     ),
-    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Replay: {CLUSTER_HELP}"),
     kernel_set: int | None = typer.Option(
         None, "--set", metavar="K", min=1, help="Choose the fewest kernels, K at most, of those measured in --data."
     ),
@@ -125,16 +92,10 @@ def search(
     """Search and print."""
     from ckh.commands import _search_modes as modes
 
-    measuring: dict[str, Any] = {"time": time, "out": out, "device": device, "samples": samples, "timeout": timeout}
-    measuring |= {"compile_timeout": compile_timeout, "hipcc": hipcc, "ck_include": ck_include, "gpu": gpu}
-    measuring |= {"cold": cold or None, "force": force or None}
-    replaying = {"seeds": seeds, "cluster": cluster}
+    shared = {"jobs": jobs, "measure": measure or None}
     choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
-    named = None if strategy is None else str(strategy)
-    effort = modes.Effort(named, _BUDGET if budget is None else budget, seed or 0, top or _TOP)
     if kernel_set is not None:
-        others = {**typed.given, "strategy": strategy, "budget": budget, "top": top, "seed": seed, "jobs": jobs}
-        others |= {**measuring, "force": None, "measure": measure or None, "replay": replay, **replaying}
+        others = {**typed.given, **effort, **measuring, **replaying, **shared, "replay": replay}
         _refuse(others, "does not go with --set")
         from ckh.commands._search_set import SetRequest, search_set
 
@@ -142,23 +103,20 @@ def search(
         search_set(wanted, force=force, as_json=as_json)
         return
     _refuse(choosing, "needs --set")
+    forced = {"force": force or None}
     if replay is not None:
-        not_replayed = {**typed.given, "top": top, **measuring, "measure": measure or None}
-        if cluster is not None:
+        if "cluster" in replaying:
             _refuse({"jobs": jobs}, "does not go with --cluster, whose workers are all used")
-        _refuse(not_replayed, "does not go with --replay")
-        with everywhere_or_here(cluster):
-            modes.replay_recording(replay, effort, seeds or _SEEDS, -1 if cluster else jobs or 1, as_json=as_json)
+        not_replayed = {"top": effort.get("top"), **measuring, **forced, "measure": measure or None}
+        _refuse({**typed.given, **not_replayed}, "does not go with --replay")
+        modes.replay_recording(replay, Effort(**effort), Replaying(**replaying), jobs, as_json=as_json)
         return
     _refuse(replaying, "needs --replay")
     if not measure:
-        _refuse({"strategy": strategy, "budget": budget, "seed": seed, **measuring, "jobs": jobs}, "needs --measure")
-        modes.ask_model(typed, effort.top, as_json=as_json)
-        return
-    gpu_options = modes.GpuOptions(hipcc, ck_include, gpu, cold=cold)
-    limits = modes.SearchLimits(time, samples, timeout, compile_timeout, jobs)
-    kind = None if device is None else str(device)
-    if not modes.measure(typed, effort, kind, gpu_options, limits, out, force=force, as_json=as_json):
+        proposing = {name: value for name, value in effort.items() if name != "top"}
+        _refuse({**proposing, **measuring, **forced, "jobs": jobs}, "needs --measure")
+        modes.ask_model(typed, Effort(**effort).top, as_json=as_json)
+    elif not modes.measure(typed, Effort(**effort), Measuring(**measuring), jobs, force=force, as_json=as_json):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 
@@ -170,4 +128,4 @@ def _refuse(given: dict[str, Any], why: str) -> None:
     """
     for name, value in given.items():
         if value is not None:
-            raise UsageError(f"{as_option(name)} {why}", "see ckh search --help")
+            raise UsageError(f"{typed_as(name)} {why}", "see ckh search --help")
