@@ -13,7 +13,7 @@ FLOORS = (
     ("__main__",),
     ("entry",),
     ("cli",),
-    ("commands",),
+    ("commands", "integrations"),
     ("",),
     ("ops.*",),
     ("quick",),

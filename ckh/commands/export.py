@@ -29,6 +29,9 @@ dispatcher a heuristic on it.
 Of problems: --to aiter writes tuned tables for --problems. Winners of measured rows (--data) go before
 predictions, which stand apart and say that nobody measured them.
 
+For PyTorch: --to inductor writes a Python module that has Inductor time the instances of CK and CK Tile that ckh has
+first, instead of a random draw.
+
 Of measured rows: --to miopen writes a user find-db of --data, and nothing that was predicted.
 
 `ckh convert` reads back what --to aiter and miopen write.
@@ -50,8 +53,9 @@ class _Typed:
     dtype: str | None
     variant: str | None
     installed: Path | None
+    top: int | None
 
-    def require(self, to: str, needed: str, *others: str) -> None:
+    def require(self, to: str, needed: str | None, *others: str) -> None:
         """Refuse what does not go with a target, and the lack of what it needs.
 
         Raises:
@@ -60,14 +64,14 @@ class _Typed:
         typed = [name for name in self.__slots__ if getattr(self, name)]
         if strange := [name for name in typed if name not in (needed, *others)]:
             raise UsageError(f"{as_option(strange[0])} does not go with --to {to}", "leave it out")
-        if needed not in typed:
+        if needed is not None and needed not in typed:
             raise UsageError(f"--to {to} needs {as_option(needed)}", "see ckh export --help")
 
 
 def _targets() -> dict[str, str]:
     """Names of all targets -> what they are written of: models, or a kind of `Consumers`."""
     found = dict.fromkeys((_C, _LGBM), "models")
-    for kind in ("headers", "tables", "records"):
+    for kind in ("headers", "tables", "records", "instances"):
         found |= {one.name: kind for _, one in all_of(kind)}
     return found
 
@@ -88,6 +92,7 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
             "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
+            "ckh export --to inductor --arch gfx942 --top 8 --out choices",
             "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
     )(export)
@@ -124,14 +129,18 @@ def export(
     installed: Path | None = typer.Option(
         None, "--installed", help="With --to aiter: AITER's source or package, whose lists then decide and number."
     ),
+    top: int | None = typer.Option(
+        None, "--top", min=1, help="With --to inductor: how many instances to time.  [as many as it is set to draw]"
+    ),
     force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Write, and say what."""
     if to not in _TARGETS:
         raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
-    typed = _Typed(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, installed)
-    write = {"tables": _export_choices, "records": _export_records}.get(_TARGETS[to], _export_models)
+    typed = _Typed(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, installed, top)
+    of = {"tables": _export_choices, "records": _export_records, "instances": _export_module}
+    write = of.get(_TARGETS[to], _export_models)
     write(typed, to, out, force=force, as_json=as_json)
 
 
@@ -209,6 +218,24 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         typer.echo(
             f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own"
         )
+    _print_written(out, files)
+
+
+def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
+    from ckh.export.folder import EXPORT, with_list
+    from ckh.export.to_python import module_files
+
+    typed.require(to, None, "model", "arch", "top")
+    if len(typed.model) > 1:
+        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+    check_output(out, EXPORT, force=force, inputs=typed.model)
+    made, report = module_files(to, typed.model[0] if typed.model else None, typed.arch, typed.top)
+    files = with_list(made, report)
+    write_folder(out, files.items())
+    if as_json:
+        sizes = {name: len(content) for name, content in files.items()}
+        print_json("export", {"out": str(out), **report, "files": sizes})
+        return
     _print_written(out, files)
 
 

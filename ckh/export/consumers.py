@@ -87,12 +87,13 @@ class Instances:
 
     Attributes:
         name: of the program.
-        problem: the problem of one of its objects, and the architecture; None if it is none of the operation's.
-        kernel: the kernel of one of its instances for a problem; None if the operation has no such kernel.
+        problem: the problem that one of its templates computes with one of its instances; None if the operation has
+            none such.
+        kernel: the kernel that the instance is, or is nearest to; None if the operation has none such.
     """
 
     name: str
-    problem: Callable[[Any], Any]
+    problem: Callable[[Any, Any], Any]
     kernel: Callable[[Any, Any], Any]
 
 

@@ -1,4 +1,4 @@
-"""Programs that use choices of GEMM kernels: AMD's dispatcher."""
+"""Programs that use choices of GEMM kernels: AMD's dispatcher, PyTorch Inductor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ckh.export.consumers import Consumers
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.export.groups import element_types
 from ckh.ops.gemm_universal.exported import KIND
+from ckh.ops.gemm_universal.inductor import INSTANCES
 from ckh.ops.gemm_universal.problem import OP_TYPE
 
 if TYPE_CHECKING:
@@ -45,4 +46,4 @@ def _part(model: Model) -> DispatcherPart:
     )
 
 
-CONSUMERS = Consumers(headers=(dispatcher_header(_part),))
+CONSUMERS = Consumers(headers=(dispatcher_header(_part),), instances=(INSTANCES,))

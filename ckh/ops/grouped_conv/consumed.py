@@ -1,4 +1,4 @@
-"""Programs that use choices of convolution kernels: AMD's dispatcher."""
+"""Programs that use choices of convolution kernels: AMD's dispatcher, PyTorch Inductor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ckh.export.consumers import Consumers
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
 from ckh.ops.grouped_conv.exported import KIND
+from ckh.ops.grouped_conv.inductor import INSTANCES
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
@@ -96,4 +97,4 @@ def _part(model: Model) -> DispatcherPart:
     )
 
 
-CONSUMERS = Consumers(headers=(dispatcher_header(_part),))
+CONSUMERS = Consumers(headers=(dispatcher_header(_part),), instances=(INSTANCES,))

@@ -1,0 +1,63 @@
+"""A Python module that uses ckh inside another program (`ckh.integrations`), with the model that it is to ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.learn.artifact import load_model
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FOLDER = "model"
+_MODULE = """# ckh in {program}: import this module before it compiles anything. Written by ckh {version}.
+from pathlib import Path
+
+from ckh.integrations import {program}
+
+undo = {program}.install(top={top!r}, arch={arch!r}, model={model})
+"""
+_README = """# ckh in {program}
+
+```console
+PYTHONPATH=$PWD python -c "import ckh_{program}"
+```
+
+The module `ckh_{program}` needs ckh installed. Imported first, it has {program} take the instances of Composable Kernel
+that ckh has first, and `ckh_{program}.undo()` ends that. {asks}
+"""
+
+
+def module_files(program: str, model: Path | None, arch: str | None, top: int | None) -> tuple[dict[str, bytes], Any]:
+    """The files of an export, and what is in it, for JSON.
+
+    Args:
+        program: the program, a module of `ckh.integrations`.
+        model: the folder of the model to ask; None: the first that fits, or what stands in for it.
+        arch: the architecture; None: that of the machine that runs the program.
+        top: how many instances are taken; None: as many as the program is set to.
+
+    Raises:
+        ModelError: the model is missing or damaged.
+        UsageError: there is no such architecture.
+    """
+    files: dict[str, bytes] = {}
+    models = []
+    if arch is not None:
+        load_arch(arch)
+    if model is not None:
+        spec = load_model(model).spec
+        models.append({"name": model.resolve().name, "op_type": spec.op_type, "arch": spec.arch, "dtype": spec.dtype})
+        files = {f"{_FOLDER}/{path.name}": path.read_bytes() for path in sorted(model.iterdir()) if path.is_file()}
+    where = "None" if model is None else f"Path(__file__).with_name({_FOLDER!r})"
+    text = _MODULE.format(program=program, version=__version__, top=top, arch=arch, model=where)
+    asks = (
+        "Problems that its model is not for are left as they are."
+        if model is not None
+        else "It asks the model that fits a problem, or what stands in for one, and says where nothing was measured."
+    )
+    files[f"ckh_{program}.py"] = text.encode()
+    files["README.md"] = _README.format(program=program, asks=asks).encode()
+    return files, {"ckh": __version__, "to": program, "models": models}

@@ -1,0 +1,1 @@
+"""ckh inside other programs, where they are Python."""

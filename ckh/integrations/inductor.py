@@ -1,0 +1,187 @@
+"""PyTorch Inductor's instances of Composable Kernel and of CK Tile, best first.
+
+Without this, Inductor compiles and times a seeded random sample of them (`config.rocm.ck_max_profiling_configs` and
+`config.rocm.ck_tile_max_profiling_configs`). `choose` puts them in the order of ckh's model of the GPU, or where there
+is none of the nearest model or of an estimate, which is said; `install` has Inductor take the first of that order.
+
+    from ckh.integrations import inductor
+    inductor.install(top=8)
+    torch.compile(model, mode="max-autotune")      # with "CK" or "CKTILE" in max_autotune_gemm_backends
+
+Verified with the templates of PyTorch 2.13 (tests/integrations/test_inductor.py); instances that differ in what ckh
+cannot tell apart, such as padding, share a place, so that the first few are different kernels.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache, wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import HOST, default_arch, load_arch
+from ckh.errors import UsageError
+from ckh.export.consumers import all_of
+from ckh.learn.choice import Chooser
+from ckh.log import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+PROGRAM = "inductor"
+_ROCM = "torch._inductor.codegen.rocm"
+# Templates of Inductor: module, class, and the setting that limits how many instances are timed.
+_TEMPLATES = (
+    ("ck_tile_universal_gemm_template", "CKTileGemmTemplate", "ck_tile_max_profiling_configs"),
+    ("ck_universal_gemm_template", "CKGemmTemplate", "ck_max_profiling_configs"),
+    ("ck_conv_template", "CKGroupedConvFwdTemplate", "ck_max_profiling_configs"),
+)
+# What kernels that are worth two tries differ in, besides their scores.
+_SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
+
+
+def choose(
+    template: Any,
+    instances: Sequence[Any],
+    *,
+    top: int | None = None,
+    arch: str | None = None,
+    model: Path | None = None,
+) -> list[Any]:
+    """The instances of a template, best first.
+
+    Args:
+        template: one of Inductor's for CK or CK Tile, which says the problem.
+        instances: what its `gen_ops` gives.
+        top: how many; all by default.
+        arch: the GPU's architecture, by default that of this machine.
+        model: the folder of a model, by default the first that fits, or else the nearest or an estimate.
+
+    Returns:
+        The instances that ckh has a place for in their order, then the others in theirs; `instances` as they are
+        where the problem is none of ckh's, e.g. of sizes that are not known yet, or none that the named model is for.
+
+    Raises:
+        UsageError: there is no GPU in this machine and none was named.
+        ModelError: the model is damaged.
+    """
+    found = _ranked(template, instances, _architecture(arch), model)
+    return found[:top]
+
+
+def install(*, top: int | None = None, arch: str | None = None, model: Path | None = None) -> Callable[[], None]:
+    """Have Inductor take the first of `choose`'s order wherever it would draw instances at random.
+
+    Args:
+        top: how many of each problem; by default as many as Inductor is set to draw, all if it draws none.
+        arch: the GPU's architecture, by default that of this machine.
+        model: the folder of a model, as for `choose`.
+
+    Returns:
+        A function that undoes it.
+
+    Raises:
+        UsageError: there is no PyTorch with these templates; or there is no GPU and none was named.
+    """
+    arch = _architecture(arch)
+    undo: list[Callable[[], None]] = []
+    for module, name, setting in _TEMPLATES:
+        try:
+            template = getattr(import_module(f"{_ROCM}.{module}"), name)
+        except (ImportError, AttributeError) as error:
+            _all(undo)
+            raise UsageError(f"PyTorch has no {name}: {error}", "install a PyTorch 2.13, or a later one") from error
+        undo.append(_replace(template, setting, top, arch, model))
+    return lambda: _all(undo)
+
+
+def _all(functions: Sequence[Callable[[], None]]) -> None:
+    for one in functions:
+        one()
+
+
+def _replace(template: Any, setting: str, top: int | None, arch: str, model: Path | None) -> Callable[[], None]:
+    drawn = template.gen_ops
+    if hasattr(drawn, "ckh_replaced"):
+        raise UsageError("Inductor takes ckh's order already", "undo the first install before another")
+
+    @wraps(drawn)
+    def gen_ops(self: Any) -> Any:
+        config: Any = import_module("torch._inductor.config")
+        limit = top or getattr(config.rocm, setting)
+        with config.patch({f"rocm.{setting}": None}):
+            instances = drawn(self)
+        return choose(self, instances, top=limit, arch=arch, model=model)
+
+    gen_ops.ckh_replaced = True  # type: ignore[attr-defined]
+    template.gen_ops = gen_ops
+    return lambda: setattr(template, "gen_ops", drawn)
+
+
+def _architecture(arch: str | None) -> str:
+    found = arch or default_arch()
+    if found == HOST:
+        raise UsageError("there is no GPU in this machine", "name an architecture, e.g. arch='gfx942'")
+    return load_arch(found).name
+
+
+def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | None) -> list[Any]:
+    groups: dict[Any, list[tuple[int, Any]]] = defaultdict(list)
+    for number, instance in enumerate(instances):
+        placed = _placed(template, instance)
+        if placed is not None:
+            op, problem, kernel = placed
+            groups[op, problem].append((number, kernel))
+    places: dict[int, tuple[int, int]] = {}
+    for (op, problem), members in groups.items():
+        places |= _places(op, problem, members, arch, model)
+    last = (len(instances), 0)
+    order = sorted(range(len(instances)), key=lambda number: (*places.get(number, last), number))
+    return [instances[number] for number in order]
+
+
+def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
+    """The operation, problem and kernel that an instance is."""
+    for op, part in all_of("instances"):
+        if part.name != PROGRAM:
+            continue
+        problem = part.problem(template, instance)
+        kernel = None if problem is None else part.kernel(template, instance)
+        if kernel is not None:
+            return op.name, problem, kernel
+    return None
+
+
+def _places(
+    op: str, problem: Any, members: Sequence[tuple[int, Any]], arch: str, path: Path | None
+) -> dict[int, tuple[int, int]]:
+    """Number of an instance -> its place among those that cannot be told from it, and the place of these, from 0."""
+    try:
+        chosen = _chooser(op, arch, path).model(problem, stands_in=True)
+    except UsageError:  # the model that was named is for something else
+        return {}
+    if chosen.not_measured is not None:
+        _say(op, arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth)
+    kernels = tuple(sorted({kernel for _, kernel in members}))
+    scores, _ = chosen.score_pool([problem], kernels, tflops=False)
+    score = dict(zip(kernels, scores[0].tolist(), strict=True))
+    alike: dict[tuple[float, tuple[Any, ...]], list[tuple[Any, int]]] = defaultdict(list)
+    for number, kernel in members:
+        shape = tuple(getattr(kernel, name) for name in _SHAPE)
+        alike[-score[kernel], shape].append((kernel, number))
+    return {
+        number: (among, place)
+        for place, key in enumerate(sorted(alike))
+        for among, (_, number) in enumerate(sorted(alike[key]))
+    }
+
+
+@cache
+def _chooser(op: str, arch: str, path: Path | None) -> Chooser:
+    return Chooser(path, arch, None, op)
+
+
+@cache
+def _say(op: str, arch: str, dtype: str, source: str, worth: str) -> None:
+    warn(f"{PROGRAM}: the order of {op} {dtype} on {arch} is NOT MEASURED: {source}; {worth}")

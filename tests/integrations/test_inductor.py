@@ -1,0 +1,304 @@
+"""PyTorch Inductor's own instances of CK Tile in ckh's order; and CK's, of stand-ins with the fields that they have."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.cli import run
+from ckh.errors import ExitCode, UsageError
+from ckh.integrations import inductor
+from ckh.learn.estimate import estimated_us
+from ckh.ops import operation
+from ckh.ops.gemm_universal.inductor import INSTANCES as GEMMS
+from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.ops.grouped_conv.inductor import INSTANCES as CONVOLUTIONS
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is absent: pip install torch, 2.13 or later")
+TILES = ((256, 256, 4, 4), (64, 64, 1, 1), (128, 128, 2, 2), (256, 128, 4, 2))  # M, N, and instructions of a wave
+
+
+@dataclass
+class CkGemm:
+    """A GEMM instance of CK with the fields of `ck4inductor` that say what it is."""
+
+    a_layout: str = "Row"
+    b_layout: str = "Col"
+    c_layout: str = "Row"
+    a_element_dtype: str = "F16"
+    gemm_specialization: str = "GemmSpecialization::MNPadding"
+    block_size: int = 256
+    m_per_block: int = 128
+    n_per_block: int = 256
+    k_per_block: int = 64
+    m_per_xdl: int = 32
+    n_per_xdl: int = 32
+    m_xdl_per_wave: int = 2
+    n_xdl_per_wave: int = 4
+    block_gemm_pipeline_scheduler: str = "BlockGemmPipelineScheduler::Intrawave"
+    block_gemm_pipeline_version: str = "BlockGemmPipelineVersion::v3"
+
+
+class CkOp(NamedTuple):
+    """An instance and what K is split into, as Inductor has them."""
+
+    op: CkGemm
+    kBatch: int  # noqa: N815 - Inductor's
+
+
+@dataclass
+class CkConv:
+    """A convolution instance of CK."""
+
+    n_dim_spatial: int = 2
+    a_element_dtype: str = "BF16"
+    gemm_specialization: str = "GemmSpecialization::MNKPadding"
+    block_size: int = 256
+    m_per_block: int = 128
+    n_per_block: int = 128
+    k_per_block: int = 32
+    m_per_xdl: int = 32
+    n_per_xdl: int = 32
+    m_xdl_per_wave: int = 2
+    n_xdl_per_wave: int = 2
+    a_block_transfer_src_scalar_per_vector: int = 8
+    b_block_transfer_src_scalar_per_vector: int = 8
+    cde_block_transfer_scalar_per_vector_n_per_block: int = 8
+    block_gemm_pipeline_scheduler: str = "BlockGemmPipelineScheduler::Intrawave"
+    block_gemm_pipeline_version: str = "BlockGemmPipelineVersion::v4"
+
+
+@dataclass
+class Template:
+    """A template for a GEMM, or with steps for a convolution."""
+
+    input_nodes: list[Any]
+    stride: list[int] = field(default_factory=lambda: [2, 2])
+    padding: list[int] = field(default_factory=lambda: [1, 1])
+    dilation: list[int] = field(default_factory=lambda: [1, 1])
+    groups: int = 1
+
+
+def node(*size: Any) -> SimpleNamespace:
+    """An input of a template."""
+    return SimpleNamespace(get_layout=lambda: SimpleNamespace(size=size))
+
+
+def tiled(m: int, n: int, per_wave_m: int, per_wave_n: int, **others: Any) -> CkOp:
+    """A GEMM instance of a tile."""
+    sizes: dict[str, Any] = {
+        "m_per_block": m,
+        "n_per_block": n,
+        "m_xdl_per_wave": per_wave_m,
+        "n_xdl_per_wave": per_wave_n,
+    }
+    return CkOp(CkGemm(**sizes, **others), 1)
+
+
+GEMM = Template([node(512, 4096), node(4096, 1024)])
+
+
+def test_ck_gemms_are_understood() -> None:
+    """Sizes, split, layout, tile, waves, instruction, pipeline and padding come from the instance's fields."""
+    one = CkOp(CkGemm(), 2)
+    assert GEMMS.problem(GEMM, one) == GemmProblem(512, 1024, 4096, "fp16", "rcr", split_k=2)
+    kernel = GEMMS.kernel(GEMM, one)
+    assert (kernel.tile, kernel.wave, kernel.warp_tile) == ((128, 256, 64), (2, 2, 1), (32, 32, 16))
+    assert (kernel.pipeline, str(kernel.scheduler), kernel.pads) == ("compv3", "intrawave", (True, True, False))
+
+
+def test_ck_convolutions_are_understood() -> None:
+    """Sizes come from both operands, steps and groups from the template."""
+    template = Template([node(8, 64, 56, 48), node(128, 32, 3, 5)], groups=2)
+    sizes: dict[str, Any] = {"n": 8, "c": 64, "k": 128, "g": 2, "hi": 56, "wi": 48, "y": 3, "x": 5}
+    steps: dict[str, Any] = {"stride_h": 2, "stride_w": 2, "pad_h": 1, "pad_w": 1}
+    wanted = ConvProblem(Direction.FORWARD, **sizes, **steps, dtype="bf16")
+    assert CONVOLUTIONS.problem(template, CkConv()) == wanted
+    kernel = CONVOLUTIONS.kernel(template, CkConv())
+    assert kernel.is_complete
+    assert (kernel.pipeline, kernel.double_smem_buffer, kernel.wave_m, kernel.vector_b) == ("compv4", True, 2, 8)
+    op = operation("grouped_conv")
+    assert op.parse_kernel(op.kernel_name(kernel)) == kernel
+
+
+def test_an_order_is_that_of_the_estimate_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of GEMMs of gfx942 no model ships: times are estimated, fastest first, and that is said."""
+    ops = [tiled(*one) for one in TILES]
+    inductor._say.cache_clear()
+    found = inductor.choose(GEMM, ops, arch="gfx942")
+    problem = GemmProblem(512, 1024, 4096, "fp16", "rcr")
+    covered = operation("gemm_universal").tiled
+    assert covered is not None
+    times = estimated_us(problem, covered(problem), [GEMMS.kernel(GEMM, one) for one in ops], load_arch("gfx942"))
+    assert len(set(times)) == len(ops)
+    assert found == [ops[index] for index in np.argsort(times)]
+    assert inductor.choose(GEMM, ops, top=2, arch="gfx942") == found[:2]
+    assert "gemm_universal fp16 on gfx942 is NOT MEASURED: analytic estimate" in capsys.readouterr().err
+
+
+def test_a_shipped_model_orders_convolutions() -> None:
+    """On gfx950 the model of CK Tile's forward convolutions in bf16 ranks them, whatever their order was."""
+    template = Template([node(8, 64, 56, 56), node(128, 64, 3, 3)])
+    ops = [
+        CkConv(m_per_block=m, n_per_block=n, m_xdl_per_wave=m // 64, n_xdl_per_wave=n // 64)
+        for m in (64, 128, 256)
+        for n in (64, 128, 256)
+    ]
+    found = inductor.choose(template, ops, arch="gfx950")
+    shuffled = random.Random(1).sample(ops, len(ops))
+    assert inductor.choose(template, shuffled, arch="gfx950") == found
+    assert sorted(map(repr, found)) == sorted(map(repr, ops))
+    assert found != ops
+
+
+def test_what_cannot_be_told_apart_shares_a_place() -> None:
+    """Padding alone makes no difference to an estimate: the first are different tiles, not one tile in all paddings."""
+    words = ("Default", "MPadding", "NPadding", "MNKPadding")
+    ops = [tiled(*one, gemm_specialization=f"GemmSpecialization::{word}") for one in TILES for word in words]
+    first = inductor.choose(GEMM, ops, top=len(TILES), arch="gfx942")
+    assert {(one.op.m_per_block, one.op.n_per_block) for one in first} == {one[:2] for one in TILES}
+    assert {one.op.gemm_specialization.rpartition("::")[2] for one in first} == {"Default"}
+
+
+def test_what_is_none_of_ckhs_keeps_its_order() -> None:
+    """Sizes that are not known yet, and instances with strange values, stay as they are, behind the others."""
+    strange, good = CkOp(CkGemm(block_gemm_pipeline_version="v9"), 1), CkOp(CkGemm(), 1)
+    assert inductor.choose(GEMM, [strange, good, strange], arch="gfx942") == [good, strange, strange]
+    dynamic = Template([node("s0", 4096), node(4096, 1024)])
+    assert inductor.choose(dynamic, [strange, good], arch="gfx942") == [strange, good]
+
+
+def test_a_gpu_must_be_known() -> None:
+    """Without one in the machine its architecture is an argument."""
+    with pytest.raises(UsageError, match="there is no GPU in this machine"):
+        inductor.choose(GEMM, [CkOp(CkGemm(), 1)], arch="host")
+
+
+@pytest.mark.skipif(HAS_TORCH, reason="PyTorch is here")
+def test_no_pytorch_is_said() -> None:
+    """One line says what is missing."""
+    with pytest.raises(UsageError, match="PyTorch has no CKTileGemmTemplate"):
+        inductor.install(arch="gfx942")
+
+
+@pytest.fixture
+def torch() -> Iterator[Any]:
+    """PyTorch; its warnings are its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield pytest.importorskip("torch")
+
+
+def gemm_template(torch: Any, m: int, n: int, k: int, dtype: str = "bfloat16") -> Any:
+    """Inductor's template of CK Tile's GEMMs, A and B row-major."""
+    from torch._inductor.codegen.rocm.ck_tile_universal_gemm_template import CKTileGemmTemplate
+    from torch._inductor.ir import Buffer, FixedLayout
+
+    def layout(rows: int, columns: int) -> Any:
+        return FixedLayout(torch.device("cpu"), getattr(torch, dtype), [rows, columns], [columns, 1])
+
+    inputs = [Buffer(name="x", layout=layout(m, k)), Buffer(name="w", layout=layout(k, n))]
+    return CKTileGemmTemplate(inputs, layout(m, n))
+
+
+@needs_torch
+def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
+    """All of PyTorch's instances are complete kernels, each another one, with the numbers that they state."""
+    from torch._inductor.codegen.rocm.ck_tile_universal_gemm_template import ops
+
+    template = gemm_template(torch, 512, 1024, 4096)
+    kernels = [GEMMS.kernel(template, one) for one in ops()]
+    assert len(ops()) >= 448
+    assert all(kernel is not None and kernel.is_complete for kernel in kernels)
+    assert len(set(kernels)) == len(ops())
+    name = operation("gemm_universal").kernel_name
+    for one, kernel in zip(ops(), kernels, strict=True):
+        assert f"_{one.tile_m}x{one.tile_n}x{one.tile_k}_{one.warp_m}x{one.warp_n}x{one.warp_k}_" in name(kernel)
+        assert one.pipeline.lower() in name(kernel)
+
+
+@needs_torch
+def test_inductor_takes_the_first_of_the_order(torch: Any) -> None:
+    """Installed, the template gives as many as it would draw, the best first; afterwards it draws again."""
+    from torch._inductor import config
+
+    template = gemm_template(torch, 512, 1024, 4096, "bfloat16")
+    everything = template.gen_ops()
+    wanted = inductor.choose(template, everything, arch="gfx942")
+    assert len(wanted) == len(everything) > 50
+    with config.patch({"rocm.ck_tile_max_profiling_configs": 6}):
+        drawn = template.gen_ops()
+        undo = inductor.install(arch="gfx942")
+        try:
+            assert template.gen_ops() == wanted[:6]
+            with pytest.raises(UsageError, match="already"):
+                inductor.install(arch="gfx942")
+        finally:
+            undo()
+        assert template.gen_ops() == drawn != wanted[:6]
+    undo = inductor.install(top=3, arch="gfx942")
+    try:
+        assert template.gen_ops() == wanted[:3]
+    finally:
+        undo()
+    assert len({(one.pipeline, one.tile_k, one.scheduler) for one in wanted[:3]}) == 3
+
+
+@needs_torch
+def test_no_instances_are_no_error(torch: Any) -> None:
+    """PyTorch 2.13 finds no instance of float16, and its draw divides by zero; with ckh's order it goes on without."""
+    from torch._inductor import config
+
+    template = gemm_template(torch, 512, 1024, 4096, "float16")
+    with config.patch({"rocm.ck_tile_max_profiling_configs": 6}):
+        undo = inductor.install(arch="gfx942")
+        try:
+            assert len(template.gen_ops()) in (0, 6)
+        finally:
+            undo()
+
+
+def test_an_export_pins_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The module of an export installs ckh's order with the model beside it; options that are strange are refused."""
+    out = tmp_path / "choices"
+    model = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
+    args = ["export", "--to", "inductor", "--arch", "gfx950", "--top", "4", "--out", str(out)]
+    assert run([*args, "--model", str(model)]) == ExitCode.OK
+    assert (out / "model" / "feature_spec.json").read_bytes() == (model / "feature_spec.json").read_bytes()
+    code = (out / "ckh_inductor.py").read_text()
+    called: list[dict[str, Any]] = []
+    namespace = {"__file__": str(out / "ckh_inductor.py")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inductor, "install", lambda **given: called.append(given))
+        exec(compile(code, "ckh_inductor.py", "exec"), namespace)  # noqa: S102 - what the export wrote
+    assert called == [{"top": 4, "arch": "gfx950", "model": out / "model"}]
+    template = Template([node(8, 64, 56, 56), node(128, 64, 3, 3)])
+    ops = [CkConv(m_per_block=m, m_xdl_per_wave=m // 64) for m in (64, 128, 256)]
+    assert inductor.choose(template, ops, arch="gfx950", model=out / "model") == inductor.choose(
+        template, ops, arch="gfx950"
+    )
+    gemms = [tiled(*one) for one in TILES]
+    assert inductor.choose(GEMM, gemms, arch="gfx950", model=out / "model") == gemms
+    capsys.readouterr()
+    assert run([*args, "--problems", "x.csv", "--force"]) == ExitCode.USAGE
+    assert "--problems does not go with --to inductor" in capsys.readouterr().err
+    assert run([*args, "--force", "--json"]) == ExitCode.OK
+    assert not (out / "model").exists()
+    assert "ckh_inductor.py" in json.loads(capsys.readouterr().out)["files"]
