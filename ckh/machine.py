@@ -59,7 +59,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 
 def machine_name() -> str:
-    """What the system calls this machine."""
+    """The system's name of this machine."""
     return platform.node() or "unknown"
 
 

@@ -111,7 +111,7 @@ class Remeasured:
 
     @property
     def sample_won(self) -> bool:
-        """Whether a kernel of the sample was faster than the oracle's best and the model's choices."""
+        """True if a kernel of the sample was faster than the oracle's best and the model's choices."""
         others = [time for time in self.times_ns[: 1 + self.contest.first] if time is not None]
         return bool(others) and self._best_ns < min(others)
 

@@ -167,7 +167,7 @@ class KernelBuilder:
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterable[dict[str, Built]]:
-        """What became of the sources of each unit, of which so many are built at a time."""
+        """Build the sources of each unit, so many units at a time; yields each unit's results."""
         from joblib import Parallel, delayed
 
         lock = threading.Lock()

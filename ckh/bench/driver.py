@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class JobRunner(Protocol):
-    """What runs jobs on one device: a `Supervisor`, or a node's for a cluster.
+    """A runner of jobs on one device: a `Supervisor`, or a node's for a cluster.
 
     Attributes:
         node: which machine and device of a cluster it is; empty: this machine's.
@@ -86,7 +86,7 @@ class Driver:
 
     @property
     def identity(self) -> DeviceIdentity:
-        """What measures."""
+        """The identity of the device that measures."""
         return self.device.identity()
 
     def build(self, kernels: Sequence[Kernel], title: str = "") -> dict[Kernel, Built]:

@@ -38,7 +38,7 @@ _FEWEST_KERNELS = 4
 
 
 class Order(Protocol):
-    """What is known of kernels before they are measured."""
+    """The facts known of kernels before they are measured."""
 
     def __call__(self, problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64] | None:
         """A score for each kernel, shape (kernels,), higher for faster ones; None: nothing is known."""
@@ -141,7 +141,7 @@ class KnownBefore:
 
     @classmethod
     def of(cls, arch: str, folder: Path | None) -> KnownBefore:
-        """What is known of an architecture; by the model in a folder, if one is named."""
+        """The facts known of an architecture; by the model in a folder, if one is named."""
         return cls(arch, folder, {}, {})
 
     def __call__(self, problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64] | None:

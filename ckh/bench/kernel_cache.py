@@ -163,7 +163,7 @@ class KernelCache:
         return CachedLibrary(self.path(key), binary)
 
     def has(self, key: str) -> bool:
-        """Whether the files of a library are there, whole or not."""
+        """True if the files of a library are there, whole or not."""
         known = _known_of(self.path(key))
         part = None if known is None else known.get("part")
         return known is not None and (part is None or _unit_path(self.folder, str(part["unit"])).exists())

@@ -95,13 +95,6 @@ def of_batch(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def array_of(values: pd.Series, kind: pa.DataType) -> pa.Array:
-    """A column of a frame; NaN becomes null."""
-    import pyarrow as pa
-
-    return pa.array(values, type=kind, from_pandas=True)
-
-
 def conform(table: pa.Table, where: str) -> pa.Table:
     """The schema's columns in order: narrower types widened, missing nullable columns null, others dropped.
 

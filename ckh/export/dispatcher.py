@@ -37,7 +37,7 @@ _TEMPLATE = Path(__file__).with_name("c") / "dispatcher.hpp.in"
 
 @dataclass(frozen=True, slots=True)
 class DispatcherPart:
-    """What an operation says of its problems and kernels, in C++.
+    """An operation's problems and kernels in C++.
 
     Attributes:
         kind: its kind of problems in exported C.

@@ -75,7 +75,7 @@ class Answer:
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
 
     def known(self, count: int) -> Known:
-        """What the model knows of the problem, of this device, and of the first candidates."""
+        """The model's knowledge of the problem, of this device, and of the first candidates."""
         model, kernels = self.model, [self.pool[index] for index in self.order[:count]]
         if model.not_measured is not None:
             return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")

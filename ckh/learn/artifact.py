@@ -198,7 +198,7 @@ class Model:
 
     @property
     def measured(self) -> MeasuredSet | None:
-        """What it says it was trained on, if it does."""
+        """The measurements that it was trained on, if its files say so."""
         if not self._measured:
             self._measured.append(read_measured(self.path))
         return self._measured[0]

@@ -1,4 +1,4 @@
-"""Whether a model knows what it answers: the device, the problem's sizes and the kernels were measured, or not.
+"""A model's knowledge of what it answers: the device, the problem's sizes and the kernels were measured, or not.
 
 An answer is given all the same; what stands here says why to trust it less. Imports next to nothing.
 """
@@ -52,7 +52,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a model does not know of a problem, a device and kernels.
+    """The parts of a problem, a device and kernels that a model does not know.
 
     Attributes:
         device: why figures are another device's; empty if they are this one's, or nothing says which that is.
@@ -105,7 +105,7 @@ def known(
     limits: Mapping[str, Sequence[int]],
     families: Sequence[str],
 ) -> Known:
-    """What a model knows of an answer.
+    """Find the parts of an answer that a model does not know.
 
     Args:
         problem: what is to be computed.

@@ -41,7 +41,7 @@ class NearestProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredSet:
-    """What a model learned from.
+    """The measurements that a model learned from.
 
     Attributes:
         sizes: names of sizes as problems have them.
@@ -133,7 +133,7 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
 
 
 def read_measured(folder: Path) -> MeasuredSet | None:
-    """What a model in a folder says it learned from; None if it does not say, or not in a form that is known."""
+    """Read what a model in a folder learned from; None if it does not say, or not in a form that is known."""
     try:
         document = json.loads(unpacked(read_bytes(folder / MEASURED_NAME), MEASURED_NAME))
         return _measured_set(document)

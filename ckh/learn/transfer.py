@@ -101,7 +101,7 @@ class EstimateModel(Model):
 
 
 def has_estimate(wanted: Wanted) -> bool:
-    """Whether the analytic estimate can order these kernels: they have tiles, and the GPU's peaks are known."""
+    """True if the analytic estimate can order these kernels: they have tiles, and the GPU's peaks are known."""
     return operation(wanted.op_type).tiled is not None and load_arch(wanted.arch).peaks is not None
 
 

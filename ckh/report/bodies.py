@@ -1,4 +1,4 @@
-"""What is drawn of each kind of figure. Each function fills axes and returns the height that it wants, in inches."""
+"""The bodies of each kind of figure. Each function fills axes and returns the height that it wants, in inches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report shows, as plain data: `draw` makes SVG and PNG of a figure, `page` HTML of a whole report."""
+"""A report as plain data: `draw` makes SVG and PNG of a figure, `page` HTML of a whole report."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Report:
 
 
 def numbers(figure: Drawing) -> PageTable:
-    """What a figure draws, as a table: for those who do not see it."""
+    """A figure's numbers as a table: for those who do not see it."""
     columns, rows = _CELLS[type(figure.body)](figure.body)
     return PageTable("", columns, rows)
 

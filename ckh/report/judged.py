@@ -1,4 +1,4 @@
-"""What a model's choices on measured problems are worth: the arrays that figures of models are drawn from."""
+"""The worth of a model's choices on measured problems: the arrays that figures of models are drawn from."""
 
 from __future__ import annotations
 

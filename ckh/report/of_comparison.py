@@ -41,7 +41,7 @@ def report_comparison(old: Judged, new: Judged) -> Report:
 
 
 def _in_words(low: float, high: float) -> str:
-    """What an interval of a difference says."""
+    """An interval of a difference in words."""
     if low > 0:
         return "better"
     return "worse" if high < 0 else "not distinguishable"

@@ -55,7 +55,7 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
 
 
 def is_ended(journal: Journal) -> bool:
-    """Whether the last run that started has ended."""
+    """True if the last run that started has ended."""
     return bool(journal.ends) and journal.ends[-1].run_id == journal.runs[-1].run_id
 
 

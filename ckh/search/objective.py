@@ -31,8 +31,3 @@ def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDA
     if model.spec.rank_by == TFLOPS:
         scores = np.log(np.maximum(scores, _LEAST_TFLOPS))
     return np.asarray(np.clip(scores, -_MOST_LOG, _MOST_LOG)[alike.kind])
-
-
-def as_time(log_speed: float) -> float:
-    """A positive number that falls as the speed grows, which strategies take for a time."""
-    return float(np.exp(-log_speed))
