@@ -70,6 +70,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --problems layers.csv --registry set.json --top 1",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
             "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
+            "ckh predict --n 16 --c 256 --explain",
         ),
     )(predict)
 
@@ -96,6 +97,7 @@ def predict(
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
     why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
+    explain: bool = typer.Option(False, "--explain", help="Tell why the first kernel is above the second."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
@@ -108,8 +110,10 @@ def predict(
             raise found.failure
         if require is Required.KNOWN:
             _refuse_unknown([found], top)
-        _print_one(found, top, again, as_json=as_json, why=why)
+        _print_one(found, top, again, as_json=as_json, why=why, explain=explain)
         return
+    if explain:
+        raise UsageError("--explain is for one problem, --problems says many", "leave one of them out")
     if typed.sizes:
         name = as_option(next(iter(typed.sizes)))
         raise UsageError(f"{name} says one problem, --problems many", "leave one of them out")
@@ -195,8 +199,12 @@ def _is_known(found: Answer, count: int) -> bool:
     return all(found.model.spec.op.kernel_name(one.kernel) in names for one in found.best(count))
 
 
-def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool) -> None:
+def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool, explain: bool) -> None:
     ranking, spec = _ranking(found, top, again), found.model.spec
+    if explain:
+        from ckh.learn import explain as explaining
+
+        ranking = replace(ranking, explanation=explaining.explain(found))
     if found.model.not_measured is None:
         offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
     sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))

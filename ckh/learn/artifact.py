@@ -254,7 +254,7 @@ class Model:
         Raises:
             ModelError: there is no such target, or its file is damaged.
         """
-        return self._predict(self._matrix(problem, kernels), target)
+        return self._predict(self.matrix(problem, kernels), target)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
         """The kernels, best first; of equal ones, the first in `kernels` comes first.
@@ -324,7 +324,8 @@ class Model:
         """
         return len(self._forest(target).roots)
 
-    def _matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+    def matrix(self, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
+        """The features of kernels on a problem, shape (kernels, features)."""
         op = self.spec.op
         columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)

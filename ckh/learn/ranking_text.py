@@ -13,6 +13,7 @@ from ckh.tabletext import json_text, table_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ckh.learn.explanation import Explanation
     from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
 
@@ -81,6 +82,7 @@ class Ranking:
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
         known: what the model does not know of the problem, this device and the kernels.
+        explanation: why the first is above the second, if that is requested and there are two.
     """
 
     problem: Problem
@@ -97,6 +99,7 @@ class Ranking:
     kernels: Sequence[KernelRow]
     not_measured: NotMeasured | None = None
     known: Known = ALL_KNOWN
+    explanation: Explanation | None = None
 
     @property
     def in_order(self) -> bool:
@@ -130,7 +133,8 @@ class Ranking:
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{self.known.line}\n" if self.known.line and self.not_measured is None else ""
-        return "\n".join([*lines, "", table]) + doubts + notes_text(self.beyond, is_in_order=self.in_order)
+        said = "\n".join([*lines, "", table]) + doubts + notes_text(self.beyond, is_in_order=self.in_order)
+        return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:
         """For programs."""
@@ -151,6 +155,7 @@ class Ranking:
             "refused": self.refused,
             "not_measured": None if self.not_measured is None else asdict(self.not_measured),
             "known": self.known.document(),
+            **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,
             "kernels": [

@@ -1,0 +1,92 @@
+"""Explanations add up, and say of sizes and measured problems what plain arithmetic does."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.learn.explain import explain, word_of
+from ckh.ops import built_in_names, operation
+from tests.learn.conftest import problems, saved
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model."""
+    return saved(tmp_path / "model")
+
+
+@pytest.mark.parametrize("number", [0, 3, 7, 13])
+def test_reasons_add_up_to_the_difference_of_scores(model: Path, number: int) -> None:
+    """By words and by all features; the second's score plus what the words say is the first's."""
+    found = answer(problems()[number], load_model(model))
+    said = explain(found)
+    assert said is not None
+    assert sum(one.contribution for one in said.reasons) == pytest.approx(found.score[0] - found.score[1], abs=1e-12)
+    assert said.difference == pytest.approx(found.score[0] - found.score[1], abs=1e-12)
+    assert said.first == found.model.spec.op.kernel_name(found.best(1)[0].kernel)
+    sizes = [abs(one.contribution) for one in said.reasons]
+    assert sizes == sorted(sizes, reverse=True)
+    for one in said.features:
+        assert one.first != one.second
+
+
+def test_sizes_are_those_of_the_tiles(model: Path) -> None:
+    """Shares of tiles that are used and their number, written out; the host goes one tile after the other."""
+    problem = problems()[2]
+    found = answer(problem, load_model(model))
+    said = explain(found)
+    assert said is not None
+    for one, ranked in zip(said.quantisation, found.best(2), strict=True):
+        kernel, (m, n, k) = ranked.kernel, problem.gemm_sizes
+        tiles = [math.ceil(size / tile) for size, tile in ((m, kernel.tile_m), (n, kernel.tile_n), (k, kernel.tile_k))]  # type: ignore[attr-defined]
+        assert one.fill_m == pytest.approx(m / (tiles[0] * kernel.tile_m))  # type: ignore[attr-defined]
+        assert one.fill_n == pytest.approx(n / (tiles[1] * kernel.tile_n))  # type: ignore[attr-defined]
+        assert one.fill_k == pytest.approx(k / (tiles[2] * kernel.tile_k))  # type: ignore[attr-defined]
+        assert one.blocks == one.rounds == tiles[0] * tiles[1] * problem.g
+    assert said.roofline.intensity == pytest.approx(problem.flops / problem.bytes)
+    assert said.roofline.bound is None
+    assert [one.distance for one in said.nearest] == sorted(one.distance for one in said.nearest)
+    assert said.nearest[0].problem == problem.canonical()
+
+
+def test_every_operation_has_words_for_its_kernels() -> None:
+    """Features of all operations fall under the words; tile fill, waves and pipeline each have some where there are."""
+    words = {name: {word_of(one) for one in operation(name).engine.names} for name in built_in_names()}
+    assert {"tile fill", "waves", "memory", "occupancy", "pipeline", "tile shape"} <= words["grouped_conv"]
+    assert all({"waves", "memory", "pipeline"} <= found for found in words.values())
+    known = {"average_fill_m": "tile fill", "last_wave_fill": "waves", "lds_usage_ratio": "occupancy"}
+    known |= {"is_compv3": "pipeline", "log2_input_over_l2": "memory", "cu_utilization": "waves", "log2_N": "problem"}
+    assert {name: word_of(name) for name in known} == known
+
+
+def test_a_gpu_has_a_roofline(capsys: pytest.CaptureFixture[str]) -> None:
+    """By the makers' peaks of gfx950: the least time is that of what bounds, and rounds go over 256 compute units."""
+    args = ["predict", "--n", "4", "--c", "256", "--arch", "gfx950", "--dtype", "bf16", "--explain"]
+    assert run([*args, "--json"]) == ExitCode.OK
+    said = json.loads(capsys.readouterr().out)["explanation"]
+    roofline = said["roofline"]
+    assert roofline["bound"] == ("compute" if roofline["intensity"] > roofline["ridge"] else "memory")
+    assert 0 < roofline["least_ms"] < 0.1
+    for one in said["quantisation"]:
+        assert one["rounds"] == math.ceil(one["blocks"] / 256)
+        assert one["last_fill"] == pytest.approx((one["blocks"] - 256 * (one["rounds"] - 1)) / 256)
+    assert run(args) == ExitCode.OK
+    assert "why the first is above the second:" in capsys.readouterr().out
+
+
+def test_many_problems_are_not_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--explain is for one problem."""
+    (tmp_path / "some.txt").write_text(problems()[0].canonical() + "\n", encoding="utf-8")
+    assert run(["predict", "--problems", str(tmp_path / "some.txt"), "--explain"]) == ExitCode.USAGE
+    assert "--explain is for one problem" in capsys.readouterr().err
