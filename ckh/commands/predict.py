@@ -243,7 +243,8 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
 
     spec, doubts = found.model.spec, found.model.not_measured
     if doubts is not None:
-        doubts = replace(doubts, next_commands=(f"{again} --probe 5", *doubts.next_commands))
+        probing = () if spec.op.measured is None else (f"{again} --probe 5",)
+        doubts = replace(doubts, next_commands=(*probing, *doubts.next_commands))
     return Ranking(
         problem=found.problem,
         path=str(found.model.path),

@@ -106,11 +106,9 @@ class Answer:
         if len(self.order):
             return None
         refused = self.refused
-        reason, count = next(iter(refused.items()))
-        return NoKernelError(
-            f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {count} of "
-            f"{sum(refused.values())} because {reason}"
-        )
+        reason, count = next(iter(refused.items()), ("", 0))
+        why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
+        return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
 
 
 def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, str]:
@@ -121,6 +119,11 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
     kinds = [str(one) for one in op.kernel_columns(kernels, model.spec.encoding)[op.kernel_slice]]
     pairs = zip(kernels, kinds, strict=True)
     return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
+
+
+def has_candidates(problem: Problem, model: Model) -> bool:
+    """True if a kernel that the model may rank applies to a problem."""
+    return bool(len(known_candidates(problem, model).chosen))
 
 
 def rank(problem: Problem, top: int | None = None, model: Model | None = None) -> list[Ranked]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import default_arch, load_arch
-from ckh.errors import UsageError
+from ckh.errors import ModelError, UsageError
+from ckh.learn.answer import has_candidates
 from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.spec import ANY
 from ckh.ops import DEFAULT_OPERATION, operation, requested
@@ -57,20 +59,32 @@ class Chooser:
         if self._named is not None:
             self._named.require(wanted)
             return self._named
-        if stands_in and not fitting_models(wanted):
-            return self._stand_in(wanted, problem)
+        if not stands_in:
+            return self._fitting(wanted)
+        # Which kernels apply may differ from problem to problem.
+        key = (wanted, self.op.candidates_key(problem))
+        if key not in self._found:
+            self._found[key] = self._answering(wanted, problem)
+        return self._found[key]
+
+    def _fitting(self, wanted: Wanted) -> Model:
         if wanted not in self._found:
             self._found[wanted] = find_model(wanted)
         return self._found[wanted]
 
-    def _stand_in(self, wanted: Wanted, problem: Problem) -> Model:
+    def _answering(self, wanted: Wanted, problem: Problem) -> Model:
+        """The model that fits if it knows a kernel for the problem, or what stands in for it."""
         from ckh.learn.transfer import stand_in
 
-        # Whether another model's kernels apply may differ from problem to problem.
-        key = (wanted, self.op.candidates_key(problem))
-        if key not in self._found:
-            self._found[key] = stand_in(wanted, problem)
-        return self._found[key]
+        if not fitting_models(wanted):
+            return stand_in(wanted, problem)
+        model = self._fitting(wanted)
+        if has_candidates(problem, model):
+            return model
+        with suppress(ModelError):
+            other = stand_in(wanted, problem)
+            return other if has_candidates(problem, other) else model
+        return model
 
     def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
         """The problem that was requested.

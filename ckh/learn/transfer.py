@@ -116,8 +116,9 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
         ModelError: nothing can answer: of the host other machines say nothing, or the kernels are no tiles.
     """
     arch, op = load_arch(wanted.arch), operation(wanted.op_type)
-    near = _nearest(wanted)
-    if near is not None and len(op.candidates(problem, arch, near.path).chosen):
+    for near in _nearest_first(wanted):
+        if not len(op.candidates(problem, arch, near.path).chosen):
+            continue
         spec = replace(near.spec, arch=wanted.arch, dtype=_dtype(near.spec, wanted), hardware={}, targets=(RANK,))
         model = Model(near.path, spec)
         source = f"{near.path.name}, measured on {near.spec.device or near.arch}"
@@ -134,11 +135,11 @@ def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
     return ANY if spec.dtype == ANY else wanted.dtype
 
 
-def _nearest(wanted: Wanted) -> ModelRef | None:
-    """The nearest model of another element type on this GPU, or of a GPU of its generation or family."""
+def _nearest_first(wanted: Wanted) -> list[ModelRef]:
+    """The models of this GPU, in another element type, and of GPUs of its generation or family, the nearest first."""
     known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}
     fits = [ref for ref in known.values() if _is_kin(ref.spec, wanted)]
-    return min(fits, key=lambda ref: _distance(ref.spec, wanted), default=None)
+    return sorted(fits, key=lambda ref: _distance(ref.spec, wanted))
 
 
 def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
@@ -166,9 +167,14 @@ def _worth(spec: ModelSpec, wanted: Wanted) -> str:
 
 
 def _said(basis: str, source: str, worth: str, wanted: Wanted) -> NotMeasured:
+    return NotMeasured(basis, source, worth, _next_commands(wanted))
+
+
+def _next_commands(wanted: Wanted) -> tuple[str, ...]:
+    """The command that measures, after `--probe`; or that learns from others' times, where ckh builds no kernels."""
+    if operation(wanted.op_type).measured is None:
+        return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL    (of {wanted})",)
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
-    bench = (
-        f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} "
-        f"--kernels sample:30 --budget {_BENCH_BUDGET} --out runs/{wanted.arch}    (stops after {_BENCH_BUDGET})"
-    )
-    return NotMeasured(basis, source, worth, (bench,))
+    bench = f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
+    plan = f"--plan auto --budget {_BENCH_BUDGET} --out runs/{wanted.arch}    (takes {_BENCH_BUDGET} at most)"
+    return (f"{bench} {plan}",)

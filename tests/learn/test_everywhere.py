@@ -1,0 +1,98 @@
+"""Every architecture, operation and element type that ckh knows is answered, or refused with its reason."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import HOST, arch_names, load_arch
+from ckh.cli import run
+from ckh.errors import ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = {
+    "grouped_conv": ["--n", "4", "--c", "64", "--k", "128"],
+    "gemm_universal": ["--m", "128", "--n", "1536", "--k", "7168"],
+    "miopen_conv": ["--n", "4", "--c", "64"],
+}
+DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
+GPUS = [name for name in arch_names() if name != HOST]
+INSTINCT = [name for name in GPUS if name.startswith("gfx9")]
+
+
+def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """The exit code of a prediction as JSON, and what it printed."""
+    code = run(["predict", *words, "--json"])
+    return int(code), *capsys.readouterr()
+
+
+@pytest.mark.parametrize("op", ["grouped_conv", "gemm_universal"])
+@pytest.mark.parametrize("arch", GPUS)
+def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each element type of its matrix instructions has kernels in order; another is refused as having none."""
+    peaks = load_arch(arch).peaks
+    assert peaks is not None
+    for dtype in DTYPES:
+        code, out, err = predicted(capsys, "--op", op, "--arch", arch, "--dtype", dtype, *SIZES[op])
+        if dtype not in peaks.flops_per_cu_clock:
+            assert (code, out) == (ExitCode.NO_KERNEL, "")
+            assert f"no kernel of {arch} applies to" in err
+            continue
+        assert code == ExitCode.OK, err
+        document = json.loads(out)
+        assert len(document["kernels"]) > 1
+        if document["not_measured"] is not None:
+            assert document["not_measured"]["worth"]
+            assert len(document["not_measured"]["next_commands"]) == 2
+
+
+@pytest.mark.parametrize("direction", ["bwd_data", "bwd_weight"])
+@pytest.mark.parametrize("arch", GPUS)
+def test_backward_directions_are_answered(arch: str, direction: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """On every GPU an estimate orders the kernels of backward convolutions in fp16."""
+    words = ["--op", "grouped_conv", "--arch", arch, "--dtype", "fp16", "--variant", direction]
+    code, out, err = predicted(capsys, *words, *SIZES["grouped_conv"])
+    assert code == ExitCode.OK, err
+    assert json.loads(out)["not_measured"]["basis"] == "estimate"
+
+
+@pytest.mark.parametrize("arch", INSTINCT)
+def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A solver is chosen in each of MIOpen's element types; the nearest GPU that was measured in it stands in.
+
+    ckh measures no solver, so that nothing is to be probed or benched.
+    """
+    for dtype in ("fp32", "fp16", "bf16", "int8"):
+        words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype]
+        code, out, err = predicted(capsys, *words, *SIZES["miopen_conv"])
+        assert code == ExitCode.OK, err
+        doubts = json.loads(out)["not_measured"]
+        is_measured = arch == "gfx90a" or (arch == "gfx942" and dtype in ("fp32", "fp16"))
+        assert (doubts is None) == is_measured
+        if doubts is not None:
+            assert [command.split()[1] for command in doubts["next_commands"]] == ["convert"]
+
+
+def test_what_no_other_gpu_can_say_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Solvers of MIOpen were measured on Instincts alone, and the host is stood in for by none: exit code 4."""
+    words = ["--op", "miopen_conv", "--arch", "gfx1100", *SIZES["miopen_conv"]]
+    assert predicted(capsys, *words)[0] == ExitCode.BAD_DATA
+    assert predicted(capsys, "--arch", HOST, "--dtype", "fp16", *SIZES["grouped_conv"])[0] == ExitCode.BAD_DATA
+
+
+def test_the_bench_that_is_printed_can_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second command is a plan of few problems within its time."""
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = predicted(capsys, "--arch", "gfx942", "--dtype", "fp8", *SIZES["gemm_universal"])
+    command = json.loads(out)["not_measured"]["next_commands"][1].partition("    (")[0].split()
+    assert run([*command[1:], "--dry-run", "--json"]) == ExitCode.OK
+    outlook = json.loads(capsys.readouterr().out)
+    assert outlook["settings"]["plan"] == "auto"
+    assert 0 < outlook["estimate_s"] <= 15 * 60
+    assert outlook["chosen_by"] == "analytic estimate"
