@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +22,6 @@ from ckh.ops import operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from ckh.cluster import Cluster
 
@@ -166,3 +167,15 @@ def test_a_replay_on_a_cluster_finds_what_it_finds_here(
     here = capsys.readouterr().out
     assert run([*args, "--json", "--cluster", local.client.scheduler.address]) == ExitCode.OK
     assert capsys.readouterr().out == here
+
+
+def test_the_job_script_for_slurm_can_be_built() -> None:
+    """The example of docs/cluster.md makes a job script that starts a worker with all GPUs of a node."""
+    jobqueue = pytest.importorskip("dask_jobqueue", reason="needs the extra 'cluster'")
+    text = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text(encoding="utf-8")
+    example = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SLURMCluster" in block)
+    arguments = example[example.index("SLURMCluster(") : example.index("\n)") + 2]
+    with eval(arguments, {"SLURMCluster": jobqueue.SLURMCluster}) as made:  # noqa: S307 - our own page
+        script = made.job_script()
+    for expected in ("#SBATCH --gpus-per-node=8", "#SBATCH -t 04:00:00", "--nthreads 8", "export CK_TILE_INCLUDE="):
+        assert expected in script

@@ -1,0 +1,116 @@
+"""Pairs per second of a bench on 1, 2, 4 and 8 workers of a Dask cluster, and the share that is not measuring.
+
+Workers are processes of this machine whose kernels do nothing but wait, so that two cores do not hide what the cluster
+itself costs: each pair takes as long as is said, and a problem's inputs ten times that. All the rest is the code of a
+real run: problems given out one by one, jobs and replies sent, rows made and journalled.
+
+    python benchmarks/cluster.py                  # 10 ms a pair
+    python benchmarks/cluster.py --pair-ms 50 --workers 8
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from ckh.bench import remote
+from ckh.bench.cluster_driver import ClusterDriver
+from ckh.bench.device import HOST_KIND, DeviceOptions
+from ckh.bench.driver import on_problem
+from ckh.bench.host_device import HostDevice
+from ckh.bench.limits import BenchLimits
+from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.rows import NS_PER_MS
+from ckh.cluster import Cluster, connected
+from ckh.data.journal import JournalWriter, ResultRow
+from ckh.schema import Status
+
+_INPUTS = 10  # a problem's inputs take as long as so many pairs
+
+
+class _Waiting:
+    """A supervisor whose kernels only take time."""
+
+    def __init__(self, *_: object) -> None:
+        self.phase_s: dict[str, float] = {}
+        self.restarts = 0
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is to be ended."""
+
+    def run(self, _setup: Job, jobs: list[Job]) -> Any:
+        """Wait for each job, whose samples say how long."""
+        pair_s = jobs[0].samples / 1e6
+        time.sleep(_INPUTS * pair_s)
+        for job in jobs:
+            time.sleep(pair_s)
+            yield job, Reply(job.id, Status.OK, samples_ns=(pair_s * 1e9,), loops=1)
+
+
+def _prepare() -> None:
+    """Have this worker wait instead of measuring, as a machine of its own."""
+    name = f"node{os.getpid()}"
+    # All of them share one CPU, which nobody locks.
+    changed = {"Supervisor": _Waiting, "machine_name": lambda: name, "_device_lock": nullcontext}
+    for one, value in changed.items():
+        setattr(remote, one, value)
+
+
+def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: int) -> float:
+    """Of a run with rows in a journal, once all workers know the device."""
+    cluster.everywhere(_prepare)
+    driver = ClusterDriver(
+        cluster, remote.DeviceRequest(HOST_KIND, DeviceOptions()), HostDevice(), BenchLimits(), lambda: False
+    )
+    jobs = [Job(Op.MEASURE, number, samples=round(pair_s * 1e6)) for number in range(kernels)]
+    with tempfile.TemporaryDirectory() as folder:
+        journal = JournalWriter(Path(folder))
+
+        def work(runner: Any, task: int) -> None:
+            for job, reply in runner.run(on_problem(f"problem{task}"), jobs):
+                times = reply.samples_ns[0] / NS_PER_MS
+                journal.add(ResultRow("run", f"problem{task}", f"kernel{job.id}", Status.OK, "", times, times, 0.0))
+
+        driver.serve(range(len(driver.devices())), work)  # warm
+        start = time.monotonic()
+        driver.serve(range(problems), work)
+        seconds = time.monotonic() - start
+        journal.close()
+    return problems * kernels / seconds
+
+
+def _alone(pair_s: float, problems: int, kernels: int) -> float:
+    """Pairs per second of the same waiting in this process, without a cluster and a journal."""
+    jobs = [Job(Op.MEASURE, number, samples=round(pair_s * 1e6)) for number in range(kernels)]
+    start = time.monotonic()
+    for task in range(problems):
+        list(_Waiting().run(on_problem(f"problem{task}"), jobs))
+    return problems * kernels / (time.monotonic() - start)
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pair-ms", type=float, default=10.0, help="what a pair takes")
+    parser.add_argument("--kernels", type=int, default=100, help="of a problem")
+    parser.add_argument("--problems", type=int, default=12, help="for each worker")
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4, 8])
+    arguments = parser.parse_args()
+    pair_s = arguments.pair_ms / 1e3
+    possible = _alone(pair_s, arguments.problems, arguments.kernels)
+    print(f"{arguments.pair_ms:g} ms a pair, {arguments.kernels} kernels a problem")
+    print("workers  pairs/s  of this process alone  orchestration")
+    for workers in arguments.workers:
+        with connected(f"local:{workers}") as cluster:
+            rate = pairs_per_second(cluster, pair_s, arguments.problems * workers, arguments.kernels)
+        share = rate / (possible * workers)
+        print(f"{workers:7}  {rate:7.1f}  {share * workers:21.2f}x  {1 - share:12.1%}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

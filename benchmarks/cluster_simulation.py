@@ -1,0 +1,129 @@
+"""A simulated run of `ckh bench --cluster` on many GPUs: how busy they are, what the client writes, what breaks first.
+
+Nothing here is measured on a GPU. Problems and kernels are those of AMD's data, whose latencies say how long a pair
+takes; seconds for everything else are arguments. What the client does with a row (making and journalling it) is timed
+here. Devices take problems one after the other, as `ClusterDriver.serve` gives them out; some are slow, some are lost
+and come back later, and their problem begins again elsewhere.
+
+    python benchmarks/cluster_simulation.py
+    python benchmarks/cluster_simulation.py --gpus 100 1000 10000 --lost-a-day 0.05
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import resource
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ckh.data.dataset import read_dataset
+from ckh.data.journal import JournalWriter, ResultRow
+from ckh.schema import Status
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a simulated run came to.
+
+    Attributes:
+        hours: until the last problem was done.
+        busy: share of the devices' time that went into measuring what counts.
+        again: problems that were begun a second time.
+        rows_a_second: that the client takes.
+    """
+
+    hours: float
+    busy: float
+    again: int
+    rows_a_second: float
+
+
+def problem_seconds(path: Path, pair_s: float, inputs_s: float, runs: int) -> tuple[np.ndarray, int]:
+    """Seconds that each problem of a dataset takes, and how many kernels it has."""
+    frame = read_dataset(path).valid().frame
+    frame = frame.assign(problem=read_dataset(path).valid().problem_ids)
+    kernels = frame.groupby("problem").size()
+    seconds = inputs_s + kernels * pair_s + frame.groupby("problem")["latency_ms"].sum() * runs / 1e3
+    return np.asarray(seconds, dtype=np.float64), int(kernels.median())
+
+
+def simulate(seconds: np.ndarray, kernels: int, gpus: int, options: argparse.Namespace) -> Run:
+    """Give the problems to devices as they become free."""
+    random = np.random.default_rng(0)
+    slowness = np.where(random.random(gpus) < options.slow, options.slow_by, 1.0) * random.normal(1.0, 0.01, gpus)
+    left, again, end, useful = list(range(len(seconds)))[::-1], 0, 0.0, 0.0
+    free = [(0.0, gpu) for gpu in range(gpus)]
+    while left:
+        now, gpu = heapq.heappop(free)
+        problem = left.pop()
+        takes = float(seconds[problem] * slowness[gpu]) + options.latency_ms / 1e3
+        lost_after = random.exponential(_DAY_S / options.lost_a_day) if options.lost_a_day else float("inf")
+        if lost_after < takes:
+            left.append(problem)
+            again += 1
+            heapq.heappush(free, (now + lost_after + options.back_s, gpu))
+            continue
+        useful += float(seconds[problem] * slowness[gpu])
+        end = max(end, now + takes)
+        heapq.heappush(free, (now + takes, gpu))
+    return Run(end / 3600, useful / (end * gpus), again, len(seconds) * kernels / end)
+
+
+def rows_a_second(count: int) -> tuple[float, float]:
+    """Rows that a client can journal a second on this machine, and bytes of memory that each keeps."""
+    with tempfile.TemporaryDirectory() as folder:
+        journal = JournalWriter(Path(folder))
+        before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+        kept = []
+        for number in range(count):
+            row = ResultRow("run", f"problem{number // 100}", f"kernel{number % 100}", Status.OK, "", 1.0, 1.0, 0.01)
+            journal.add(row)
+            kept.append(row)
+        seconds = time.monotonic() - start
+        journal.close()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    return count / seconds, grown / count
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("data/amd-gfx950-conv-30kernels.parquet"))
+    parser.add_argument("--gpus", type=int, nargs="*", default=[100, 1000, 2000])
+    parser.add_argument("--times", type=int, default=1000, help="the problems of the data, so many times")
+    parser.add_argument("--kernels", type=int, default=300, help="of a problem: those of the data, repeated")
+    parser.add_argument(
+        "--pair-ms", type=float, default=60.0, help="of a pair besides its runs: load, check, calibrate"
+    )
+    parser.add_argument("--inputs-s", type=float, default=1.0, help="inputs and reference of a problem")
+    parser.add_argument("--runs", type=int, default=60, help="of a kernel: warm-up and samples")
+    parser.add_argument("--latency-ms", type=float, default=160.0, help="between client and worker, for a problem")
+    parser.add_argument("--slow", type=float, default=0.02, help="share of devices that are slow")
+    parser.add_argument("--slow-by", type=float, default=1.05)
+    parser.add_argument("--lost-a-day", type=float, default=0.01, help="share of devices that are lost a day")
+    parser.add_argument("--back-s", type=float, default=600.0, help="until a lost one is back")
+    options = parser.parse_args()
+    seconds, kernels = problem_seconds(options.data, options.pair_ms / 1e3, 0.0, options.runs)
+    seconds = np.tile(seconds * options.kernels / kernels + options.inputs_s, options.times)
+    limit, memory = rows_a_second(200_000)
+    print(f"{len(seconds)} problems of {options.kernels} kernels, {seconds.mean():.1f} s each on the mean (simulated)")
+    total_gb = memory * len(seconds) * options.kernels / 1e9
+    print(
+        f"the client journals {limit:.0f} rows a second here, and keeps {memory:.0f} bytes of each: {total_gb:.1f} GB"
+    )
+    print("  GPUs   hours   busy  begun again  rows/s  of what the client can")
+    for gpus in options.gpus:
+        run = simulate(seconds, options.kernels, gpus, options)
+        share = run.rows_a_second / limit
+        print(f"{gpus:6}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}  {run.rows_a_second:6.0f}  {share:22.1%}")
+
+
+if __name__ == "__main__":
+    main()
