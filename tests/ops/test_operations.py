@@ -158,7 +158,7 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
     }
     train = ["train", "--data", str(data), "--out", str(model), "--trees", "5", "--leaves", "4", "--folds", "3"]
     assert run(train) == ExitCode.OK
-    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
     capsys.readouterr()
     predict = ["predict", "--m", "100", "--n", "50", "--k", "70", "--layout", "ccr", "--model", str(model), "--json"]
     assert run(predict) == ExitCode.OK

@@ -3,17 +3,21 @@
     M,N,K,q_dtype_w
     shape is M:16, N:7168, K:2048, not found tuned config in a8w8_bpreshuffle_tuned_gemm.csv, will use default config!
 
-A log's line has the family in the name of its table. A CSV file may have columns of a problem's other fields
-(`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); of one without a family, the file's name tells it.
+A log's line has the family in the name of its table; lines of other tables, as those of bf16, are passed over with a
+warning, and so are element types that AITER has no kernels of Composable Kernel for. A CSV file may have columns of a
+problem's other fields (`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); of one without a family, the
+file's name tells it.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
+from ckh.log import warn
 from ckh.ops.aiter_gemm.problem import FAMILIES, PREFIX, AiterGemm, parse_aiter_gemm
 from ckh.untrusted import csv_rows, integer, read_text
 
@@ -21,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _CSV = ".csv"
+_TABLE = "table"  # of a log's line, where that is of no family
 _MISS = re.compile(
     r"shape is M:\s*(?P<m>[0-9]{1,10}),\s*N:\s*(?P<n>[0-9]{1,10}),\s*K:\s*(?P<k>[0-9]{1,10})"
-    r"(?P<rest>.*?)not found tuned config in (?P<table>\S*)"
+    r"(?P<rest>.*?)not found tuned config in (?P<table>CKGEMM or asmGEMM|[^\s,]*)"
 )
+_FAMILY_OF_WORDS = {"CKGEMM or asmGEMM": "a4w4_blockscale"}  # where a line names no table
 _DTYPE_IN_LOG = re.compile(r"q_dtype_w:\s*(?:torch\.)?(?P<dtype>\w+)")
 _DTYPES = {"int8": "int8", "float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8"}
 _RENAMED = {"cu_num": "num_cus", "q_dtype_w": "dtype"}
@@ -48,22 +54,40 @@ def load_problems(
         raise UsageError(f"there is no file {source}", "name an untuned CSV of AITER, a log of it, or a .txt file")
     read = _csv if path.suffix.lower() == _CSV else _text
     problems: dict[AiterGemm, None] = {}
+    passed_over: Counter[str] = Counter()
     for line, values in read(path):
+        if isinstance(values, dict) and (what := _foreign(values)):
+            passed_over[what] += 1
+            continue
         try:
             problem = values if isinstance(values, AiterGemm) else _problem(values, dtype or default_dtype)
         except UsageError as error:
             raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
         problems[problem] = None
+    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
     if not problems:
-        raise DataError(f"{path} has no problem of aiter_gemm")
+        raise DataError(f"{path} has no problem of aiter_gemm" + (f", only {others}" if others else ""))
+    if others:
+        warn(f"{path}: passed over, for AITER has no kernels of Composable Kernel for them: {others}")
     return tuple(problems)
+
+
+def _foreign(values: dict[str, Any]) -> str:
+    """The table, or family and element type, of a row that Composable Kernel does not serve; empty of another."""
+    if _TABLE in values:
+        return str(values[_TABLE])
+    family, dtype = values.get("family"), values.get("dtype")
+    is_other = family in FAMILIES and dtype in _DTYPES.values() and dtype not in FAMILIES[family]
+    return f"{family} in {dtype}" if is_other else ""
 
 
 def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
     """Canonical texts and a log's misses; what else a log holds is passed over."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
         if match := _MISS.search(text):
-            found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | _hinted(Path(match["table"]).name)
+            table = Path(match["table"]).name
+            family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
+            found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
             stated = _DTYPE_IN_LOG.search(match["rest"])
             yield line, found | ({"dtype": _DTYPES.get(stated["dtype"], stated["dtype"])} if stated else {})
         elif text.strip().startswith(PREFIX):

@@ -42,6 +42,29 @@ def test_misses_of_a_log(tmp_path: Path) -> None:
     )
 
 
+def test_what_composable_kernel_does_not_serve_is_passed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Misses of tables of other families, and types that only others' kernels have, are counted, not taken for ours."""
+    miss = "shape is M:{m}, N:512, K:7168{more}, not found tuned config in {table}, will use default config!\n"
+    tables = "/x/bf16_tuned_gemm.csv", "/x/a8w8_bpreshuffle_tuned_gemm.csv", "CKGEMM or asmGEMM"
+    log = tmp_path / "server.log"
+    log.write_text(
+        miss.format(m=1, more="", table=tables[0])
+        + miss.format(m=2, more=", q_dtype_w:torch.int8", table=tables[1])
+        + miss.format(m=3, more="", table=tables[2])
+    )
+    assert load_problems(str(log), None, None) == (AiterGemm(3, 512, 7168, "a4w4_blockscale", "pk_fp4"),)
+    assert "passed over" in (err := capsys.readouterr().err)
+    assert "1 of bf16_tuned_gemm.csv, 1 of a8w8_bpreshuffle in int8" in err
+    table = tmp_path / "a8w8_bpreshuffle_untuned_gemm.csv"
+    table.write_text("M,N,K,q_dtype_w\n1,64,128,torch.int8\n2,64,128,torch.float8_e4m3fnuz\n")
+    assert load_problems(str(table), None, None) == (AiterGemm(2, 64, 128, "a8w8_bpreshuffle"),)
+    log.write_text(miss.format(m=1, more="", table=tables[0]))
+    with pytest.raises(DataError, match="has no problem of aiter_gemm, only 1 of bf16_tuned_gemm"):
+        load_problems(str(log), None, None)
+
+
 def test_canonical_texts_come_back(tmp_path: Path) -> None:
     """Each problem is a line of text, and whatever else is no problem is refused."""
     problems = (
