@@ -1,7 +1,8 @@
 """Reading JSON: the one parser of strangers' JSON, and files field by field, each fault reported by file and field.
 
-Python's own parser takes any depth until its stack ends, integers that nothing can hold, and a field twice; what passes
-here has at most `MOST_DEPTH` levels and integers of 64 bits.
+Python's own parser takes any depth until its stack ends, integers that nothing can hold, a field twice, and a hundred
+times the memory of the text; what passes here has at most `MOST_DEPTH` levels, `MOST_VALUES` values and integers of 64
+bits.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ import json
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ckh.errors import DataError
-from ckh.untrusted import MIB, as_text, read_bytes
+from ckh.untrusted import MOST_TEXT_BYTES, as_text, read_bytes
 
 if TYPE_CHECKING:
     from decimal import Decimal
     from pathlib import Path
 
 MOST_DEPTH = 64
-MOST_BYTES = 64 * MIB  # of a file that is read field by field
+MOST_VALUES = 1 << 22  # in a document: Python takes up to a hundred bytes for each
 
 T = TypeVar("T", str, bool, int)
 
@@ -46,8 +47,12 @@ def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = Fals
             of any size, for the reader to judge.
 
     Raises:
-        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, or has an integer beyond 64 bits.
+        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, or more
+            than `MOST_VALUES` values.
     """
+    marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
+    if sum(map(text.count, marks)) > MOST_VALUES:  # type: ignore[arg-type]
+        raise JsonError(f"it has more than {MOST_VALUES} values")
     try:
         document = json.loads(
             text,
@@ -68,13 +73,14 @@ def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = Fals
     return document
 
 
-def read_json(path: Path, *, unique: bool = False, decimals: bool = False, most: int = MOST_BYTES) -> Any:
-    """The document in a file of at most `most` bytes.
+def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> Any:
+    """The document in a file.
 
     Raises:
-        DataError: it cannot be read, or as `parse_json`; the message has the line where that is known.
+        DataError: it cannot be read, has more than `MOST_TEXT_BYTES`, or as `parse_json`; the message has the line
+            where that is known.
     """
-    text = as_text(path, read_bytes(path, most))
+    text = as_text(path, read_bytes(path, MOST_TEXT_BYTES))
     try:
         return parse_json(text, unique=unique, decimals=decimals)
     except JsonError as error:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIB = 1 << 20
-MOST_BYTES = 512 * MIB  # of a file that is read whole
+MOST_BYTES = 512 * MIB  # of a model's file, and of what a stranger's Parquet file takes in memory
+MOST_TEXT_BYTES = 64 * MIB  # of text that is read whole: JSON, problem files, tuned tables
+MOST_DATABASE_BYTES = 256 * MIB  # of a find database, of which a row is held for each solver
 # Of a packed file, unpacked: that much, and no more than so many times its own size. Forests pack to a third, find
 # databases to a tenth; what goes beyond is no such file.
 MOST_UNPACKED_BYTES = 2048 * MIB
@@ -47,17 +49,24 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
     if size > most:
-        raise DataError(f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file")
+        raise larger_than(path, most)
     return b"".join(parts)
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
+def larger_than(path: Path, most: int) -> DataError:
+    """The error of a file that is larger than one of its kind may be."""
+    return DataError(
+        f"{path} is larger than {_size(most)}, which is the most that ckh reads of such a file", "cut it into several"
+    )
+
+
+def read_text(path: Path) -> str:
     """The text of a file in UTF-8, without a byte order mark.
 
     Raises:
-        DataError: it cannot be read, is no such text, or has more than `most` bytes.
+        DataError: it cannot be read, is no such text, or has more than `MOST_TEXT_BYTES`.
     """
-    return as_text(path, read_bytes(path, most))
+    return as_text(path, read_bytes(path, MOST_TEXT_BYTES))
 
 
 def as_text(path: Path, content: bytes) -> str:

@@ -16,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.errors import NoKernelError, UsageError
 from ckh.ops import operation_of_kernel
+from ckh.untrusted import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,10 +203,7 @@ def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
 
 
 def _read_kernels(path: Path, known: Sequence[Kernel]) -> set[Kernel]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read the kernels in {path}: {error}") from error
+    lines = read_text(path).splitlines()
     by_name = {name: kernel for kernel in known for name in _names_of(kernel)}
     chosen = set()
     for number, line in enumerate(lines, 1):

@@ -16,7 +16,6 @@ from ckh.jsonfields import JsonFields, read_json
 from ckh.kernels.filter import field_types
 from ckh.ops import operation_of_kernel
 from ckh.outputs import FileKind, head_of, write_output
-from ckh.untrusted import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,7 +61,7 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
         DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
             has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
     """
-    document = read_json(path, unique=True, most=MOST_BYTES)
+    document = read_json(path, unique=True)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
     file = JsonFields(path, document)
     version = file.scalar("version", int)

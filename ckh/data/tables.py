@@ -104,7 +104,7 @@ def conform(table: pa.Table, where: str) -> pa.Table:
     import pyarrow as pa
 
     op = operation_in(table, where)
-    arrays = [_conform_column(table, column, where) for column in op.columns]
+    arrays = [conform_column(table, column, where) for column in op.columns]
     return pa.Table.from_arrays(arrays, schema=arrow_schema(op))
 
 
@@ -131,7 +131,18 @@ def operation_in(table: pa.Table, where: str) -> AnyOperation:
     return operation(found[0])
 
 
-def _conform_column(table: pa.Table, column: Column, where: str) -> pa.ChunkedArray:
+def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool = False) -> pa.ChunkedArray:
+    """A column of a table in the type that it must have; nulls where it is missing and may be.
+
+    Args:
+        table: the table.
+        column: what it must be.
+        where: names the table in errors.
+        encoded: whether texts that are numbered stay so.
+
+    Raises:
+        DataError: it is missing or null and may not be, or of another type.
+    """
     import pyarrow as pa
 
     wanted = pa.type_for_alias(column.type)
@@ -141,7 +152,9 @@ def _conform_column(table: pa.Table, column: Column, where: str) -> pa.ChunkedAr
         return pa.chunked_array([pa.nulls(table.num_rows, wanted)])
     values = table.column(column.name)
     if not _fits(values.type, wanted):
-        raise DataError(f"{where}: column {column.name} must be {column.type}, not {values.type}")
+        found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}")
+    wanted = pa.dictionary(pa.int32(), wanted) if encoded and pa.types.is_string(wanted) else wanted
     try:
         values = values if values.type == wanted else values.cast(wanted)
     except pa.ArrowInvalid as error:
@@ -304,7 +317,6 @@ class DatasetFile:
 
         self.path = path
         try:
-            # A file of a few megabytes may claim so many rows that they fill the memory: a block at a time is read.
             self._file = pq.ParquetFile(path, pre_buffer=False)
             schema = self._file.schema_arrow
         except FileNotFoundError:
@@ -320,6 +332,8 @@ class DatasetFile:
         self.rows: int = self._file.metadata.num_rows
         if not self.rows:
             raise DataError(f"{path}: there are no rows")
+        if self.rows > max(BLOCK_ROWS, path.stat().st_size):
+            raise DataError(f"{path} claims {self.rows} rows, more than it has bytes: it holds no measured times")
         self.op = self._operation()
 
     def column(self, column: Column) -> Iterable[pa.Array]:
@@ -336,7 +350,7 @@ class DatasetFile:
 
         columns = [column for column in self.op.columns if column.name in names]
         for block in self._read([column.name for column in columns]):
-            arrays = [_conform_column(block, column, str(self.path)) for column in columns]
+            arrays = [conform_column(block, column, str(self.path)) for column in columns]
             yield pa.table(arrays, names=[column.name for column in columns])
 
     def verify(self, *, predictions: bool = False) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import MOST_BYTES, read_json
+from ckh.jsonfields import read_json
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
 from ckh.schema import HARDWARE
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
-from ckh.untrusted import read_bytes, require_name
+from ckh.untrusted import MOST_TEXT_BYTES, read_bytes, require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,7 +142,7 @@ def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
     It is not parsed, so that a prediction leaves other models and operations alone.
     """
     try:
-        content = read_bytes(folder / SPEC_NAME, MOST_BYTES)
+        content = read_bytes(folder / SPEC_NAME, MOST_TEXT_BYTES)
     except DataError:
         return True
     is_plain = b"\\" not in content and b"\0" not in content  # else texts may be written in another way

@@ -224,7 +224,7 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError) as caught:
         make_plan([FORWARD], str(path), host, 1, SetCandidates())
-    assert f"cannot read the kernels in {path}" in caught.value.message
+    assert f"{path}:1: not a text file in UTF-8" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from tests.reliability import samples
 from tests.reliability.mutation import VALUES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.reliability.mutation import Mutator
 
 _METADATA = {"schema_version": SCHEMA_VERSION, "sources": [], "runs": []}
@@ -17,12 +19,16 @@ _METADATA = {"schema_version": SCHEMA_VERSION, "sources": [], "runs": []}
 
 def damaged_parquet(mutator: Mutator) -> bytes:
     """One more file: of every four, three are damaged in their bytes, the last one is written with strange columns."""
-    return _strange(mutator) if mutator.random.random() < 0.25 else mutator.next()
+    return _strange(mutator, samples.table()) if mutator.random.random() < 0.25 else mutator.next()
 
 
-def _strange(mutator: Mutator) -> bytes:
+def damaged_table(table: Callable[[], Any]) -> Callable[[Mutator], bytes]:
+    """As `damaged_parquet`, of a table that is no dataset; half of the files have strange columns."""
+    return lambda mutator: _strange(mutator, table()) if mutator.random.random() < 0.5 else mutator.next()
 
-    random, table = mutator.random, samples.table()
+
+def _strange(mutator: Mutator, table: Any) -> bytes:
+    random = mutator.random
     for _ in range(random.choice((1, 1, 2))):
         index = random.randrange(len(table.column_names))
         name = table.column_names[index]

@@ -41,6 +41,11 @@ PROBLEMS = (
     "conv_bwd_data_fp16_nhwgc_2d_n2_c32_k64_g2_i14x14_f1x1_s2x2_p0x0_d1x1",
     "conv_bwd_weight_bf16_ndhwgc_3d_n1_c8_k8_g1_i4x8x8_f3x3x3_s1x1x1_p1x1x1_d1x1x1",
 )
+AITER_GEMMS = ("aiter_gemm_a8w8_ck_int8_cu80_m16_n1280_k8192",)
+AITER_MOES = (
+    "aiter_moe_stage1_fp8_per_token_swiglu_cu80_t1_d6144_i384_e128_k4",
+    "aiter_moe_both_fp8_per_token_swiglu_cu80_t2_d6144_i384_e128_k4",
+)
 GEMMS = ("gemm_fp16_rcr_m16_n4096_k4096_splitk1", "gemm_bf16_crr_m128_n256_k64_splitk4")
 MIOPEN = ("miopen_conv_forward_fp32_nchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1",)
 _HOST_POOL = conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")
@@ -142,6 +147,60 @@ def aiter_csv() -> list[bytes]:
     rows = [f"gfx942,80,{m},1280,8192,torch.int8,ck,34,2,8.0,{kernel},41.94" for m in (16, 32)]
     new = "\r\n".join([columns, *rows]) + "\r\n"
     return [new.encode(), "\n".join(line.partition(",")[2] for line in new.splitlines()).encode()]
+
+
+@cache
+def aiter_table() -> Any:
+    """The Arrow table of collected tables of AITER."""
+    import pyarrow as pa
+
+    kernel = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
+    same = {"family": "a8w8", "gfx": "gfx942", "cus": 80, "N": 1280, "K": 8192, "q_dtype_w": "", "kernel": kernel}
+    return pa.Table.from_pylist([same | {"M": m, "split_k": 0, "time_us": 5.0, "last": "2026"} for m in (16, 32)])
+
+
+@cache
+def moe_table() -> Any:
+    """The Arrow table of AITER's tuning of a mixture of experts."""
+    import pyarrow as pa
+
+    first = "moe_ck2stages_gemm1_256x{}x128x128_1x4_MulABScale_v3_Nswizzle0_Quant2_MulRoutedWeight0_swiglu_F8_F8_B16"
+    second = (
+        "moe_ck2stages_gemm2_256x{}x64x64_1x4_MulABScaleExpertWeight_v1_Nswizzle0_Quant2_MulRoutedWeight1_F8_F8_B16"
+    )
+    same = {"gfx": "gfx942", "cus": 80, "model_dim": 6144, "inter_dim": 384, "expert": 128, "topk": 4, "blob": "a"}
+    same |= {"act_type": "ActivationType.Swiglu", "q_dtype_a": "torch.float8_e4m3fnuz", "q_type": "QuantType.per_Token"}
+    rows = [
+        same | {"library": "ck", "token": 16, "stage": stage, "kernel": name.format(block_m), "time_us": 10.0}
+        for block_m in (16, 64)
+        for stage, name in (("stage1", first), ("stage2", second))
+    ]
+    return pa.Table.from_pylist(rows)
+
+
+@cache
+def fdb_table() -> Any:
+    """The Arrow table of a find database."""
+    import pyarrow as pa
+
+    conv = parse_conv_problem(PROBLEMS[0])
+    same = {"direction": "F", "dtype": "FP32", "layout": "NCHW", "ndim": 2, **conv.columns()}
+    same |= {"Do": 1, "Ho": conv.ho, "Wo": conv.wo}
+    return pa.Table.from_pylist([same | {"solver": name, "time_ms": 0.5} for name in ("ConvAsm3x3U", "GemmFwdRest")])
+
+
+def aiter_gemm_problem_files() -> list[bytes]:
+    """A canonical text, and a miss in a log."""
+    miss = (
+        b"[aiter] shape is M:16, N:1280, K:8192 q_dtype_w:torch.int8, not found tuned config in "
+        b"/tmp/aiter_configs/a8w8_tuned_gemm.csv, will use default config!\n"
+    )
+    return [AITER_GEMMS[0].encode() + b"\n" + miss]
+
+
+def aiter_moe_problem_files() -> list[bytes]:
+    """Canonical texts with a comment."""
+    return [b"# mine\n" + "\n".join(AITER_MOES).encode() + b"\n"]
 
 
 @cache

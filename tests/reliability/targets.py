@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
+from ckh.bench.plan import _parse_choice as parse_choice_of
 from ckh.bench.registry import read_registry
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
@@ -18,6 +19,14 @@ from ckh.learn.manifest import trained_problems
 from ckh.learn.spec import read_spec
 from ckh.learn.warm_start import _our_manifest
 from ckh.ops import operation
+from ckh.ops.aiter_gemm.formats import read_csv
+from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel
+from ckh.ops.aiter_gemm.problem import parse_aiter_gemm
+from ckh.ops.aiter_gemm.problem_files import load_problems as read_aiter_problems
+from ckh.ops.aiter_moe.kernel import joint
+from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
+from ckh.ops.aiter_moe.problem import parse_aiter_moe
+from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
 from ckh.ops.gemm_universal import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
@@ -35,7 +44,7 @@ from ckh.ranking.forest_file import _build, read_packed
 from ckh.ranking.layout import HEADER
 from ckh.ranking.library import OpenModel
 from tests.reliability import samples
-from tests.reliability.parquet import damaged_parquet
+from tests.reliability.parquet import damaged_parquet, damaged_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,6 +157,32 @@ def _fdb(path: Path) -> object:
     return readers()["miopen-fdb"].read(path, ReadOptions(skip_bad=True))
 
 
+def _tuned(path: Path) -> object:
+    return read_csv(path, ReadOptions(skip_bad=path.stat().st_size % 2 == 0))
+
+
+def _aiter_problems(path: Path) -> object:
+    return read_aiter_problems(str(path), None, None, "fp8")
+
+
+def _moe_problems(path: Path) -> object:
+    return read_moe_problems(str(path), None, None)
+
+
+def _kernels(path: Path) -> object:
+    return parse_choice_of(str(path), conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16"))
+
+
+def _table(name: str, file: str, table: Callable[[], Any]) -> Target:
+    """A format of measurements in Parquet that is no dataset of ckh."""
+
+    def read(path: Path) -> object:
+        options = ReadOptions(skip_bad=path.stat().st_size % 2 == 0)
+        return readers()[name].read(path, options)
+
+    return Target(name, lambda: [samples.as_parquet(table())], _file(file, read), damaged_table(table))
+
+
 def _prepared(path: Path) -> object:
     model = OpenModel(path)
     problem = parse_conv_problem(samples.PROBLEMS[0])
@@ -181,6 +216,17 @@ def _canonical(problem: Any) -> str:
     return str(problem.canonical())
 
 
+def aiter_names() -> list[str]:
+    """Names of kernels of AITER's quantised GEMMs."""
+    return [str(name) for name in samples.aiter_table()["kernel"].unique().to_pylist()]
+
+
+def moe_names() -> list[str]:
+    """Names of kernels of mixtures of experts, and of a pair."""
+    names = [str(name) for name in samples.moe_table()["kernel"].to_pylist()]
+    return [*names, joint(*names[:2])]
+
+
 def _conv_names() -> list[bytes]:
     return samples.lines(*samples.CONV_NAMES, *samples.SHORT_NAMES, *samples.FULL_NAMES)
 
@@ -194,6 +240,18 @@ TARGETS: dict[str, Target] = {
         _data("bench-log", "gemm.log", "gfx950"),
         Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
         Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb)),
+        Target("aiter-tuned-csv", samples.aiter_csv, _file("a8w8_tuned_gemm.csv", _tuned)),
+        _table("aiter-parquet", "aiter.parquet", samples.aiter_table),
+        _table("aiter-moe-parquet", "moe.parquet", samples.moe_table),
+        _table("miopen-fdb-parquet", "gfx942_304cu.parquet", samples.fdb_table),
+        Target("aiter-gemm-problem-files", samples.aiter_gemm_problem_files, _file("problems.txt", _aiter_problems)),
+        Target(
+            "aiter-untuned-csv",
+            lambda: [b"M,N,K,q_dtype_w\n16,1280,8192,torch.int8\n"],
+            _file("a8w8_untuned_gemm.csv", _aiter_problems),
+        ),
+        Target("aiter-moe-problem-files", samples.aiter_moe_problem_files, _file("problems.txt", _moe_problems)),
+        Target("kernel-lists", lambda: ["\n".join(samples.CONV_NAMES).encode()], _file("kernels.txt", _kernels)),
         Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet),
         Target("conv-problem-files", samples.conv_problem_files, _suffixed(read_conv_problems)),
         Target("gemm-problem-files", samples.gemm_problem_files, _suffixed(read_gemm_problems)),
@@ -214,6 +272,10 @@ TARGETS: dict[str, Target] = {
         Target("conv-kernel-names", _conv_names, _text(parse_kernel_name, _conv_name)),
         Target("gemm-kernel-names", samples.gemm_names, _text(gemm_names.parse_kernel_name, _gemm_name)),
         Target("solver-names", samples.solver_names, _text(parse_solver)),
+        Target("aiter-gemm-kernel-names", lambda: samples.lines(*aiter_names()), _text(parse_aiter_kernel)),
+        Target("aiter-moe-kernel-names", lambda: samples.lines(*moe_names()), _text(parse_moe_choice)),
+        Target("aiter-gemm-problems", lambda: samples.lines(*samples.AITER_GEMMS), _text(parse_aiter_gemm, _canonical)),
+        Target("aiter-moe-problems", lambda: samples.lines(*samples.AITER_MOES), _text(parse_aiter_moe, _canonical)),
         Target("conv-problems", lambda: samples.lines(*samples.PROBLEMS), _text(parse_conv_problem, _canonical)),
         Target("gemm-problems", lambda: samples.lines(*samples.GEMMS), _text(parse_gemm_problem, _canonical)),
         Target("miopen-problems", lambda: samples.lines(*samples.MIOPEN), _text(parse_miopen_problem, _canonical)),

@@ -6,14 +6,24 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh import untrusted
+from ckh.data.tables import conform_column
 from ckh.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.schema import Column
 
 PARQUET_MAGIC = b"PAR1"
 _NAMED = 3
 _BLOCK_BYTES = 1 << 20
+_BATCH_ROWS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +33,29 @@ class BadRow:
     reason: str
     line: int
     detail: str
+
+
+class BadRows:
+    """How many rows of a file cannot be used, by reason, and the first few."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.first: list[BadRow] = []
+
+    def add(self, reason: str, line: int, detail: str) -> None:
+        """Count a row; its line counts from 1."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        if len(self.first) < _NAMED:
+            self.first.append(BadRow(reason, line, detail))
+
+    def refuse(self, path: Path) -> None:
+        """Refuse the file if there are such rows.
+
+        Raises:
+            DataError: there are.
+        """
+        if self.counts:
+            refuse_bad(path, self.counts, self.first)
 
 
 def refuse_bad(path: Path, counts: dict[str, int], first: list[BadRow]) -> None:
@@ -44,12 +77,9 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a file that must not be empty.
 
     Raises:
-        DataError: it cannot be read, or is empty.
+        DataError: it cannot be read, is empty, or is larger than text that is read whole may be.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    content = untrusted.read_bytes(path, untrusted.MOST_TEXT_BYTES)
     if not content or content.isspace():
         raise DataError(f"{path} is empty")
     return content
@@ -87,6 +117,52 @@ def parquet_head(path: Path) -> bytes:
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"cannot read {path}: {str(error).splitlines()[0]}") from error
     return PARQUET_MAGIC + b"\n" + ",".join(names).encode() + b"\n"
+
+
+def parquet_frame(path: Path, columns: Sequence[Column]) -> pd.DataFrame:
+    """Columns of a stranger's Parquet file, of their types; texts are objects, None where there is none.
+
+    Raises:
+        DataError: it cannot be read, lacks a column, one is of another type or empty where it may not be, or the rows
+            take more than `MOST_BYTES` in memory.
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    batches, size = list[pa.RecordBatch](), 0
+    try:
+        schema = pq.read_schema(path)
+        known = [column.name for column in columns if column.name in schema.names]
+        texts = [name for name in known if pa.types.is_string(schema.field(name).type)]
+        texts += [name for name in known if pa.types.is_large_string(schema.field(name).type)]
+        # Texts stay numbers of distinct ones: repeated a million times, a long text takes no more than once.
+        file = pq.ParquetFile(path, read_dictionary=texts)
+        for batch in file.iter_batches(_BATCH_ROWS, columns=known, use_threads=False):
+            batch.validate(full=True)
+            batches.append(batch)
+            size += batch.nbytes
+            if size > untrusted.MOST_BYTES:
+                raise untrusted.larger_than(path, untrusted.MOST_BYTES)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise DataError(f"cannot read {path}: {str(error).strip().splitlines()[0]}") from error
+    if not batches:
+        raise DataError(f"{path}: there are no rows")
+    table = pa.Table.from_batches(batches)
+    found = {column.name: _values(conform_column(table, column, str(path), encoded=True)) for column in columns}
+    frame: pd.DataFrame = pd.DataFrame(found)
+    return frame
+
+
+def _values(column: pa.ChunkedArray) -> NDArray[Any]:
+    import numpy as np
+
+    if not hasattr(column.type, "value_type"):
+        values: NDArray[Any] = column.to_numpy()
+        return values
+    encoded = column.combine_chunks()
+    texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    return np.asarray(texts[encoded.indices.fill_null(len(texts) - 1).to_numpy()])
 
 
 def parquet_columns(head: bytes) -> frozenset[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
-from ckh.data.readers.base import BadRow, parquet_columns, read_bytes, refuse_bad, source_of
+from ckh.data.readers.base import BadRows, parquet_columns, parquet_frame, read_bytes, source_of, source_of_file
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.data.spool import store
 from ckh.errors import DataError
 from ckh.ops.aiter_gemm.tuned import TunedRow, tables
 from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, TUNED, write_tuned
+from ckh.schema import Column
 from ckh.untrusted import as_text, csv_rows, integer
 
 if TYPE_CHECKING:
@@ -23,7 +24,16 @@ BAD_CELL = "with a cell that is no number"
 
 _REQUIRED = ("cu_num", "M", "N", "K", "us", "kernelName")
 _BATCHED = "B"
-_COLUMNS = ("family", "gfx", "cus", "M", "N", "K", "q_dtype_w", "kernel", "split_k", "time_us")
+_COLUMNS = (
+    Column("family", "string", "", "of kernels", nullable=True),
+    Column("gfx", "string", "", "architecture", nullable=True),
+    *(Column(name, "int64", "", "") for name in ("cus", "M", "N", "K")),
+    Column("q_dtype_w", "string", "", "of the weights", nullable=True),
+    Column("kernel", "string", "", "name of the kernel"),
+    Column("split_k", "int64", "", ""),
+    Column("time_us", "float64", "us", "", nullable=True),
+    Column("last", "string", "", "when the table was last changed", nullable=True),
+)
 
 
 def sniff_csv(head: bytes) -> bool:
@@ -34,7 +44,7 @@ def sniff_csv(head: bytes) -> bool:
 
 def sniff_parquet(head: bytes) -> bool:
     """True if a Parquet file's columns are those of collected tables."""
-    return parquet_columns(head).issuperset(_COLUMNS)
+    return parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1])
 
 
 def read_csv(path: Path, options: ReadOptions) -> Reading:
@@ -49,11 +59,11 @@ def read_csv(path: Path, options: ReadOptions) -> Reading:
         raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
     if _BATCHED in names:
         raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
-    bad: list[BadRow] = []
+    bad = BadRows()
     rows = list(_csv_rows(path, content, names, bad))
-    if bad and not options.skip_bad:
-        refuse_bad(path, dict(Counter(one.reason for one in bad)), bad)
-    left_out = Counter(one.reason for one in bad)
+    if not options.skip_bad:
+        bad.refuse(path)
+    left_out = Counter(bad.counts)
     stored = store(list(tables(rows, options, path, left_out)), options.output)
     return Reading(stored, (source_of(path, content, CSV),), bad=dict(left_out))
 
@@ -64,24 +74,14 @@ def read_parquet(path: Path, options: ReadOptions) -> Reading:
     Raises:
         DataError: it cannot be read, lacks a column, or has no row to learn from.
     """
-    import pandas as pd
-
-    content = read_bytes(path)
-    try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-    if missing := [name for name in _COLUMNS if name not in frame.columns]:
-        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_COLUMNS))
-    if "last" in frame.columns:
-        frame = frame.sort_values("last", kind="stable")
+    frame = parquet_frame(path, _COLUMNS).sort_values("last", kind="stable")
     left_out: Counter[str] = Counter()
-    stored = store(list(tables(_frame_rows(frame[list(_COLUMNS)]), options, path, left_out)), options.output)
-    return Reading(stored, (source_of(path, content, PARQUET),), bad=dict(left_out))
+    stored = store(list(tables(_frame_rows(frame), options, path, left_out)), options.output)
+    return Reading(stored, (source_of_file(path, PARQUET),), bad=dict(left_out))
 
 
-def _frame_rows(frame: object) -> Iterator[TunedRow]:
-    for row in frame.itertuples(index=False):  # type: ignore[attr-defined]
+def _frame_rows(frame: Any) -> Iterator[TunedRow]:
+    for row in frame.itertuples(index=False):
         yield TunedRow(
             arch=str(row.gfx or ""),
             num_cus=int(row.cus),
@@ -92,23 +92,23 @@ def _frame_rows(frame: object) -> Iterator[TunedRow]:
             kernel=str(row.kernel),
             split_k=int(row.split_k),
             time_us=float(row.time_us),
-            hint=str(row.family),
+            hint=str(row.family or ""),
         )
 
 
-def _csv_rows(path: Path, content: bytes, names: list[str], bad: list[BadRow]) -> Iterator[TunedRow]:
+def _csv_rows(path: Path, content: bytes, names: list[str], bad: BadRows) -> Iterator[TunedRow]:
     rows = csv_rows(path, as_text(path, content))
     next(rows)
     for line, cells in rows:
         if not any(cells):
             continue
         if len(cells) != len(names):
-            bad.append(BadRow(WRONG_CELLS, line, f"{len(cells)} cells instead of {len(names)}"))
+            bad.add(WRONG_CELLS, line, f"{len(cells)} cells instead of {len(names)}")
             continue
         try:
             yield _csv_row(dict(zip(names, cells, strict=True)), path.name)
         except _Bad as why:
-            bad.append(BadRow(BAD_CELL, line, str(why)))
+            bad.add(BAD_CELL, line, str(why))
 
 
 class _Bad(Exception):  # noqa: N818 - a cell, which becomes a `BadRow`

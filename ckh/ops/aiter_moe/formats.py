@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ckh.data.formats import Formats, Reader, Reading, ReadOptions
-from ckh.data.readers.base import parquet_columns, read_bytes, source_of
+from ckh.data.readers.base import parquet_columns, parquet_frame, source_of_file
 from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
+from ckh.schema import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     import pandas as pd
@@ -35,9 +36,14 @@ BAD_ROW = "with a size or name that is impossible"
 
 _RENAMED = {"cus": "num_cus", "token": "tokens", "expert": "experts", "q_dtype_a": "dtype", "q_type": "quant"}
 _RENAMED |= {"act_type": "activation"}
+_IDENTITY = ("cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type")
+_TEXTS = ("gfx", "stage", "act_type", "q_dtype_a", "q_type", "library", "kernel", "blob")
 _COLUMNS = (
-    *("gfx", "cus", "stage", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "q_dtype_a", "q_type"),
-    *("library", "kernel", "time_us", "blob"),
+    *(Column(name, "string" if name in _TEXTS else "int64", "", "") for name in ("gfx", *_IDENTITY)),
+    *(Column(name, "string", "", "") for name in ("library", "kernel")),
+    Column("time_us", "float64", "us", "", nullable=True),
+    Column("blob", "string", "", "the run of the tuner"),
+    Column("date", "string", "", "of the run", nullable=True),
 )
 _LIBRARIES = ("ck", "cktile")
 _DTYPES = {"float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "float4_e2m1fn_x2": "pk_fp4", "bfloat16": "bf16"}
@@ -58,7 +64,7 @@ _Times = dict[AiterMoe, dict[MoeChoice, _Time]]
 
 def sniff(head: bytes) -> bool:
     """True if a Parquet file's columns are those of collected tunings."""
-    return parquet_columns(head).issuperset(_COLUMNS)
+    return parquet_columns(head).issuperset(column.name for column in _COLUMNS[:-1])
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
@@ -67,20 +73,12 @@ def read(path: Path, options: ReadOptions) -> Reading:
     Raises:
         DataError: the file cannot be read, lacks a column, or has no row of Composable Kernel.
     """
-    import pandas as pd
-
-    content = read_bytes(path)
-    try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
-    if missing := [name for name in _COLUMNS if name not in frame.columns]:
-        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_COLUMNS))
+    frame = parquet_frame(path, _COLUMNS)
     left_out: Counter[str] = Counter()
     tables = list(_tables(_usable(frame, options, left_out), left_out, path.name))
     if not tables:
         raise DataError(f"{path}: not one row is of a kernel to choose from")
-    return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
+    return Reading(store(tables, options.output), (source_of_file(path, NAME),), bad=dict(left_out))
 
 
 def _usable(frame: pd.DataFrame, options: ReadOptions, left_out: Counter[str]) -> pd.DataFrame:
@@ -107,13 +105,13 @@ def _tables(frame: pd.DataFrame, left_out: Counter[str], run_id: str) -> Iterato
 
 def _weight(run: pd.DataFrame) -> tuple[int, str]:
     """The key that decides between runs that measured the same: how much they measured, then when."""
-    return len(run), str(run["date"].max()) if "date" in run.columns else ""
+    return len(run), max(run["date"].astype(str))
 
 
 def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
     """The rows of one run of the tuner."""
     samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in frame[list(_COLUMNS)].to_dict("records"):
+    for row in frame.to_dict("records"):
         try:
             problem, choice = _problem(row), parse_choice(str(row["kernel"]))
         except (DataError, UsageError, KeyError):
@@ -124,8 +122,8 @@ def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
     return measured | dict(_joint(measured))
 
 
-def _problem(row: dict[str, Any]) -> AiterMoe:
-    given: dict[str, Any] = {_RENAMED.get(name, name): row[name] for name in _COLUMNS[1:11]}
+def _problem(row: Mapping[Any, Any]) -> AiterMoe:
+    given: dict[str, Any] = {_RENAMED.get(name, name): row[name] for name in _IDENTITY}
     sizes = ("num_cus", "tokens", "model_dim", "inter_dim", "experts", "topk")
     given |= {name: int(given[name]) for name in sizes}
     given["dtype"] = _DTYPES[str(given["dtype"]).removeprefix("torch.")]

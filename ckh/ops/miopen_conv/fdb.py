@@ -1,4 +1,4 @@
-"""MIOpen's find databases, `*.fdb.txt` plain or bz2: read line by line, so that memory does not grow with the file.
+"""MIOpen's find databases, `*.fdb.txt` plain or bz2: read line by line, of at most 256 MiB.
 
 Only the four fastest solvers of a problem are in them, so what is learned is choosing among finalists. A time of 0 is
 no time: such solvers are counted and left out.
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING
 
 from ckh.archs import arch_names
-from ckh.data.readers.base import BadRow, refuse_bad
+from ckh.data.readers.base import BadRows
 from ckh.errors import DataError, UsageError
 from ckh.ops.miopen_conv.fdb_line import FdbLine, LineError, SolverTime, parse_line
-from ckh.untrusted import BZ2_MAGIC, most_unpacked, too_large
+from ckh.untrusted import BZ2_MAGIC, MOST_DATABASE_BYTES, larger_than, most_unpacked, too_large
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 NAME = "miopen-fdb"
 _MAX_LINE_BYTES = 1 << 20
-_KEPT_BAD = 3
 # MIOpen's own rule: up to 64 compute units in decimal behind an underscore, above in hex with nothing between. Names of
 # other files may go on behind other words, and say "304cu".
 _DEVICE = re.compile(
@@ -54,17 +53,19 @@ class FdbRow:
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of what a file lacks: bad lines by reason with the first of them, and solvers without a time."""
+    """The counts of what a file lacks: bad lines, and solvers without a time."""
 
-    bad: dict[str, int] = field(default_factory=dict)
-    first: list[BadRow] = field(default_factory=list)
+    lines: BadRows = field(default_factory=BadRows)
     without_time: int = 0
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """How many lines are bad, by reason."""
+        return self.lines.counts
 
     def add(self, reason: str, line: int, detail: str) -> None:
         """Count a bad line."""
-        self.bad[reason] = self.bad.get(reason, 0) + 1
-        if len(self.first) < _KEPT_BAD:
-            self.first.append(BadRow(reason, line, f"{reason}, {detail}"))
+        self.lines.add(reason, line, f"{reason}, {detail}")
 
 
 def sniff(head: bytes) -> bool:
@@ -126,8 +127,8 @@ def iter_rows(path: Path, tally: Tally, *, skip_bad: bool = False) -> Iterator[F
                 yield FdbRow(line.problem, solver)
             else:
                 tally.without_time += 1
-    if tally.bad and not skip_bad:
-        refuse_bad(path, tally.bad, tally.first)
+    if not skip_bad:
+        tally.lines.refuse(path)
     if is_empty:
         raise DataError(f"{path} holds no problem of a find database")
 
@@ -142,13 +143,15 @@ def _bounded(file: IO[bytes], path: Path) -> Iterator[bytes | None]:
     """Lines; None for one that is too long to be held, whose rest is passed over.
 
     Raises:
-        DataError: a packed file holds more than `most_unpacked` of its size.
+        DataError: the text is larger than `MOST_DATABASE_BYTES`, or than `most_unpacked` of a packed file.
     """
-    limit = most_unpacked(path.stat().st_size) if isinstance(file, bz2.BZ2File) else None
+    limit = most_unpacked(path.stat().st_size) if isinstance(file, bz2.BZ2File) else MOST_DATABASE_BYTES
     size, is_rest = 0, False
     while line := file.readline(_MAX_LINE_BYTES):
         size += len(line)
-        if limit is not None and size > limit:
+        if size > MOST_DATABASE_BYTES:
+            raise larger_than(path, MOST_DATABASE_BYTES)
+        if size > limit:
             raise too_large(str(path), limit)
         ends = len(line) < _MAX_LINE_BYTES or line.endswith(b"\n")
         if not is_rest:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.data.readers.base import parquet_frame
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.ops.miopen_conv.fdb import NAME, FdbDevice, Tally, device_of, iter_rows
 from ckh.ops.miopen_conv.fdb_line import DIRECTIONS
 from ckh.ops.miopen_conv.problem import DTYPES, LAYOUTS, MiopenProblem
-from ckh.schema import SHORTEST_MS
+from ckh.schema import SHORTEST_MS, Column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,12 @@ IDENTITY = CONV_IDENTITY
 _RENAMED = {"ndim": "ndim_spatial", "solver": "kernel_name", "time_ms": "latency_ms"}
 _OUTPUTS = ("Do", "Ho", "Wo")
 _TEXTS = ("direction", "dtype", "layout", "solver")
+_COLUMNS = (
+    *(Column(name, "string", "", "", nullable=True) for name in _TEXTS),
+    *(Column(name, "int64", "", "") for name in ("ndim", *SIZES)),
+    Column("time_ms", "float64", "ms", "", nullable=True),
+    *(Column(name, "int64", "", "", nullable=True) for name in _OUTPUTS),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,12 +182,8 @@ def read_parquet(path: Path | str, device: FdbDevice, *, skip_bad: bool = False)
     Raises:
         DataError: it cannot be read, or as `from_frame`.
     """
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error
+    frame = parquet_frame(Path(path), _COLUMNS)
+    frame = frame.drop(columns=[name for name in _OUTPUTS if frame[name].isna().any()])
     return from_frame(frame, device, skip_bad=skip_bad)
 
 

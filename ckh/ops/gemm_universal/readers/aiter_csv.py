@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
 from ckh.data.formats import ReadOptions, WinnerSummary
-from ckh.data.readers.base import BadRow, read_bytes, refuse_bad, source_of
+from ckh.data.readers.base import BadRows, read_bytes, source_of
 from ckh.data.readers.cells import WRONG_CELLS, read_header
 from ckh.errors import DataError
 from ckh.ops.gemm_universal.readers.rows import Unusable, problem_of
@@ -77,7 +77,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
     if _BATCHED in names:
         raise DataError(f"{path} is of batched GEMMs, which ckh does not have")
     best: dict[tuple[Any, ...], Winner] = {}
-    bad: list[BadRow] = []
+    bad = BadRows()
     differing: list[int] = []
     repeated = 0
     for line, cells in _rows(path, content, len(names)):
@@ -85,7 +85,7 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
             row = _cells_by_name(names, cells)
             winner = _winner(row, options, path.name)
         except Unusable as why:
-            bad.append(BadRow(why.reason, line, why.detail))
+            bad.add(why.reason, line, why.detail)
             continue
         if _differs(row, winner):
             differing.append(line)
@@ -93,13 +93,12 @@ def read_winners(path: Path, options: ReadOptions) -> Winners:
         repeated += key in best
         if key not in best or winner.latency_us < best[key].latency_us:
             best[key] = winner
-    counts = dict(Counter(row.reason for row in bad))
-    if bad and not options.skip_bad:
-        refuse_bad(path, counts, bad)
+    if not options.skip_bad:
+        bad.refuse(path)
     if not best:
-        raise DataError(f"{path}: not one good row" if bad else f"{path} has a header but no rows")
+        raise DataError(f"{path}: not one good row" if bad.counts else f"{path} has a header but no rows")
     return Winners(
-        tuple(best.values()), source_of(path, content, NAME), counts, repeated, tuple(_warnings(path, differing))
+        tuple(best.values()), source_of(path, content, NAME), bad.counts, repeated, tuple(_warnings(path, differing))
     )
 
 

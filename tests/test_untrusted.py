@@ -1,0 +1,122 @@
+"""Files of strangers have bounds: what is larger is refused in one line, before it fills the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh import jsonfields, untrusted
+from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
+from ckh.data.readers import readers
+from ckh.data.readers.base import BadRows, parquet_frame
+from ckh.errors import DataError, ModelError
+from ckh.jsonfields import JsonError, parse_json
+from ckh.ops.miopen_conv.fdb import Tally, iter_rows
+from ckh.schema import Column
+from tests.reliability import samples
+from tests.reliability.targets import TARGETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WHOLE: tuple[str, ...] = (
+    "tile-engine-json",
+    "aiter-csv",
+    "aiter-tuned-csv",
+    "conv-problem-files",
+    "gemm-problem-files",
+    "registry",
+)
+WHOLE += ("spec", "candidates", "arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem-files")
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
+    """A file of one byte more is refused with the limit, and how to go on."""
+    reader = TARGETS[name].open(tmp_path)
+    with pytest.raises((DataError, ModelError), match="is larger than 64 MiB, which is the most that ckh reads") as no:
+        reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
+    assert isinstance(no.value, ModelError) or no.value.hint == "cut it into several"
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * (1 << 22) + "1]", b"[" + b"1.5," * (1 << 22) + b"1]"])
+def test_json_of_many_values_is_refused(text: str | bytes) -> None:
+    """Twelve megabytes of text would take a hundred times as much as Python's objects."""
+    tracemalloc.start()
+    with pytest.raises(JsonError, match=f"it has more than {jsonfields.MOST_VALUES} values"):
+        parse_json(text)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+def test_a_find_database_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As text too: of each solver a row is held."""
+    monkeypatch.setattr("ckh.ops.miopen_conv.fdb.MOST_DATABASE_BYTES", 2 << 20)
+    path = tmp_path / "gfx90a68.fdb.txt"
+    path.write_bytes(samples.fdb()[0] * 6000)
+    with pytest.raises(DataError, match="is larger than 2 MiB"):
+        list(iter_rows(path, Tally(), skip_bad=True))
+
+
+def test_a_parquet_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that take more memory than a table of measurements are read no further; a long text counts once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table({"n": [1] * (1 << 20), "text": ["x" * 10_000] * (1 << 20)}), path)
+    assert path.stat().st_size < 1 << 20
+    columns = [Column("n", "int64", "", ""), Column("text", "string", "", "")]
+    monkeypatch.setattr(untrusted, "MOST_BYTES", 4 << 20)
+    with pytest.raises(DataError, match="is larger than 4 MiB"):
+        parquet_frame(path, columns)
+    monkeypatch.setattr(untrusted, "MOST_BYTES", 16 << 20)
+    frame = parquet_frame(path, columns)
+    assert (len(frame), frame["n"].sum(), len(frame["text"][7])) == (1 << 20, 1 << 20, 10_000)
+
+
+def test_a_dataset_of_more_rows_than_bytes_is_refused(tmp_path: Path) -> None:
+    """No measured times are packed so well."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "data.parquet"
+    table = pa.concat_tables([samples.table()] * 50_000).replace_schema_metadata(
+        pq.read_schema(pa.BufferReader(samples.parquet()[0])).metadata
+    )
+    pq.write_table(table.combine_chunks(), path, compression="zstd")
+    with pytest.raises(DataError, match="claims 300000 rows, more than it has bytes"):
+        read_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"M": ["x", "y"]}, "column M must be int64, not string"),
+        ({"M": [1.5, 2]}, "column M must be int64, not double"),
+        ({"M": [None, 2]}, "column M is empty in some rows"),
+        ({"kernel": [[1], [2]]}, "column kernel must be string, not list"),
+        ({"time_us": ["fast", "slow"]}, "column time_us must be float64, not string"),
+    ],
+)
+def test_columns_of_a_strangers_parquet_have_types(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """What is of another type, or missing in a row, is named with its column."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "aiter.parquet"
+    pq.write_table(pa.table(samples.aiter_table().to_pydict() | change), path)
+    with pytest.raises(DataError, match=message):
+        readers()["aiter-parquet"].read(path, ReadOptions())
+
+
+def test_bad_rows_are_counted_not_kept() -> None:
+    """A million bad rows take no memory but the first few."""
+    bad = BadRows()
+    for line in range(1000):
+        bad.add("odd" if line % 2 else "even", line, f"row {line}")
+    assert (bad.counts, len(bad.first), bad.first[0].line) == ({"even": 500, "odd": 500}, 3, 0)
