@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ckh.data.formats import RowsFormat
     from ckh.export.consumers import ChoiceTable, WrittenChoices
     from ckh.learn.answer import Answer
-    from ckh.ops.base import AnyOperation
+    from ckh.learn.choice import Chooser
+    from ckh.ops.base import AnyOperation, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class ChoicesWanted:
         arch: the architecture; None: the model's, or this machine's.
         dtype: the element type of problems that state none.
         variant: the direction.
+        num_cus: compute units of the device, of problems that state none; None: those of the architecture's whole GPU.
         data: measured rows, whose winners go before choices.
         installed: the folder of the program that will read what is written.
     """
@@ -40,6 +42,7 @@ class ChoicesWanted:
     arch: str | None
     dtype: str | None
     variant: str | None
+    num_cus: int | None
     data: Sequence[Path]
     installed: Path | None
 
@@ -56,9 +59,23 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
     chooser = Chooser(wanted.model, wanted.arch, wanted.dtype, op.name)
     if wanted.variant is not None and not op.has_directions:
         raise UsageError(f"{op.name} has no directions", "leave out --variant")
-    problems = chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
+    problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
     return table.write(Choices(list(_answers(chooser, problems)), measured, wanted.installed))
+
+
+def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
+    """The problems, on the device.
+
+    Raises:
+        CkhError: there is no such set, the file is unusable, or the operation's problems do not state a device.
+    """
+    if wanted.num_cus is None:
+        return chooser.load_problems(wanted.problems, wanted.variant, wanted.dtype)
+    found: Sequence[Any] = chooser.op.load_problems(wanted.problems, wanted.variant, wanted.dtype, chooser.dtype)
+    if not all(hasattr(problem, "num_cus") for problem in found):
+        raise UsageError(f"problems of {chooser.op.name} state no compute units", "leave out --num-cus")
+    return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 
 
 def _answers(chooser: Any, problems: Sequence[Any]) -> Iterator[Answer]:

@@ -52,6 +52,7 @@ class _Typed:
     arch: str | None
     dtype: str | None
     variant: str | None
+    num_cus: int | None
     installed: Path | None
     top: int | None
 
@@ -126,6 +127,9 @@ def export(
         None, "--dtype", autocompletion=_completion.dtypes, help="Element type of problems that state none."
     ),
     variant: str | None = typer.Option(None, "--variant", help="Direction of problems that have one."),
+    num_cus: int | None = typer.Option(
+        None, "--num-cus", min=1, help="Compute units, of problems that state none.  [those of the whole GPU]"
+    ),
     installed: Path | None = typer.Option(
         None, "--installed", help="With --to aiter: AITER's source or package, whose lists then decide and number."
     ),
@@ -138,7 +142,9 @@ def export(
     """Write, and say what."""
     if to not in _TARGETS:
         raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
-    typed = _Typed(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, installed, top)
+    typed = _Typed(
+        tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top
+    )
     of = {"tables": _export_choices, "records": _export_records, "instances": _export_module}
     write = of.get(_TARGETS[to], _export_models)
     write(typed, to, out, force=force, as_json=as_json)
@@ -193,7 +199,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
 
-    typed.require(to, "problems", "model", "data", "op", "arch", "dtype", "variant", "installed")
+    typed.require(to, "problems", "model", "data", "op", "arch", "dtype", "variant", "num_cus", "installed")
     if len(typed.model) > 1:
         raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
@@ -201,7 +207,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     wanted = ChoicesWanted(
         str(typed.problems),
         typed.model[0] if typed.model else None,
-        *(typed.arch, typed.dtype, typed.variant, typed.data, typed.installed),
+        *(typed.arch, typed.dtype, typed.variant, typed.num_cus, typed.data, typed.installed),
     )
     made = choice_table(op, table, wanted)
     report: dict[str, Any] = {"to": to, "op_type": op.name, "choices": list(made.rows)}

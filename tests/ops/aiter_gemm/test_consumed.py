@@ -91,6 +91,19 @@ def test_the_floats_of_gfx942_are_its_own(tmp_path: Path) -> None:
     assert (row["cu_num"], row["q_dtype_w"]) == ("304", "torch.float8_e4m3fnuz")
 
 
+def test_a_part_of_a_gpu_can_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An MI308X has 80 compute units; shapes that state others keep them."""
+    plain, stated = shapes(tmp_path, (16, 7168, 2048)), tmp_path / "a8w8_bpreshuffle_more.csv"
+    stated.write_text("M,N,K,cu_num\n16,7168,2048,304\n")
+    for number, (path, num_cus) in enumerate(((plain, "80"), (stated, "304"))):
+        out = tmp_path / f"out{number}"
+        assert export(path, out, "--num-cus", "80", arch="gfx942") == ExitCode.OK
+        (row,) = rows_of(out / "predicted" / TUNED)
+        assert (row["gfx"], row["cu_num"]) == ("gfx942", num_cus)
+    assert export(plain, tmp_path / "no", "--num-cus", "0") == ExitCode.USAGE
+    capsys.readouterr()
+
+
 def test_logs_are_problems(tmp_path: Path) -> None:
     """The lines of a server's log that AITER found no row for are shapes, each once."""
     log = tmp_path / "server.log"
