@@ -96,7 +96,7 @@ def word_of(feature: str) -> str:
 
 
 def quantisation(found: Answer, kernel: Any) -> Quantisation:
-    """What a kernel with tiles loses to a problem's sizes."""
+    """The share that a kernel with tiles loses to a problem's sizes."""
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
     assert op.tiled is not None
     sizes = op.tiled(found.problem)

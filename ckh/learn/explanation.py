@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What features of one word contribute to the first kernel's score beyond the second's."""
+    """The contribution of the features of one word to the first kernel's score beyond the second's."""
 
     word: str
     contribution: float
@@ -46,7 +46,7 @@ class Roofline:
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """What a kernel loses to sizes that its tiles do not divide.
+    """The share that a kernel loses to sizes that its tiles do not divide.
 
     Attributes:
         kernel: its name.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def difference_by_feature(
     forest: PackedForest, first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """What each feature adds to the first row's score over the second's, shape (features,); they sum to the difference.
+    """The part of the difference of two rows' scores that each feature makes, shape (features,); they sum to it.
 
     Args:
         forest: the forest.

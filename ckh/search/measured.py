@@ -20,7 +20,7 @@ from ckh.search.run import StoppedError, run
 from ckh.search.strategies import make_strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -156,14 +156,8 @@ def search_measured(
         journal.end_run(EndRecord(record.run_id, str(reason), round(wall_s, 3), phase_s))
     finally:
         journal.close()
-    name = rows.by_index[first].kernel if first in rows.by_index else ""
-    return Measurement(
-        reason,
-        tuple(rows.by_index.values()),
-        tuple(finalists[: settings.top]),
-        next((row for row in finalists if row.kernel == name), None),
-        wall_s,
-    )
+    measured = tuple(rows.by_index.values())
+    return Measurement(reason, measured, tuple(finalists[: settings.top]), rows.of(first, finalists), wall_s)
 
 
 class _Rows:
@@ -200,6 +194,11 @@ class _Rows:
         if first in timed:
             chosen[first] = None
         return [timed[index] for index in chosen]
+
+    def of(self, first: int | None, finalists: Sequence[ResultRow]) -> ResultRow | None:
+        """The row of the model's first choice among those timed in turns; None if there is none."""
+        name = self.by_index[first].kernel if first in self.by_index else ""
+        return next((row for row in finalists if row.kernel == name), None)
 
 
 def _reason(interrupt: Stop, *, is_done: bool) -> StopReason:
