@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def difference_by_feature(
     forest: PackedForest, first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The part of the difference of two rows' scores that each feature makes, shape (features,); they sum to it.
+    """The summands of the first row's score minus the second's, one of each feature, shape (features,).
 
     Args:
         forest: the forest.
