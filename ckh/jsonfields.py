@@ -47,8 +47,8 @@ def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = Fals
             of any size, for the reader to judge.
 
     Raises:
-        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, or more
-            than `MOST_VALUES` values.
+        JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
+            than `MOST_VALUES` values, or half of a surrogate pair.
     """
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
     if sum(map(text.count, marks)) > MOST_VALUES:  # type: ignore[arg-type]
@@ -70,7 +70,25 @@ def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = Fals
     except ValueError as error:  # of Python's limit to the digits of an integer
         raise _too_large() from error
     _check(document, any_integer=decimals)
+    try:
+        require_characters(text, document)
+    except UnicodeEncodeError as error:
+        raise JsonError("it holds half of a character (a surrogate)") from error
     return document
+
+
+def require_characters(text: str | bytes, document: Any) -> None:
+    """Refuse a document with half of a surrogate pair in a text or name, which can be written nowhere.
+
+    Args:
+        text: what was parsed; only escapes, and in bytes the encoding of a surrogate, can say one.
+        document: what it says, of a bounded depth.
+
+    Raises:
+        UnicodeEncodeError: there is one.
+    """
+    if (b"\\u" in text or b"\xed" in text) if isinstance(text, bytes) else "\\u" in text:
+        json.dumps(document, ensure_ascii=False, default=str).encode()
 
 
 def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> Any:

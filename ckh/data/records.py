@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.settings import SETTINGS, Settings
+from ckh.jsonfields import require_characters
 from ckh.resources import Resources
 from ckh.schema import SCHEMA_VERSION, Status
 
@@ -147,8 +148,7 @@ def parse_record(line: bytes) -> Record:
         values = json.loads(line)
         kind = values.pop("kind")
         _require_types(values, _TYPES[kind])
-        if b"\\u" in line:
-            json.dumps(values, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        require_characters(line, values)
         return _PARSERS[kind](values)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -15,6 +15,7 @@ from ckh import cli
 from ckh.commands._common import print_table
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
+from ckh.data.records import parse_record
 from ckh.errors import CkhError, DataError, ExitCode, ModelError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note, print_error, printable, warn
@@ -29,11 +30,15 @@ DEEP, DIGITS = b"[" * 100_000, b"9" * 5000
 AMD, AITER, LOG = samples.amd_csv()[0], samples.aiter_csv()[0], samples.bench_log()[0]
 SPEC = next(spec for spec in samples.specs() if b'"dtype": "fp32"' in spec and b'"tflops"' in spec)
 TEXT, CATEGORIES = samples.lightgbm_text()[:2]
+AITER_NAME, MOE_NAME = (TARGETS[f"aiter-{kind}-kernel-names"].samples()[0] for kind in ("gemm", "moe"))
 REFUSED: list[tuple[str, bytes]] = [
     ("spec", DEEP),
     ("spec", SPEC.replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
     ("spec", SPEC.replace(b'"tflops"', b'"../../tflops"')),
     ("manifest", DEEP),
+    ("aiter-gemm-kernel-names", AITER_NAME.replace(b"256x16", DIGITS + b"x16")),
+    ("aiter-gemm-kernel-names", AITER_NAME.replace(b"16x16_1x1", b"16x16_0x1")),
+    ("aiter-moe-kernel-names", MOE_NAME.replace(b"256x16", DIGITS + b"x16")),
     ("journal", samples.journal()[0].replace(b'"latency_ms": 0.5', b'"latency_ms": 1e-320')),
     ("candidates", DEEP),
     ("registry", DEEP),
@@ -253,3 +258,16 @@ def test_models_that_are_looked_for_in_no_folder(
     monkeypatch.setenv("CKH_MODELS", str(tmp_path / "nowhere"))
     assert cli.run(["predict"]) == ExitCode.USAGE
     assert "which is no folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("half", [b"\\ud800", b"\xed\xa0\x80"])
+def test_half_of_a_character_in_json_is_refused(half: bytes, tmp_path: Path) -> None:
+    """It was a UnicodeEncodeError where a table was made of it; whole pairs and other escapes are texts."""
+    path = tmp_path / "b.json"
+    content = samples.tile_engine_json()[0]
+    path.write_bytes(content.replace(b"compv3", half, 1))
+    with pytest.raises(DataError, match="it holds half of a character"):
+        readers()["tile-engine-json"].read(path, ReadOptions(arch="gfx950"))
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        parse_record(samples.journal()[0].splitlines()[0].replace(b'"run1"', b'"' + half + b'"'))
+    assert parse_json(b'["\\ud83d\\ude00", "\\u00e9\xed\x95\x9c"]') == ["\U0001f600", "\u00e9\ud55c"]

@@ -24,18 +24,19 @@ _FAMILY_OF = {
     "a8w8_blockscale_bpreshuffle_1x128x128": "a8w8_blockscale_bpreshuffle",
     "a4w4_blockscale": "a4w4_blockscale",
 }
-_TRIPLE = r"\d+x\d+x\d+"
+_N = "[1-9][0-9]{0,3}"  # a size
+_TRIPLE = f"{_N}x{_N}x{_N}"
 # Pairs are the matrix instruction's tile, before it what threads load at a time, behind it the instructions of a wave.
 _CK = re.compile(
     r"(?P<prefix>a8w8_rowwise|a8w8_bpreshuffle|a8w8_blockscale(?:_bpreshuffle)?_1x128x128|a4w4_blockscale)"
-    r"_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<pairs>\d+x\d+(?:_\d+x\d+){1,2})"
-    rf"_(?P<a>{_TRIPLE})_(?P<b>{_TRIPLE})_(?P<c>\d+x\d+x\d+x\d+)_(?P<store>\d+(?:x\d+x\d+)?)_(?P<shuffle>\d+x\d+)"
-    r"_(?P<scheduler>intrawave|interwave)_v(?P<version>\d)"
+    rf"_(?P<block>{_N})x(?P<tile>{_TRIPLE})_(?P<pairs>{_N}x{_N}(?:_{_N}x{_N}){{1,2}})"
+    rf"_(?P<a>{_TRIPLE})_(?P<b>{_TRIPLE})_(?P<c>{_N}x{_TRIPLE})_(?P<store>{_N}(?:x{_N}x{_N})?)_(?P<shuffle>{_N}x{_N})"
+    r"_(?P<scheduler>intrawave|interwave)_v(?P<version>[0-9])"
 )
 _CKTILE = re.compile(
-    r"(?P<prefix>a8w8_bpreshuffle|a8w8_blockscale)_cktile(?:_[\dx]+x(?P<per_cu>\d+))?"
+    r"(?P<prefix>a8w8_bpreshuffle|a8w8_blockscale)_cktile(?:_[0-9x]+x(?P<per_cu>[0-9]{1,4}))?"
     rf"_(?P<tile>{_TRIPLE})_(?P<wave>{_TRIPLE})_(?P<mfma>{_TRIPLE})"
-    r"_(?:default|intrawave_[\dx]+_(?P<last>\d+)(?P<options>(?:_[a-z]+)*))"
+    r"_(?:default|intrawave_[0-9x]+_(?P<last>[0-9]{1,4})(?P<options>(?:_[a-z]+)*))"
 )
 
 

@@ -12,13 +12,14 @@ from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2
 
 _JOINED = "+"
 _PAIR = 2  # kernels of a joint choice
+_N = "[1-9][0-9]{0,3}"  # a size
 _CK = re.compile(
-    r"moe_ck2stages_gemm(?P<gemm>[12])_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<wave>\d+x\d+)_(?P<kind>[A-Za-z0-9]+)"
-    r"_v(?P<version>\d)_Nswizzle\d_(?:Quant\d|no)_MulRoutedWeight\d(?:_\w+)?"
+    rf"moe_ck2stages_gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
+    r"_(?P<kind>[A-Za-z0-9]+)_v(?P<version>[0-9])_Nswizzle[0-9]_(?:Quant[0-9]|no)_MulRoutedWeight[0-9](?:_\w+)?"
 )
 _CKTILE = re.compile(
-    r"moe_cktile2stages_gemm(?P<gemm>[12])_(?P<block>\d+)x(?P<tile>\d+x\d+x\d+)_(?P<wave>\d+x\d+)"
-    r"_\d+x\d+x(?P<mfma_k>\d+)_(?P<per_cu>\d)perCU_\w+"
+    rf"moe_cktile2stages_gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
+    rf"_{_N}x{_N}x(?P<mfma_k>{_N})_(?P<per_cu>[0-9])perCU_\w+"
 )
 
 
