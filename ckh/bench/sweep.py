@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.driver import COMPILE_PHASE, measure, on_problem
 from ckh.bench.plan import full_name
+from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import NS_PER_MS, result_row
 from ckh.data.journal import EndRecord, KernelRecord
@@ -39,10 +40,26 @@ MAX_LEADERS = 12
 
 @dataclass(slots=True)
 class Totals:
-    """The counts of a run: result rows by status, seconds by phase and in all."""
+    """The counts of a run: result rows by status, seconds by phase and in all.
+
+    Attributes:
+        statuses: rows by status.
+        remeasured: leaders measured again.
+        drifted: pairs measured again because the machine drifted.
+        suspects_left: pairs measured while it drifted that were not.
+        references: times of the reference kernel over its first.
+        compile_s: of compiling.
+        wall_s: in all.
+        phase_s: by phase.
+        restarts: of workers.
+        workers: how many there were.
+    """
 
     statuses: Counter[str] = field(default_factory=Counter)
     remeasured: int = 0
+    drifted: int = 0
+    suspects_left: int = 0
+    references: list[float] = field(default_factory=list)
     compile_s: float = 0.0
     wall_s: float = 0.0
     phase_s: dict[str, float] = field(default_factory=dict)
@@ -138,7 +155,11 @@ class Sweep:
             self._require_alike(left, built)
             with progress("measuring", left.pairs) as advance:
                 work = _Work(built, results, advance)
-                self._driver.serve(left.tasks, lambda worker, task: self._measure_task(worker, task, work))
+                watch = self._watch(left, built)
+                started = time.monotonic()
+                self._driver.serve(left.tasks, lambda worker, task: self._measure_task(worker, task, work, watch))
+            if watch is not None:
+                self._measure_suspects(watch, built, time.monotonic() - started)
         finally:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
             self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
@@ -186,7 +207,37 @@ class Sweep:
         message = f"it takes {binary.resources.scratch_bytes} bytes of scratch memory a lane, {limit} are allowed"
         return replace(built, status=Status.INVALID, message=message)
 
-    def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
+    def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
+        """What watches the machine; None of a short run, or where no kernel is there to watch with."""
+        if left.pairs < LEAST_PAIRS:
+            return None
+        smallest = min((task for task in left.tasks if task.kernels), key=lambda task: task.problem.flops)
+        names = [name for name in map(full_name, smallest.kernels) if name in built]
+        good = next((name for name in names if built[name].status is Status.OK), None)
+        if good is None:
+            return None
+        return ReferenceWatch(self._run.run_id, self._journal, smallest.problem.canonical(), built[good], good)
+
+    def _measure_suspects(self, watch: ReferenceWatch, built: dict[str, Built], measuring_s: float) -> None:
+        """Measure again what was measured while the machine drifted, for a tenth of the time of measuring at most."""
+        self.totals.references = watch.ratios
+        until, suspects = time.monotonic() + AGAIN_SHARE * measuring_s, list(dict.fromkeys(watch.suspects))
+        counts = self.totals.statuses.copy()
+
+        def again(worker: JobRunner, task: Task) -> None:
+            if time.monotonic() < until:
+                self._measure_task(worker, task, _Work(built, PairResults(), lambda _steps, _text: None))
+                self.totals.drifted += len(task.kernels)
+            else:
+                self.totals.suspects_left += len(task.kernels)
+
+        if suspects and not self._stop():
+            self._driver.serve(suspects, again)
+            self.totals.statuses = counts  # of pairs, not of rows
+
+    def _measure_task(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None = None) -> None:
+        if watch is not None:
+            watch.before(worker, task)
         canonical, results = task.problem.canonical(), work.results
         names = [full_name(kernel) for kernel in task.kernels]
         if any(name not in work.built for name in names):

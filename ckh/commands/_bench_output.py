@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.bench.device import EMULATED_KIND, HOST_KIND
+from ckh.bench.reference import DRIFT
 from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.log import warn
-from ckh.schema import Status
+from ckh.schema import MEASURED, Status
+
+_MANY_UNSTABLE = 0.1  # share of times
+_WHAT_TO_DO = (
+    "stop other programs, fix the clock (cpupower frequency-set --governor performance, "
+    "rocm-smi --setperfdeterminism), let the device cool, or take more samples (--samples 9) in a new run"
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from ckh.bench.building import BuildReport
     from ckh.bench.campaign import Campaign, Outcome, Outlook
     from ckh.bench.plan import Plan
+    from ckh.bench.sweep import Totals
     from ckh.ops.base import Kernel
 
 
@@ -143,6 +151,14 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             "ended": str(outcome.reason),
             "statuses": dict(totals.statuses),
             "remeasured": totals.remeasured,
+            "unstable": _unstable_share(totals),
+            "reference": {
+                "looks": len(totals.references),
+                "least": min(totals.references, default=None),
+                "most": max(totals.references, default=None),
+                "measured_again": totals.drifted,
+                "suspects_left": totals.suspects_left,
+            },
             "pairs_left": outcome.pairs_left,
             "wall_s": totals.wall_s,
             "phase_s": totals.phase_s,
@@ -163,7 +179,31 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     typer.echo("")
     print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
     typer.echo(f"\nin all {format_duration(totals.wall_s)}, {outcome.orchestration:.1%} of measuring is orchestration")
+    for line in machine_lines(totals):
+        warn(line)
     typer.echo(f"next: {after}")
+
+
+def machine_lines(totals: Totals) -> list[str]:
+    """What to know of the machine that measured, and what to do about it; nothing where it was quiet."""
+    lines = []
+    share, looks = _unstable_share(totals), totals.references
+    if looks and max(abs(one - 1) for one in looks) > DRIFT:
+        rest = f", {totals.suspects_left} more were not" if totals.suspects_left else ""
+        lines.append(
+            f"the machine drifted: the reference kernel took {min(looks):.2f} to {max(looks):.2f} times its first "
+            f"time; {totals.drifted} pairs measured meanwhile were measured again{rest}"
+        )
+    if share > _MANY_UNSTABLE:
+        lines.append(f"{share:.0%} of the times are unstable: their samples spread by more than 5 %")
+    if lines:
+        lines.append(f"to get steadier times: {_WHAT_TO_DO}")
+    return lines
+
+
+def _unstable_share(totals: Totals) -> float:
+    measured = sum(totals.statuses[str(status)] for status in MEASURED)
+    return totals.statuses[str(Status.UNSTABLE)] / measured if measured else 0.0
 
 
 def _next_command(campaign: Campaign, outcome: Outcome) -> str:

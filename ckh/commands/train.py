@@ -13,7 +13,7 @@ from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.errors import DataError, UsageError
-from ckh.log import warn
+from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
 from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
@@ -58,6 +58,9 @@ others are its candidates, and only the order is learned. Efficiency is the shar
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
 """
+
+
+_MANY_UNSTABLE = 0.1  # share of times from which rows are weighed by their noise
 
 
 def register(app: typer.Typer) -> None:
@@ -113,6 +116,7 @@ def train(
     chosen = {} if targets is None else {"targets": _targets(targets)}
     threads = {"jobs": len(os.sched_getaffinity(0))}
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
+    options = _by_stability(options, dataset, is_said="noise_weights" in given)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
     tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
@@ -121,6 +125,17 @@ def train(
     if start is not None:
         warn_of_start(trained)
     print_trained(trained, out, as_json=as_json)
+
+
+def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> TrainOptions:
+    """The options, which weigh rows by their noise where many times are unstable, unless something else is said."""
+    from ckh.assess.measured import unstable_share
+
+    share = unstable_share(dataset)
+    if is_said or share <= _MANY_UNSTABLE or options.labels is Labels.WINNERS:
+        return options
+    note(f"{share:.0%} of the times are unstable: rows are weighed by how certain they are (--noise-weights)")
+    return replace(options, noise_weights=True)
 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:

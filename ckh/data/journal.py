@@ -21,6 +21,7 @@ from ckh.data.records import (
     KernelRecord,
     PlanRecord,
     Record,
+    ReferenceRecord,
     ResultRow,
     RunRecord,
     TaskRecord,
@@ -45,6 +46,7 @@ __all__ = [
     "KernelRecord",
     "Located",
     "PlanRecord",
+    "ReferenceRecord",
     "ResultRow",
     "RunRecord",
     "TaskRecord",
@@ -56,6 +58,7 @@ __all__ = [
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
+_RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord)
 _BLOCK = 1 << 20
 _MOST_LINE = 1 << 26  # bytes; a longer one is none of ours
 
@@ -79,6 +82,7 @@ class Journal:
     kernels: tuple[KernelRecord, ...] = ()
     plans: tuple[PlanRecord, ...] = ()
     tasks: tuple[TaskRecord, ...] = ()
+    references: tuple[ReferenceRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
         """The last row of each pair, in the order of the first."""
@@ -142,9 +146,7 @@ def read_journal(path: Path) -> Journal:
         DataError: it cannot be read, or as `iter_records`.
     """
     path = path / JOURNAL_NAME if path.is_dir() else path
-    found: dict[type[Record | Damage], list[Record | Damage]] = {
-        kind: [] for kind in (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord)
-    }
+    found: dict[type[Record | Damage], list[Record | Damage]] = {kind: [] for kind in _RECORDS}
     try:
         with path.open("rb") as file:
             for one in iter_records(file, path):
@@ -160,6 +162,7 @@ def read_journal(path: Path) -> Journal:
         parts[KernelRecord],  # type: ignore[arg-type]
         parts[PlanRecord],  # type: ignore[arg-type]
         parts[TaskRecord],  # type: ignore[arg-type]
+        parts[ReferenceRecord],  # type: ignore[arg-type]
     )
 
 
@@ -228,6 +231,10 @@ class JournalWriter:
         self._append(rows)
         if time.monotonic() - self._synced > _FSYNC_INTERVAL_S:
             self.sync()
+
+    def add_reference(self, reference: ReferenceRecord) -> None:
+        """Write a look at the machine."""
+        self._append([reference])
 
     def end_run(self, end: EndRecord) -> None:
         """Write how the run ended."""

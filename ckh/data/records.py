@@ -102,6 +102,24 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceRecord:
+    """A look at the machine: the time of the reference kernel, and what the system showed.
+
+    `ratio` is its time over the first of the run on that device; clock and temperature are None where none is shown.
+    """
+
+    run_id: str
+    problem: str
+    kernel: str
+    latency_ms: float
+    ratio: float
+    clock_mhz: float | None
+    temperature_c: float | None
+    time: float
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class EndRecord:
     """How a run ended: "complete", "interrupted" or "budget"; seconds by phase of the worker, and in all."""
 
@@ -111,7 +129,7 @@ class EndRecord:
     phase_s: dict[str, float]
 
 
-Record = RunRecord | PlanRecord | TaskRecord | KernelRecord | ResultRow | EndRecord
+Record = RunRecord | PlanRecord | TaskRecord | KernelRecord | ResultRow | ReferenceRecord | EndRecord
 
 _KINDS: dict[type[Any], str] = {
     RunRecord: "run",
@@ -119,6 +137,7 @@ _KINDS: dict[type[Any], str] = {
     TaskRecord: "task",
     KernelRecord: "kernel",
     ResultRow: "result",
+    ReferenceRecord: "reference",
     EndRecord: "end",
 }
 RUN_START = b'{"kind": "run"'
@@ -230,5 +249,6 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "task": lambda values: TaskRecord(**{**values, "kernels": tuple(values["kernels"])}),
     "kernel": _kernel_record,
     "result": _result_row,
+    "reference": lambda values: ReferenceRecord(**values),
     "end": lambda values: EndRecord(**values),
 }

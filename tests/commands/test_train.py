@@ -307,3 +307,20 @@ def test_noise_weights_need_noise(data: Path, capsys: pytest.CaptureFixture[str]
     assert run(args) == ExitCode.BAD_DATA
     assert "no spread to weigh them by" in capsys.readouterr().err
     assert not data.with_name("model").exists()
+
+
+def test_unstable_data_are_weighed_by_their_noise(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Above a tenth of unstable times rows are weighed, which is said; with fewer they are not."""
+    frame = measured().frame.copy()
+    rows = np.flatnonzero(frame["is_valid"])[::5]
+    frame.loc[rows, "status"] = "unstable"
+    frame.loc[rows, "spread"] = 0.3
+    write_dataset(type(measured())(frame), data.with_name("loud.parquet"))
+    manifests = {}
+    for name in ("loud", data.stem):
+        out = data.with_name(f"model-{name}")
+        assert run(["train", str(data.with_name(f"{name}.parquet")), "--out", str(out), *SMALL]) == ExitCode.OK
+        manifests[name] = json.loads((out / "train_manifest.json").read_text(encoding="utf-8"))["ckh"]
+        assert ("of the times are unstable" in capsys.readouterr().err) is (name == "loud")
+    assert "noise_weights" in manifests["loud"]
+    assert "noise_weights" not in manifests[data.stem]

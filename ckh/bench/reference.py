@@ -1,0 +1,112 @@
+"""Watching the machine while it measures: one kernel on one small problem, timed first and every minute.
+
+Its time says whether the device still is what it was: a clock that throttles, other work on the machine, heat. What was
+measured between two looks, of which the second is more than 5 % from the first of all, is suspect and measured again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ckh.bench.driver import measure, on_problem
+from ckh.bench.rows import NS_PER_MS
+from ckh.bench.sensors import read_sensors
+from ckh.bench.timing import DEFAULT_SAMPLES
+from ckh.data.records import ReferenceRecord
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ckh.bench.compile import Built
+    from ckh.bench.driver import JobRunner
+    from ckh.bench.plan import Task
+    from ckh.data.journal import JournalWriter
+
+EVERY_S = 60.0
+DRIFT = 0.05  # of the reference's time: more than its own spread
+LEAST_PAIRS = 200  # of a run that is watched: one of fewer ends soon
+AGAIN_SHARE = 0.1  # of the time of measuring, which measuring again may take
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one worker: times of the reference in ms, when the last was, and tasks measured since."""
+
+    first_ms: float = 0.0
+    last_s: float = float("-inf")
+    since: list[Task] = field(default_factory=list)
+
+
+class ReferenceWatch:
+    """Times the reference kernel with each worker when it is due, and collects what was measured while it drifted.
+
+    Args:
+        run_id: of the run.
+        journal: where each look goes.
+        problem: canonical text of a small problem.
+        built: a kernel for it that could be built.
+        kernel: its name.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        journal: JournalWriter,
+        problem: str,
+        built: Built,
+        kernel: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run_id = run_id
+        self._journal = journal
+        self._problem = problem
+        self._built = built
+        self._kernel = kernel
+        self._clock = clock
+        self._seen: dict[int, _Seen] = {}
+        self._lock = threading.Lock()
+        self.ratios: list[float] = []
+        self.suspects: list[Task] = []
+
+    def before(self, worker: JobRunner, task: Task) -> None:
+        """Look at the machine if a minute has passed, before a task is measured."""
+        self._look(worker, EVERY_S)
+        with self._lock:
+            self._seen[id(worker)].since.append(task)
+
+    def _look(self, worker: JobRunner, every_s: float) -> None:
+        with self._lock:
+            seen = self._seen.setdefault(id(worker), _Seen())
+        if self._clock() - seen.last_s < every_s:
+            return
+        replies = measure(worker, on_problem(self._problem), [self._built], DEFAULT_SAMPLES)
+        times = [sample for _, reply in replies if reply.status is Status.OK for sample in reply.samples_ns]
+        seen.last_s = self._clock()
+        if not times:
+            return  # stopped, or the kernel fails here: nothing is known
+        ms, sensors = median(times) / NS_PER_MS, read_sensors()
+        seen.first_ms = seen.first_ms or ms
+        ratio = ms / seen.first_ms
+        record = ReferenceRecord(
+            self._run_id,
+            self._problem,
+            self._kernel,
+            ms,
+            ratio,
+            sensors.clock_mhz,
+            sensors.temperature_c,
+            time.time(),
+            worker.node,
+        )
+        with self._lock:
+            self._journal.add_reference(record)
+            self.ratios.append(ratio)
+            if abs(ratio - 1) > DRIFT:
+                self.suspects += seen.since
+            seen.since.clear()

@@ -1,0 +1,110 @@
+"""The machine is watched while it measures: looks are journalled, drift is measured again, and what to do is said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench import reference, sweep
+from ckh.bench.protocol import Reply
+from ckh.bench.sensors import Sensors, read_sensors
+from ckh.bench.sweep import Totals
+from ckh.commands._bench_output import machine_lines
+from ckh.data.journal import read_journal
+from ckh.schema import Status
+from tests.bench.faults import GOOD, OTHER_PROBLEM, PROBLEM
+from tests.bench.test_sweep import LIMITS, Runs, make_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["make_runs"]
+
+
+@pytest.fixture
+def drifting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run is watched before each problem, and the reference takes 20 % longer the second time."""
+    times = iter((1.0, 1.2))
+    monkeypatch.setattr(sweep, "LEAST_PAIRS", 1)
+    monkeypatch.setattr(reference, "EVERY_S", 0.0)
+    monkeypatch.setattr(
+        reference,
+        "measure",
+        lambda _worker, _setup, _built, samples: iter(
+            [(0, Reply(0, Status.OK, samples_ns=(next(times, 1.0) * 1e6,) * samples))]
+        ),
+    )
+
+
+@pytest.mark.usefixtures("drifting")
+def test_what_was_measured_while_it_drifted_is_measured_again(
+    make_runs: Callable[..., Runs],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The problem between both looks has two rows a pair, the other one; counts are of pairs."""
+    monkeypatch.setattr(sweep, "AGAIN_SHARE", 1e9)
+    runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
+    outcome = runs.run()
+    journal = read_journal(runs.out)
+    assert [one.ratio for one in journal.references][:2] == pytest.approx([1.0, 1.2])
+    assert {one.kernel for one in journal.references} <= set(runs.device.names)
+    first = journal.rows[0].problem
+    rows = Counter(row.problem for row in journal.rows if not row.remeasured)
+    assert rows == {first: 4, ({PROBLEM.canonical(), OTHER_PROBLEM.canonical()} - {first}).pop(): 2}
+    assert (outcome.totals.drifted, outcome.totals.suspects_left) == (2, 0)
+    assert outcome.totals.statuses == Counter({"ok": 4})
+    (drift, what) = machine_lines(outcome.totals)
+    assert "1.00 to 1.20 times its first time; 2 pairs measured meanwhile were measured again" in drift
+    assert "--samples 9" in what
+
+
+@pytest.mark.usefixtures("drifting")
+def test_measuring_again_has_a_budget(
+    make_runs: Callable[..., Runs],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond the share of the time that it may take nothing is measured again, and what is left is counted."""
+    monkeypatch.setattr(sweep, "AGAIN_SHARE", 0.0)
+    runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
+    outcome = runs.run()
+    assert runs.first_pass == runs.all_pairs
+    assert (outcome.totals.drifted, outcome.totals.suspects_left) == (0, 2)
+    assert "2 more were not" in machine_lines(outcome.totals)[0]
+
+
+def test_a_short_run_is_not_watched(make_runs: Callable[..., Runs]) -> None:
+    """A run of few pairs ends before a machine changes."""
+    runs = make_runs(GOOD, problems=(PROBLEM,))
+    assert runs.run(limits=LIMITS).totals.references == []
+    assert read_journal(runs.out).references == ()
+
+
+def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Above a tenth of the times their share and what to do stand in the output; a quiet machine has nothing."""
+    loud = Totals(statuses=Counter({"ok": 73, "unstable": 27, "crash": 5}))
+    share, what = machine_lines(loud)
+    assert share.startswith("27% of the times are unstable")
+    assert what.startswith("to get steadier times: stop other programs, fix the clock")
+    assert machine_lines(Totals(statuses=Counter({"ok": 95, "unstable": 5}), references=[1.0, 1.01])) == []
+    assert capsys.readouterr().out == ""
+
+
+def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
+    """Of the processor the highest of all; of an AMD GPU its own; where nothing is shown, nothing."""
+    assert read_sensors(tmp_path) == Sensors(None, None)
+    for number, khz in enumerate((2_100_000, 2_450_000)):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_cur_freq").write_text(f"{khz}\n", encoding="utf-8")
+    zone = tmp_path / "sys/class/thermal/thermal_zone0"
+    zone.mkdir(parents=True)
+    (zone / "temp").write_text("61500\n", encoding="utf-8")
+    assert read_sensors(tmp_path) == Sensors(2450.0, 61.5)
+    monitor = tmp_path / "sys/class/drm/card1/device/hwmon/hwmon3"
+    monitor.mkdir(parents=True)
+    for name, text in {"name": "amdgpu", "freq1_input": "2100000000", "temp1_input": "48000"}.items():
+        (monitor / name).write_text(text + "\n", encoding="utf-8")
+    assert read_sensors(tmp_path) == Sensors(2100.0, 48.0)
