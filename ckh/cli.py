@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
@@ -13,7 +14,7 @@ from ckh.errors import EXIT_CODE_MEANING, ExitCode
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Subcommand -> its one line of help. `ckh.commands.<name>.register(app)` adds the real thing.
 COMMANDS: dict[str, str] = {
@@ -50,6 +51,7 @@ def build_app(requested: Sequence[str]) -> typer.Typer:
     for name, line in COMMANDS.items():
         if name in requested:
             importlib.import_module(f"ckh.commands.{name}").register(app)
+            _add_wide(app)
         else:
             app.command(name=name, help=line)(_not_loaded)
     return app
@@ -104,6 +106,38 @@ def _main_options(
 def _print_version() -> None:
     typer.echo(f"ckh {__version__}")
     raise typer.Exit
+
+
+def _add_wide(app: typer.Typer) -> None:
+    """Give each command of an application that is loaded the option --wide."""
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _add_wide(group.typer_instance)
+    for one in app.registered_commands:
+        if one.callback is not None and one.callback is not _not_loaded:
+            one.callback = _with_wide(one.callback)
+
+
+def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
+    from ckh.tabletext import whole_names
+
+    def widened(*, wide: bool, **values: Any) -> Any:
+        with whole_names(is_whole=wide):
+            return command(**values)
+
+    if "wide" in inspect.signature(command).parameters:
+        return command
+    types = get_type_hints(command)
+    own = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=types[one.name])
+        for one in inspect.signature(command).parameters.values()
+    ]
+    option = typer.Option(False, "--wide", help="Show names whole, in tables as wide as they are.")
+    all_of_them = [*own, inspect.Parameter("wide", inspect.Parameter.KEYWORD_ONLY, default=option, annotation=bool)]
+    widened.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
+    widened.__annotations__ = {one.name: one.annotation for one in all_of_them}
+    widened.__doc__ = command.__doc__
+    return widened
 
 
 def _not_loaded() -> None:

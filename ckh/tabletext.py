@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ckh.log import printable
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
 # or goes, which no minor version of ckh does.
 JSON_VERSION = "1.0"
 
+_COLUMNS = 80  # where there is no terminal
+_LEAST_COLUMNS = 40
+_LEAST_WIDTH = 10  # of a column whose cells are shortened
+_GAP = 2
+_HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
-_HEADS = (0.25, 0.4, 0.55, 0.7, 0.1)  # of the width, before the cut
+_HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
+
+_whole = False  # whether tables are as wide as they are
 
 
 def json_text(schema: str, document: Mapping[str, Any]) -> str:
@@ -36,33 +45,108 @@ def enveloped(schema: str, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table, the first column left-aligned, the others right-aligned, never cut or wrapped."""
-    shown = [[printable(cell) for cell in row] for row in (columns, *rows)]
-    widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
-    lines = [_line(row, widths) for row in (shown[0], ["-" * width for width in widths], *shown[1:])]
-    return "\n".join(([printable(title)] if title else []) + lines) + "\n"
+    """A table that fits the terminal, or else 80 columns; the first column left-aligned, the others right-aligned.
+
+    Where it is too wide, sentences take several lines, and names without a space are shortened in the middle; within
+    `whole_names` nothing is.
+    """
+    table = [[printable(cell) for cell in row] for row in (columns, *rows)]
+    by_column = [[row[i] for row in table] for i in range(len(columns))]
+    widths, gap = [max(map(len, cells)) for cells in by_column], _GAP
+    room = max(_terminal_columns(), _LEAST_COLUMNS)
+    if _whole or _total(widths, gap) <= room:
+        lines = [[[cell] for cell in cells] for cells in by_column]
+    else:
+        least = [min(max(map(_longest_word, cells)), _LEAST_WIDTH) for cells in by_column]
+        widths = [max(_longest_word(cells[0]), *map(len, cells[1:]), 0) for cells in by_column]  # heads give way first
+        gap = _GAP if _total(least, _GAP) <= room else 1
+        lines = [
+            _fitted(cells, width) for cells, width in zip(by_column, _narrowed(widths, least, room, gap), strict=True)
+        ]
+        widths = [max(len(text) for cell in cells for text in cell) for cells in lines]
+    height = max(len(cells[0]) for cells in lines)
+    for cells in lines:
+        cells[0] = [""] * (height - len(cells[0])) + cells[0]  # heads stand right above the rule
+    head, *shown = [_row_lines([cells[i] for cells in lines], widths, gap) for i in range(len(table))]
+    rule = _line(["-" * width for width in widths], widths, gap)
+    is_cut = any("…" in text for some in shown for text in some)
+    text = [*head, rule, *(line for some in shown for line in some), *([_HOW_WHOLE] if is_cut else [])]
+    return "\n".join(([printable(title)] if title else []) + text) + "\n"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _longest_word(text: str) -> int:
+    return max(map(len, text.split()), default=0)
+
+
+def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
+    """The lines of each cell of a column that is so wide."""
+    names = iter(shortened([cell for cell in cells if " " not in cell], width))
+    return [_wrapped(cell, width) if " " in cell else [next(names)] for cell in cells]
+
+
+def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> list[str]:
+    height = max(map(len, cells), default=1)
+    padded = [[*lines, *[""] * (height - len(lines))] for lines in cells]
+    return [_line(some, widths, gap) for some in zip(*padded, strict=True)]
+
+
+@contextmanager
+def whole_names(*, is_whole: bool) -> Iterator[None]:
+    """Leave tables as wide as they are while the context lasts, if that is wanted."""
+    global _whole  # noqa: PLW0603 - one for the process, as its stdout
+    before, _whole = _whole, is_whole
+    try:
+        yield
+    finally:
+        _whole = before
+
+
+def _terminal_columns() -> int:
+    """The width of the terminal that stdout is; 80 where it is none."""
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns) or _COLUMNS
+    except (OSError, ValueError, AttributeError):
+        return _COLUMNS
+
+
+def _total(widths: Sequence[int], gap: int) -> int:
+    return sum(widths) + gap * (len(widths) - 1)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """A sentence in lines; a word that is longer than one is shortened."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += shortened([word], width)
+    return lines or [""]
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, gap: int) -> list[int]:
+    """The widths with the widest made narrower until all fit, none under its least."""
+    narrow = list(widths)
+    while _total(narrow, gap) > room:
+        spare = [i for i, width in enumerate(narrow) if width > least[i]]
+        if not spare:
+            break
+        narrow[max(spare, key=narrow.__getitem__)] -= 1
+    return narrow
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
     padded = [
         cell.ljust(width) if i == 0 else cell.rjust(width)
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
-    return "  ".join(padded).rstrip()
+    return (" " * gap).join(padded).rstrip()
 
 
 def shortened(names: Sequence[str], width: int) -> list[str]:
-    """Texts of at most `width` characters: longer ones are cut in the middle, where most of them stay distinct.
-
-    Of what all long ones begin with as much goes as must; where that is not enough, the cut is at the place that
-    leaves most texts apart.
-    """
+    """Texts of at most `width` characters: longer ones are cut in the middle, where that leaves most of them apart."""
     texts = [printable(name) for name in names]
-    long = [text for text in texts if len(text) > width]
-    shared = len(os.path.commonprefix(long))  # noqa: RUF071 - of characters
-    if all(shared - (len(text) - width) > _LEAST_HEAD for text in long):
-        return [_cut(text, width, shared - (len(text) - width) - 1) for text in texts]
-    tried = [[_cut(text, width, int(width * share)) for text in texts] for share in _HEADS]
+    tried = [[_cut(text, width, max(_LEAST_HEAD, int(width * share))) for text in texts] for share in _HEADS]
     return max(tried, key=lambda cut: len(set(cut)))
 
 

@@ -53,3 +53,16 @@ def real_kernels(request: pytest.FixtureRequest) -> Real:
     with pytest.MonkeyPatch.context() as patch:
         set_kernel_cache(patch)
         return build_real(wanted_by(request.session.items))
+
+
+@pytest.fixture(autouse=True)
+def _tables_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give tables room, so that tests read whole names; tests of the width give it back (`narrow`)."""
+    monkeypatch.setattr("ckh.tabletext._COLUMNS", 1000)
+
+
+@pytest.fixture
+def narrow(_tables_are_whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as where there is no terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("ckh.tabletext._COLUMNS", 80)

@@ -181,6 +181,7 @@ def test_mentioned_commands_and_options_exist(page: Path) -> None:
     [pytest.param(one, marks=[pytest.mark.slow] if one.judges else []) for one in shown_answers()],
     ids=lambda shown: f"{shown.page}: {shown.command}",
 )
+@pytest.mark.usefixtures("narrow")
 def test_answers_are_those_of_today(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

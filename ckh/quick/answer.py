@@ -14,6 +14,7 @@ from ckh.quick import shipped
 from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
 from ckh.requested import requested_problem
+from ckh.tabletext import whole_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +51,8 @@ def text_of(request: Request) -> str | None:
         facts, model_path = found
         ranking = _ranking(problem_of(request, facts), facts, model_path, request)
         offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
-        return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
+        with whole_names(is_whole="wide" in request.flags):
+            return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):
         return None
 

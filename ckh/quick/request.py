@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # for the full command, problems of operations that were installed too.
 NUMBERS = ("top",)
 TEXTS = ("variant", "dtype", "arch", "op", "model")
-FLAGS = ("json", "why", "measured", "no_measured")
+FLAGS = ("json", "why", "wide", "measured", "no_measured")
 
 _MOST_DIGITS = 9
 _TOP = 5

@@ -285,12 +285,12 @@ def test_options_are_those_of_predict() -> None:
     assert {name for name, kind in sizes.items() if not types[name].startswith(kind)} == set()
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
-    others = {"problems", "probe", "timeout", "require", "measured", "why", "as_json"}
+    others = {"problems", "probe", "registry", "timeout", "require", "measured", "why", "as_json"}
     assert {*sizes, *NUMBERS, *TEXTS, *others} == set(types), (
         "each is a size, a number or text, or for the full command"
     )
     assert {name for name, kind in types.items() if kind.startswith("bool")} == {"measured", "why", "as_json"}
-    assert set(FLAGS) == {"measured", "no_measured", "why", "json"}
+    assert set(FLAGS) == {"measured", "no_measured", "why", "wide", "json"}
 
 
 def test_little_is_imported(models: Path, tmp_path: Path) -> None:
