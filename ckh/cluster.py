@@ -233,7 +233,7 @@ def everywhere_or_here(address: str | None) -> Iterator[None]:
         return
     from joblib import parallel_config
 
-    with connected(address), parallel_config(backend="dask"):
+    with connected(address), parallel_config(backend="dask", n_jobs=-1):
         yield
 
 

@@ -17,8 +17,10 @@ import pytest
 from ckh import cluster as cluster_module
 from ckh.cli import run
 from ckh.cluster import Call, connected
+from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.ops import operation
+from tests.learn.conftest import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,3 +181,30 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
         script = made.job_script()
     for expected in ("#SBATCH --gpus-per-node=8", "#SBATCH -t 04:00:00", "--nthreads 8", "export CK_TILE_INCLUDE="):
         assert expected in script
+
+
+def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:
+    """Folds and trials that other processes fit give the same bytes as those fitted here."""
+    data = tmp_path / "measured.parquet"
+    write_dataset(measured(), data)
+    args = [
+        "train",
+        "--data",
+        str(data),
+        "--trees",
+        "30",
+        "--leaves",
+        "7",
+        "--folds",
+        "3",
+        "--jobs",
+        "1",
+        "--tune",
+        "3",
+    ]
+    assert run([*args, "--out", str(tmp_path / "here")]) == ExitCode.OK
+    far = ["--cluster", local.client.scheduler.address]
+    assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
+    for file in (tmp_path / "here").iterdir():
+        if file.name.startswith(("model_", "cv_metrics_", "tuning")):
+            assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()

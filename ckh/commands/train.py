@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.cluster import CLUSTER_HELP, everywhere_or_here
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._declared_options import has_options_of
@@ -97,6 +98,7 @@ def train(
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to."),
     tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
@@ -119,8 +121,9 @@ def train(
     options = _by_stability(options, dataset, is_said="noise_weights" in given)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
-    tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
-    trained = _fit(dataset, options, tuning, start)
+    with everywhere_or_here(cluster):
+        tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
+        trained = _fit(dataset, options, tuning, start)
     save(trained, out)
     if start is not None:
         warn_of_start(trained)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _EVAL_AT = (1, 2, 3, 4, 5)
 
 
+def _no_bar(_steps: int, _text: str) -> None:
+    """Show no progress."""
+
+
 class Boosting:
     """Fits models to rows of what was prepared.
 
@@ -35,6 +39,10 @@ class Boosting:
         self.prepared = prepared
         self.options = options
         self.advance = advance
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """On another machine there is no progress bar."""
+        return Boosting, (self.prepared, self.options, _no_bar)
 
     def fit(
         self,

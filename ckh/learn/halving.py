@@ -113,7 +113,10 @@ def survivors(count: int, folds: int) -> Iterator[int]:
 
 
 def halve(
-    settings: Sequence[TreeParams], folds: int, score: Callable[[int, int], NDArray[np.float64]]
+    settings: Sequence[TreeParams],
+    folds: int,
+    score: Callable[[int, int], NDArray[np.float64]],
+    done: Callable[[int, int], None] = lambda _number, _fold: None,
 ) -> tuple[tuple[Trial, ...], int]:
     """Score settings fold by fold and drop the worse; the trials, and the number of the one to take.
 
@@ -124,14 +127,20 @@ def halve(
         settings: the default first.
         folds: how many.
         score: efficiencies of a setting's choices, shape (problems of the fold,), by the numbers of both.
+        done: called after each.
     """
+    from joblib import Parallel, delayed
+
     scores: list[list[NDArray[np.float64]]] = [[] for _ in settings]
     alive = list(range(len(settings)))
     for fold, count in enumerate(survivors(len(settings), folds)):
         # The default takes the place of the worst of those that would be kept.
         alive = [0, *sorted(alive[1:], key=lambda i: (-_mean(scores[i]), i))[: count - 1]]
-        for number in alive:
-            scores[number].append(score(number, fold))
+        calls = (delayed(score)(number, fold) for number in alive)
+        found = Parallel(return_as="generator")(calls)  # one by one, or on a cluster
+        for number, of_setting in zip(alive, found, strict=True):
+            scores[number].append(of_setting)
+            done(number, fold)
     trials = [
         Trial(
             number=number,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError, UsageError
@@ -19,8 +19,28 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
+    from ckh.learn.prepared import Prepared
+    from ckh.learn.splits import FoldSplit
+    from ckh.learn.targets import Fit
     from ckh.learn.warm_start import Start
-    from ckh.training import TrainOptions
+    from ckh.training import TrainOptions, TreeParams
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scoring:
+    """Scores a setting on a fold, on this machine or another."""
+
+    prepared: Prepared
+    options: TrainOptions
+    settings: tuple[TreeParams, ...]
+    fit: Fit
+    splits: tuple[FoldSplit, ...]
+
+    def __call__(self, number: int, fold: int) -> NDArray[np.float64]:
+        """The efficiency of a setting's choices on a fold, by the numbers of both."""
+        options = replace(self.options, params=self.settings[number])
+        boosting = Boosting(self.prepared, options, lambda _steps, _text: None)
+        return Validation(boosting).fold_efficiency(self.fit, self.splits[fold])
 
 
 def tune(
@@ -54,12 +74,10 @@ def tune(
     settings = draw(count, options.params, options.seed, fixed)
     fit = prepared.weighted(make_fit(options.rank_target, prepared.dataset, options.rank, options.focus))
 
-    def score(number: int, fold: int) -> NDArray[np.float64]:
-        boosting = Boosting(prepared, replace(options, params=settings[number]), lambda _steps, _text: None)
-        efficiency = Validation(boosting).fold_efficiency(fit, splits[fold])
+    def done(number: int, fold: int) -> None:
         advance(1, f"setting {number + 1} of {len(settings)}, fold {fold + 1}")
-        return efficiency
 
-    trials, chosen = halve(settings, len(splits), score)
+    score = _Scoring(prepared, options, settings, fit, tuple(splits))
+    trials, chosen = halve(settings, len(splits), score, done)
     advance(fits(count, options.folds) - fits(len(settings), len(splits)), "done")
     return Tuning(trials, chosen, options.seed, len(splits), tuple(sorted(fixed)))

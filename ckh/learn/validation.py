@@ -96,13 +96,22 @@ class Validation:
         return Validated(kept.fit, kept.predicted, kept.folds, mined)
 
     def _validated(self, fit: Fit, text: str) -> Validated:
+        from joblib import Parallel, delayed
+
         predicted = np.full(len(fit.label), np.nan)
-        folds = []
-        for number, split in enumerate(self._prepared.splits(self._options.folds)):
-            model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
-            predicted[split.score] = self._predicted(fit, model, split)
-            folds.append(self._metrics(number, fit, split, predicted, int(model.best_iteration)))
-        return Validated(fit, predicted, tuple(folds))
+        splits = self._prepared.splits(self._options.folds)
+        calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
+        found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # one by one, or on a cluster
+        for split, (of_fold, _) in zip(splits, found, strict=True):
+            predicted[split.score] = of_fold
+        return Validated(fit, predicted, tuple(metrics for _, metrics in found))
+
+    def _fold(self, number: int, fit: Fit, split: FoldSplit, text: str) -> tuple[NDArray[np.float64], FoldMetrics]:
+        """Fit and score one fold; the predictions of the rows that it is scored on."""
+        model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
+        predicted = np.full(len(fit.label), np.nan)
+        predicted[split.score] = self._predicted(fit, model, split)
+        return predicted[split.score], self._metrics(number, fit, split, predicted, int(model.best_iteration))
 
     def _predicted(self, fit: Fit, model: Any, split: FoldSplit) -> NDArray[np.float64]:
         """Predict the rows that a fold is scored on, by its model and the prior fitted to its rows."""
