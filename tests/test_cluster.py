@@ -205,6 +205,11 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
     assert run([*args, "--out", str(tmp_path / "here")]) == ExitCode.OK
     far = ["--cluster", local.client.scheduler.address]
     assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
+    assert any(local.everywhere(_has_fitted).values())
     for file in (tmp_path / "here").iterdir():
         if file.name.startswith(("model_", "cv_metrics_", "tuning")):
             assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
+
+
+def _has_fitted() -> bool:
+    return "ckh.learn.boosting" in sys.modules

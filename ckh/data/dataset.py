@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,10 @@ class Dataset:
         if not self.op_type and len(self.frame):
             # What is selected from these rows is of the same operation, even if it is nothing.
             object.__setattr__(self, "op_type", str(self.frame["op_type"].iloc[0]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another machine, without what follows from the rows; the operation is the one of that name there."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def __len__(self) -> int:
         return len(self.frame)

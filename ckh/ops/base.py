@@ -219,12 +219,6 @@ class Operation(Generic[P, K]):
     exported: Callable[[], object] | None = None
     consumers: Callable[[], object] | None = None
 
-    def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
-        """On another machine it is the operation of that name there."""
-        from ckh.ops import operation
-
-        return operation, (self.name,)
-
     @property
     def has_directions(self) -> bool:
         """True if problems have a direction, the column `variant`."""
