@@ -36,6 +36,7 @@ REFUSED: list[tuple[str, bytes]] = [
     ("spec", SPEC.replace(b'"dtype": "fp32"', b'"dtype": ' + DIGITS)),
     ("spec", SPEC.replace(b'"tflops"', b'"../../tflops"')),
     ("manifest", DEEP),
+    ("aiter-gemm-problem-files", b"shape is M:1, N:1, K:1 not found tuned config in /"),
     ("aiter-gemm-kernel-names", AITER_NAME.replace(b"256x16", DIGITS + b"x16")),
     ("aiter-gemm-kernel-names", AITER_NAME.replace(b"16x16_1x1", b"16x16_0x1")),
     ("aiter-moe-kernel-names", MOE_NAME.replace(b"256x16", DIGITS + b"x16")),

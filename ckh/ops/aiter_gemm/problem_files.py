@@ -85,7 +85,7 @@ def _text(path: Path) -> Iterator[tuple[int, AiterGemm | dict[str, Any]]]:
     """Canonical texts and a log's misses; what else a log holds is passed over."""
     for line, text in enumerate(read_text(path).splitlines(), 1):
         if match := _MISS.search(text):
-            table = Path(match["table"]).name
+            table = Path(match["table"]).name or "a table without a name"
             family = {"family": _FAMILY_OF_WORDS[table]} if table in _FAMILY_OF_WORDS else _hinted(table)
             found: dict[str, Any] = {name: int(match[name]) for name in "mnk"} | (family or {_TABLE: table})
             stated = _DTYPE_IN_LOG.search(match["rest"])
