@@ -25,6 +25,9 @@ from ckh.training import Labels
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.learn.artifact import Model
 
@@ -56,6 +59,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "ckh evaluate --model models/mine --data holdout.parquet",
             "ckh evaluate --model models/mine --data holdout.parquet --train-data train.parquet --worst 10",
+            "ckh evaluate --model models/mine --data holdout.parquet --train-data train.parquet --amd-recipe",
             "ckh evaluate --model models/mine --data holdout.parquet --fail-under p10_efficiency=0.85 --json",
         ),
     )(evaluate)
@@ -78,6 +82,9 @@ def evaluate(
     max_unstable: float = typer.Option(
         MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
     ),
+    amd_recipe: bool = typer.Option(
+        False, "--amd-recipe", help="A further baseline: train as AMD's tools do on --train-data, which takes minutes."
+    ),
     worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -98,8 +105,11 @@ def evaluate(
         dataset = held_out(dataset, [loaded], with_trained=with_trained)
     refuse_unstable(dataset, max_unstable)
     learned_from = load_judged(loaded, train_data) if train_data else None
-    judged = _judge_winners if is_winners else _judge_times
-    document, values, show = judged(loaded, dataset, learned_from, worst)
+    if is_winners:
+        document, values, show = _judge_winners(loaded, dataset, learned_from, worst)
+    else:
+        others = _amd_recipe(loaded, dataset, learned_from) if amd_recipe else {}
+        document, values, show = _judge_times(loaded, dataset, learned_from, others, worst)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
         schema = "evaluate_winners" if is_winners else "evaluate"
@@ -114,8 +124,24 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
+def _amd_recipe(model: Model, dataset: Dataset, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
+    """The scores of a model that is trained here as AMD's tools do, by the name that it stands under."""
+    import os
+
+    from ckh.learn.amd_recipe import amd_scores
+
+    if learned_from is None:
+        raise UsageError(
+            "--amd-recipe learns from training data, and there are none", "name them with --train-data"
+        )
+    if not model.spec.op.amd_features:
+        raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe")
+    jobs = len(os.sched_getaffinity(0))
+    return {"AMD's recipe, same data": amd_scores(learned_from, dataset, model.hardware, jobs)}
+
+
 def _judge_times(
-    model: Model, dataset: Dataset, learned_from: Dataset | None, worst: int
+    model: Model, dataset: Dataset, learned_from: Dataset | None, others: dict[str, NDArray[np.float64]], worst: int
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
     """The document, the figures that gates use, and what prints the result under a title."""
     from ckh.assess import report
@@ -123,7 +149,7 @@ def _judge_times(
     from ckh.commands._evaluation_output import document, print_report
 
     result = report.evaluate(
-        dataset, model.scores(dataset), learned_from, is_copy=is_copy(dataset, model, learned_from)
+        dataset, model.scores(dataset), learned_from, others, is_copy=is_copy(dataset, model, learned_from)
     )
     values = figures(result.efficiency)
     return document(result, model.spec, worst), values, lambda title: print_report(result, model.spec, title, worst)

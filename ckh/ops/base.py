@@ -165,6 +165,7 @@ class Operation(Generic[P, K]):
         model_files: further files of a model's directory: the name of each, and its content from the training rows.
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
+        amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
         batch: the field of problems by which copies of one layer differ; empty: that which grows (`grows_with`).
         formats: the formats of measurements that are this operation's alone, a `ckh.data.formats.Formats`.
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
@@ -210,6 +211,7 @@ class Operation(Generic[P, K]):
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     grows_with: str = ""
     batch: str = ""
+    amd_features: tuple[str, ...] = ()
     formats: Callable[[], object] | None = None
     requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None

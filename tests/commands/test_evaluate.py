@@ -8,17 +8,24 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import lightgbm
 import numpy as np
 import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
+from ckh.learn import amd_recipe
+from ckh.learn.artifact import load_model
+from ckh.ops.grouped_conv.feature_columns import legacy_columns
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction
-from tests.learn.conftest import build, efficiencies, kernels, measured, problems, saved, time_ms
+from tests.learn.conftest import TREES, build, efficiencies, kernels, measured, problems, saved, time_ms
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ckh.data.dataset import Dataset
 
 
 @pytest.fixture
@@ -247,3 +254,32 @@ def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pyt
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.splitlines()[-1] == f"error: {model}, model of rank: not a complete LightGBM model text"
+
+
+def test_amds_recipe_stands_beside(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its efficiency is that of LightGBM on AMD's features and log TFLOPS, fitted here; it takes training data."""
+    monkeypatch.setattr(amd_recipe, "TreeParams", lambda: TREES)
+    write_dataset(measured(), tmp_path / "old.parquet")
+    new = type(measured())(measured().frame.assign(N=measured().frame["N"] + 100))
+    write_dataset(new, tmp_path / "new.parquet")
+    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--amd-recipe", "--json"]
+    assert run(args) == ExitCode.USAGE
+    capsys.readouterr()
+    assert run([*args, "--train-data", str(tmp_path / "old.parquet")]) == ExitCode.OK
+    found = json.loads(capsys.readouterr().out)["baselines"]["AMD's recipe, same data"]["mean"]["value"]
+    hardware, known = load_model(model).hardware, measured().valid()
+
+    def matrix(dataset: Dataset) -> np.ndarray:
+        """The 97 features of AMD, with the tiles as its tools name them."""
+        columns = legacy_columns({name: dataset.frame[name].to_numpy() for name in dataset.op.input_columns})
+        return GROUPED_CONV.matrix(columns, hardware, CORE_NAMES)
+
+    trees = lightgbm.LGBMRegressor(random_state=42, n_jobs=1, verbose=-1, **TREES.to_dict())
+    trees.fit(matrix(known), np.log1p(known.frame["tflops"].to_numpy()))
+    scores, ms = trees.predict(matrix(new)), np.where(new.frame["is_valid"], new.frame["latency_ms"], np.inf)
+    rows = [np.flatnonzero(new.problem_ids == number) for number in range(14)]
+    expected = np.mean([ms[of].min() / ms[of[np.argmax(scores[of])]] for of in rows])
+    assert len(CORE_NAMES) == 97
+    assert found == pytest.approx(expected, rel=1e-9)

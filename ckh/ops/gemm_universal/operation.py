@@ -15,7 +15,7 @@ from ckh.ops.gemm_universal.columns import (
     problem_columns,
 )
 from ckh.ops.gemm_universal.families import SLICES
-from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL
+from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.pool import POOLS
@@ -146,6 +146,7 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=_set_names,
     batch="m",
+    amd_features=NAMES_72,
     formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),
     requested=lazily("ckh.ops.gemm_universal.requested:REQUESTED"),
     measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),

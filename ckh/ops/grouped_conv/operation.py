@@ -10,7 +10,7 @@ from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
-from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.law import CONV_LAW
 from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
@@ -148,6 +148,7 @@ OPERATION = Operation(
     load_problems=_load_problems,
     set_names=_set_names,
     batch="n",
+    amd_features=CORE_NAMES,
     formats=lazily("ckh.ops.grouped_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
     measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),
