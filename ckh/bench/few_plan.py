@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 AUTO = "auto"  # as many problems as fit in the budget
-_COMPILING = 0.5  # share of a budget that compiling may take
+# Shares of a budget that compiling may take: by times that were seen here, and by a constant, which may be far off.
+_COMPILING, _COMPILING_UNSEEN = 0.5, 0.25
 _FEWEST_KERNELS = 4
 
 
@@ -111,7 +112,8 @@ def _within(by_worth: Iterable[Task], kernels: int, budget_s: float, pace: Pace)
 
     Compiling takes a share of it at most. Where all tasks fit, each has as many more kernels as there is time for.
     """
-    compiled = int(_COMPILING * budget_s / pace.compile_s) if pace.compile_s else kernels
+    share = _COMPILING_UNSEEN if pace.seen_compile_s is None else _COMPILING
+    compiled = int(share * budget_s / pace.compile_s) if pace.compile_s else kernels
     shots = Shots(kernels=min(max(compiled, _FEWEST_KERNELS), kernels))
     assert shots.kernels is not None
     left_s = budget_s - shots.kernels * pace.compile_s
