@@ -131,9 +131,7 @@ def _amd_recipe(model: Model, dataset: Dataset, learned_from: Dataset | None) ->
     from ckh.learn.amd_recipe import amd_scores
 
     if learned_from is None:
-        raise UsageError(
-            "--amd-recipe learns from training data, and there are none", "name them with --train-data"
-        )
+        raise UsageError("--amd-recipe learns from training data, and there are none", "name them with --train-data")
     if not model.spec.op.amd_features:
         raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe")
     jobs = len(os.sched_getaffinity(0))
