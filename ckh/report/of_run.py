@@ -42,7 +42,7 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
         *_time_left(rows, pairs, done, ended=ended),
     ]
     figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
-    figures += [_drift(journal.rows)]
+    figures += [_drift(journal.rows), _reference(journal)]
     return Report(
         title=f"{'Search' if is_search else 'Run'}: {journal.path.resolve().parent.name}",
         subtitle=f"{run.op} on {run.arch} ({run.device}), started {run.started}"
@@ -155,6 +155,32 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
             [Line("", x.tolist(), ratio.tolist(), style="points")],
             f"{unit} since the start",
             "second time over the first",
+            percent_y=True,
+            y_range=(-far, far),
+            zero=True,
+        ),
+    )
+
+
+def _reference(journal: Journal) -> Drawing | None:
+    """Times of the reference kernel, which is measured all along: what moves it moves all times."""
+    looks = [one for one in journal.references if one.latency_ms > 0]
+    if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
+        return None
+    ms = np.array([one.latency_ms for one in looks], dtype=np.float64)
+    clock = np.array([one.time for one in looks])
+    x, unit = _clock((clock - clock.min()) / _HOUR_S)
+    drift = ms / np.median(ms) - 1.0
+    far = max(float(np.abs(drift).max()) * 1.1, _LEAST_FAR)
+    return Drawing(
+        "machine",
+        f"The machine moved by {drift.min():+.1%} to {drift.max():+.1%}, as the reference kernel shows",
+        "One kernel on one problem, measured again and again during the run, against its median. Above zero, all was "
+        "slower then.",
+        Lines(
+            [Line("", x.tolist(), drift.tolist())],
+            f"{unit} since the start",
+            "reference kernel against its median",
             percent_y=True,
             y_range=(-far, far),
             zero=True,

@@ -12,7 +12,7 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.data.journal import EndRecord, JournalWriter, ResultRow, RunRecord
+from ckh.data.journal import EndRecord, JournalWriter, ReferenceRecord, ResultRow, RunRecord
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.schema import Status
@@ -112,12 +112,23 @@ def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """What a journal holds: progress of the plan, and drift of what was measured again."""
     writer = start("run")
     writer.add(*rows(60))
+    for i, ms in enumerate((1.0, 1.0, 1.1)):
+        writer.add_reference(ReferenceRecord("r", "p", "k", ms, ms, None, None, 60.0 * i))
     writer.close()
     assert run(["report", "run", "--json"]) == ExitCode.OK
-    assert figures(capsys.readouterr().out) == ["progress", "coverage", "winners", "failures", "noise", "drift"]
+    assert figures(capsys.readouterr().out) == [
+        "progress",
+        "coverage",
+        "winners",
+        "failures",
+        "noise",
+        "drift",
+        "machine",
+    ]
     text = Path("report.html").read_text(encoding="utf-8")
     assert "60 of 72 pairs are measured" in text
     assert "12 minutes left" in text
+    assert "The machine moved by +0.0% to +10.0%" in text
     assert "still measuring" in text
 
 
