@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,12 +146,20 @@ def _judge_times(
     from ckh.assess import report
     from ckh.assess.metrics import figures
     from ckh.commands._evaluation_output import document, print_report
+    from ckh.learn.predicted_times import time_errors
 
     result = report.evaluate(
         dataset, model.scores(dataset), learned_from, others, is_copy=is_copy(dataset, model, learned_from)
     )
-    values = figures(result.efficiency)
-    return document(result, model.spec, worst), values, lambda title: print_report(result, model.spec, title, worst)
+    values, times = figures(result.efficiency), time_errors(model, dataset)
+    whole = {**document(result, model.spec, worst), "times": None if times is None else asdict(times)}
+
+    def show(title: str) -> None:
+        print_report(result, model.spec, title, worst)
+        if times is not None:
+            typer.echo(f"\n{times}")
+
+    return whole, values, show
 
 
 def _judge_winners(

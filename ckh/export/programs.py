@@ -90,6 +90,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
         tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,
         limits=limits(model.reach, kind.sizes.values()),
+        calibration=() if model.calibration is None else model.calibration.numbers,
     )
     content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
     trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}

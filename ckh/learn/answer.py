@@ -211,6 +211,7 @@ def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answ
     for some in scored(problems, model):
         tflops, order = some.tflops, some.order(None)
         for row, (problem, places) in enumerate(zip(some.problems, order, strict=True)):
-            expected = None if tflops is None or some.is_beyond[row] else tflops[row, places]
-            found[problem] = Answer(problem, model, some.pool, some.chosen[places], some.score[row, places], expected)
+            score = some.score[row, places]
+            expected = model.speeds(score, None if tflops is None or some.is_beyond[row] else tflops[row, places])
+            found[problem] = Answer(problem, model, some.pool, some.chosen[places], score, expected)
     return found

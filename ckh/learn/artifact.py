@@ -16,6 +16,7 @@ import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError, UsageError
+from ckh.learn.calibration import read_calibration
 from ckh.learn.manifest import problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
 from ckh.learn.measured_set import read_measured
@@ -173,6 +174,7 @@ class Model:
         candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
         only: the kernels that its answers are limited to; None: all candidates.
+        calibration: what makes speeds agree with the order (`calibration`); None without.
         not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
     """
 
@@ -192,6 +194,7 @@ class Model:
         self.only: frozenset[Kernel] | None = None
         self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
+        self.calibration = read_calibration(path) if TFLOPS in spec.targets else None
         self._measured: list[MeasuredSet | None] = []
         self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
@@ -266,7 +269,21 @@ class Model:
         score, tflops = self.score_pool([problem], pool)
         order = best_first(score[0])
         expected = None if tflops is None or beyond(problem, self.reach) else tflops[0, order]
-        return in_order(problem, pool, order, score[0, order], expected)
+        return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected))
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Measured over predicted time that nine in ten held-out times lay between; None without a calibration."""
+        return None if self.calibration is None else (self.calibration.low, self.calibration.high)
+
+    def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
+        """The speeds of kernels in their order, shape (..., kernels), as told or, if that was learned, calibrated.
+
+        Args:
+            score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
+            tflops: the speeds that are told; None if none are.
+        """
+        return tflops if self.calibration is None or tflops is None else self.calibration.speeds(score, tflops)
 
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True

@@ -10,6 +10,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.learn.artifact import wanted_for
+from ckh.learn.calibration import FIRST
 from ckh.learn.ranked import in_order
 from ckh.learn.reach import are_beyond
 from ckh.ranking.evaluator import best_first
@@ -34,6 +35,7 @@ class Scored:
     """Scores of problems that have the same candidates.
 
     Attributes:
+        model: what scored them.
         problems: the problems.
         pool: kernels among which they decide.
         chosen: the candidates, as numbers in the pool; shape (candidates,).
@@ -42,6 +44,7 @@ class Scored:
         is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
     """
 
+    model: Model
     problems: list[Problem]
     pool: tuple[Kernel, ...]
     chosen: NDArray[np.intp]
@@ -55,13 +58,15 @@ class Scored:
 
     def best(self, top: int | None) -> Iterator[list[Ranked]]:
         """Of each problem the first candidates, best first."""
-        order = self.order(top)
+        is_joined = self.tflops is not None and self.model.calibration is not None
+        order = self.order(max(top, FIRST) if is_joined and top is not None else top)
         rows = np.arange(len(order))[:, None]
-        kernels, score = self.chosen[order], self.score[rows, order]
-        tflops = None if self.tflops is None else self.tflops[rows, order]
+        score = self.score[rows, order]
+        tflops = self.model.speeds(score, None if self.tflops is None else self.tflops[rows, order])
+        kernels = self.chosen[order[:, :top]]
         for row, (problem, is_beyond) in enumerate(zip(self.problems, self.is_beyond.tolist(), strict=True)):
-            expected = None if tflops is None or is_beyond else tflops[row]
-            yield in_order(problem, self.pool, kernels[row], score[row], expected)
+            expected = None if tflops is None or is_beyond else tflops[row, :top]
+            yield in_order(problem, self.pool, kernels[row], score[row, :top], expected)
 
 
 def scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -> Iterator[Scored]:
@@ -110,7 +115,7 @@ def _score(
         start += len(members)
         columns = slice(None) if len(one.chosen) == len(pool) else one.chosen
         expected = None if speed is None else speed[part][:, columns]
-        yield Scored(some[part], pool, one.chosen, score[part][:, columns], expected, far[part])
+        yield Scored(model, some[part], pool, one.chosen, score[part][:, columns], expected, far[part])
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:

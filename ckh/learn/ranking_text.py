@@ -81,6 +81,7 @@ class Ranking:
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
+        interval: measured over predicted time that nine in ten held-out times lay between; None where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
         explanation: why the first is above the second, if that is requested and there are two.
     """
@@ -100,6 +101,7 @@ class Ranking:
     not_measured: NotMeasured | None = None
     known: Known = ALL_KNOWN
     explanation: Explanation | None = None
+    interval: Sequence[float] | None = None
 
     @property
     def in_order(self) -> bool:
@@ -133,8 +135,13 @@ class Ranking:
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{self.known.line}\n" if self.known.line and self.not_measured is None else ""
-        said = "\n".join([*lines, "", table]) + doubts + notes_text(self.beyond, is_in_order=self.in_order)
+        notes = doubts + notes_text(self.beyond, is_in_order=self.in_order)
+        said = "\n".join([*lines, "", table]) + interval_text(self.interval) * self._has_times + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
+
+    @property
+    def _has_times(self) -> bool:
+        return any(one.latency_ms is not None for one in self.kernels)
 
     def json(self) -> str:
         """For programs."""
@@ -158,6 +165,7 @@ class Ranking:
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,
+            "predicted_interval": list(self.interval) if self.interval and self._has_times else None,
             "kernels": [
                 {
                     "kernel": one.kernel,
@@ -175,6 +183,14 @@ def notes_text(beyond: str, *, is_in_order: bool) -> str:
     """The notes below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
     notes = [f"\nno speed is predicted: {beyond}\n"] if beyond else []
     return "".join(notes if is_in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
+
+
+def interval_text(interval: Sequence[float] | None) -> str:
+    """The note below a table on how far predicted times held."""
+    if interval is None:
+        return ""
+    low, high = interval
+    return f"\nof such times 9 in 10 were measured within {low:.2f} and {high:.2f} times the predicted\n"
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:

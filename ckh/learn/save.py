@@ -12,6 +12,7 @@ import numpy as np
 
 from ckh.errors import DataError
 from ckh.jsonfields import read_json
+from ckh.learn.calibration import CALIBRATION_NAME
 from ckh.learn.manifest import MANIFEST_NAME, problem_id, trained_layers
 from ckh.learn.measured_set import MEASURED_NAME, measured_file
 from ckh.learn.prior import has_prior
@@ -51,7 +52,7 @@ def _owns(folder: Path) -> Callable[[str], bool] | None:
         return None
     if not (isinstance(names, list) and isinstance(op_type, str) and is_operation(op_type)):
         return None
-    others = {SPEC_NAME, MANIFEST_NAME, MEASURED_NAME, TUNING_NAME, *operation(op_type).model_files}
+    others = {SPEC_NAME, MANIFEST_NAME, MEASURED_NAME, TUNING_NAME, CALIBRATION_NAME, *operation(op_type).model_files}
     return lambda name: name in others or _OF_TARGET.fullmatch(name) is not None
 
 
@@ -64,6 +65,8 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield f"model_{target}.lgbm.gz", gzip.compress(made.text.encode(), mtime=0)
         yield f"cv_metrics_{target}.json", _json([asdict(fold) for fold in made.folds])
         yield f"feature_importances_{target}.json", _json(made.importances)
+    if trained.calibration is not None:
+        yield CALIBRATION_NAME, trained.calibration.to_json().encode()
     if trained.tuning is not None:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
     for name, content in trained.dataset.op.model_files.items():

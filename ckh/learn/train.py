@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.learn.boosting import Boosting
+from ckh.learn.calibrate import calibrate
 from ckh.learn.model_text import join_trees, scale_leaves, shorten
 from ckh.learn.prepared import check_options, prepare
 from ckh.learn.targets import Fit, blended, make_fit
 from ckh.learn.trained import Trained, TrainedTarget
 from ckh.learn.validation import Validation
 from ckh.learn.warm_start import Start, split_counts
-from ckh.training import RANK, RankObjective, TrainOptions, TreeParams
+from ckh.training import RANK, TARGET_COLUMNS, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
+    from ckh.learn.calibration import Calibration
 
 # The text names the number of threads, which must not make models of equal trees differ.
 _THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
@@ -65,6 +69,7 @@ def train(
         targets=targets,
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=start,
+        calibration=trainer.calibration(),
     )
 
 
@@ -75,12 +80,24 @@ class _Trainer:
         self._boosting = boosting
         self._prepared = boosting.prepared
         self._options = boosting.options
+        self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
+
+    def calibration(self) -> Calibration | None:
+        """What makes the speeds agree with the order; None without folds, or where the speeds order."""
+        if not {RANK, TFLOPS} <= set(self._held_out):
+            return None
+        dataset = self._prepared.dataset
+        tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
+        told = np.expm1(self._held_out[TFLOPS])
+        return calibrate(self._held_out[RANK], told, tflops, dataset.problem_ids)
 
     def train(self, fit: Fit) -> TrainedTarget:
         """Cross-validate and fit a target."""
         validation = Validation(self._boosting)
         validated = validation.run(fit)
         fit, folds, rows = validated.fit, validated.folds, np.arange(len(fit.label))
+        if folds:
+            self._held_out[fit.target] = validated.predicted
         before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
         most = before + self._options.params.n_estimators
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most

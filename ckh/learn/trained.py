@@ -9,6 +9,7 @@ from ckh.training import RANK, TFLOPS
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
+    from ckh.learn.calibration import Calibration
     from ckh.learn.halving import Tuning
     from ckh.learn.mining import Mined
     from ckh.learn.warm_start import Start, StartComparison
@@ -66,6 +67,7 @@ class Trained:
     params: dict[str, Any]
     start: Start | None = None
     tuning: Tuning | None = None
+    calibration: Calibration | None = None
 
     @property
     def rank_by(self) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
-_ABI = 5  # CKH_ABI of csrc/ckh_internal.h
+_ABI = 6  # CKH_ABI of csrc/ckh_internal.h
 _MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
 
 

@@ -67,6 +67,7 @@ class FileFacts:
         dtype: that of its element type, or -1.
         tflops: the number of the forest that tells TFLOPS, or -1.
         limits: the largest of each size of which TFLOPS are expected; empty if any are.
+        calibration: a scale, distances of scores and shares of speed (`learn.calibration`); empty without.
     """
 
     texts: Sequence[str]
@@ -75,6 +76,7 @@ class FileFacts:
     dtype: int = -1
     tflops: int = -1
     limits: Sequence[float] = ()
+    calibration: Sequence[float] = ()
 
 
 def prepare_pool(
@@ -159,6 +161,7 @@ def model_file(
         name=np.cumsum([0, *map(len, encoded)])[:-1],
         facts=record("FACTS", **others, **counts),
         limit=facts.limits,
+        calibration=facts.calibration,
     )
     for program in programs:
         writer.append(program)

@@ -103,8 +103,11 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     numbers = numbers[np.sort(first)]
     score, tflops = model.score_pool([problem], space.table)  # type: ignore[arg-type]
     far = beyond(problem, model.reach)
+    order = numbers[best_first(score[0, numbers])]
+    if tflops is not None:
+        tflops[0, order] = model.speeds(score[0, order], tflops[0, order])
     tflops = None if far else tflops
-    best = numbers[best_first(score[0, numbers], top)]
+    best = order[: None if top is None else max(top, 0)]
     kernels = []
     for number in best.tolist():
         base, group = divmod(number, count)

@@ -8,6 +8,7 @@
 
 #include "ckh_internal.h"
 
+enum { CALIBRATED_FIRST = 4 };               /* FIRST of ckh/learn/calibration.py */
 enum { NAMES = 2 };                         /* before those of kernels: of the model, and its purpose */
 enum { CELLS = 1 << 17, TOGETHER = 64 };   /* values of features that are held at once; problems: C likes multiples of it */
 
@@ -314,20 +315,65 @@ static void sink(int32_t *heap, int32_t count, int32_t at, const double *by) {
   heap[at] = moved;
 }
 
+/* The share of the best kernel's speed at a distance to its score: between two of the table on a line. */
+static double share_at(const double *gaps, int32_t rows, double gap) {
+  const double *shares = gaps + rows;
+  int32_t above = 0;
+  double share;
+  if (gap >= gaps[rows - 1]) return shares[rows - 1];
+  while (above < rows && gaps[above] <= gap) above++;
+  share = shares[above - 1] -
+          (shares[above - 1] - shares[above]) * ((gap - gaps[above - 1]) / (gaps[above] - gaps[above - 1]));
+  return share > shares[above] ? share : shares[above];
+}
+
+/* The speeds of the first kernels, each over its share, give that of the best; and that with shares all speeds. */
+typedef struct {
+  const double *table;
+  int32_t rows;
+  double best_score, level;
+  int32_t seen;
+} calibration;
+
+static double calibrated_share(const calibration *c, double score) {
+  return share_at(c->table + 1, c->rows, c->best_score - score);
+}
+
+static void see(calibration *c, double score, double tflops) {
+  if (!c->rows || c->seen == CALIBRATED_FIRST) return;
+  if (!c->seen) c->best_score = score;
+  c->level += tflops / calibrated_share(c, score);
+  c->seen++;
+}
+
+static double calibrated(const calibration *c, double score, double tflops) {
+  if (!c->table) return tflops;
+  if (!c->rows) return tflops * c->table[0];
+  return c->level / c->seen * c->table[0] * calibrated_share(c, score);
+}
+
 static void write_best(const ckh_model *model, const ckh_group *group, workspace *w, int32_t count, double flops,
                        int is_told, ckh_choice *choices, size_t capacity) {
+  const ckh_head *head = &model->head;
   const double *by = w->score[0];
+  calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
+  size_t place = 0;
   int32_t left = count;
   for (int32_t i = count / 2; i-- > 0;) sink(w->order, count, i, by);
-  for (size_t place = 0; place < capacity && left > 0; place++) {
+  for (; left > 0 && (place < capacity || (is_told && c.rows && place < CALIBRATED_FIRST)); place++) {
     const int32_t best = w->order[0];
-    ckh_choice *choice = choices + place;
+    const double tflops = is_told ? w->score[head->facts->tflops][best] : (double)NAN;
     w->order[0] = w->order[--left];
     if (left) sink(w->order, left, 0, by);
-    choice->kernel = group->own.kernel[best];
-    choice->score = by[best];
-    choice->tflops = is_told ? w->score[model->head.facts->tflops][best] : (double)NAN;
-    choice->latency_ms = is_told ? flops / (choice->tflops * 1e9) : (double)NAN;
+    see(&c, by[best], tflops);
+    if (place >= capacity) continue;
+    choices[place].kernel = group->own.kernel[best];
+    choices[place].score = by[best];
+    choices[place].tflops = tflops;
+  }
+  for (size_t i = 0; i < place && i < capacity; i++) {
+    choices[i].tflops = is_told ? calibrated(&c, choices[i].score, choices[i].tflops) : (double)NAN;
+    choices[i].latency_ms = is_told ? flops / (choices[i].tflops * 1e9) : (double)NAN;
   }
 }
 

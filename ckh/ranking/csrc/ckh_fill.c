@@ -6,7 +6,7 @@
 
 #include "ckh_internal.h"
 
-enum { VERSION = 4, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
+enum { VERSION = 5, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
 enum { MAX_PROGRAMS = 1 << 12, MAX_REASONS = 1 << 24 };
 enum { MAX_TILES = 4096 }; /* of a block */
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3, CATEGORICAL = 1 };
@@ -343,12 +343,26 @@ static void fill_group(reader *r, const ckh_model *model, ckh_group *group) {
 
 /* ---- the whole ---- */
 
+/* Whether there is none, or a scale, ascending distances from 0 on, and as many shares, from 1 on and never rising. */
+static int is_calibration(const double *table, int32_t count) {
+  const int32_t rows = count / 2;
+  if (!count) return 1;
+  if (count % 2 == 0 || !(table[0] > 0 && table[0] - table[0] == 0)) return 0;
+  for (int32_t i = 0; i < rows; i++) {
+    const double *gap = table + 1 + i, *share = gap + rows;
+    if (!(i ? gap[0] > gap[-1] && gap[0] - gap[0] == 0 : gap[0] == 0)) return 0;
+    if (!(i ? share[0] <= share[-1] && share[0] > 0 : share[0] == 1)) return 0;
+  }
+  return 1;
+}
+
 static void fill_head(reader *r, ckh_head *head) {
   const ckh_facts *facts;
   take_head(r, head);
   require(r, !r->error && head->facts_count == 1 && head->name_count >= 2 && head->text_count >= 1 &&
                  !head->text[head->text_count - 1] && within(head->name, head->name_count, 0, head->text_count) &&
-                 head->limit_count <= CKH_MOST_SIZES);
+                 head->limit_count <= CKH_MOST_SIZES &&
+                 is_calibration(head->calibration, head->calibration_count));
   if (r->error) return;
   facts = head->facts;
   require(r, facts->kind >= 0 && facts->forests >= 1 && facts->forests <= CKH_MOST_FORESTS &&

@@ -107,7 +107,7 @@ extern const size_t ckh_embedded_count;
 /* ---- what Python calls besides the interface ---- */
 
 /* What there is in this file and ckh.h, as Python counts it. */
-enum { CKH_ABI = 5 };
+enum { CKH_ABI = 6 };
 int32_t ckh_abi(void);
 
 /* Ranks a problem by the key of its group and its sizes, in the order of the programs. */

@@ -7,7 +7,8 @@
    words of eight bytes. All is little-endian. */
 
 /* What the file is for: -1 where it does not say; tflops is the forest that tells them. `limit` has the largest of each
-   size of which TFLOPS are expected, or nothing: any are. */
+   size of which TFLOPS are expected, or nothing: any are. `calibration` has a scale, distances of scores to the best and
+   the shares of its TFLOPS there (ckh/learn/calibration.py), or nothing: TFLOPS are those of the forest. */
 #define CKH_FACTS(X) X(kind) X(direction) X(dtype) X(tflops) X(programs) X(forests) X(groups)
 
 /* Of programs: how many numbers a problem has, how many of its features are one number or rows over tiles, how many
@@ -36,7 +37,7 @@
 #define CKH_SOURCE(X) X(kind) X(source) X(mask) X(partition)
 #define CKH_RANGE(X) X(first) X(tiles)
 
-#define CKH_HEAD_ARRAYS(X) X(text, char) X(name, int32_t) X(facts, ckh_facts) X(limit, double)
+#define CKH_HEAD_ARRAYS(X) X(text, char) X(name, int32_t) X(facts, ckh_facts) X(limit, double) X(calibration, double)
 #define CKH_PROGRAM_ARRAYS(X)                                                                                   \
   X(counts, ckh_counts) X(shape, ckh_shape) X(classes, int32_t) X(node, ckh_node) X(literal, double)            \
   X(number, int64_t) X(output, ckh_output) X(calculation, ckh_calculation) X(comparison, ckh_comparison)        \

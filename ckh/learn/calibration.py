@@ -1,0 +1,124 @@
+"""Speeds that agree with the ranking: they fall with its score, and times have an interval.
+
+What orders kernels and what tells their speed are models of their own. The calibration joins them: a table, made on
+held-out folds, says which share of the best one's speed a kernel has whose score lies so far below the best score. The
+speeds that are told of the first kernels, each divided by its share, give the speed of the best.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError, ModelError
+from ckh.jsonfields import read_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+CALIBRATION_NAME = "calibration.json"
+FIRST = 4  # kernels whose speeds count; CALIBRATED_FIRST of csrc/ckh_core.c
+COVERED = 0.9  # the share of measured times that the interval is to hold
+_MOST_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The calibration of a model's speeds.
+
+    Attributes:
+        gap: distances of a score to the best one, ascending from 0; empty: the speeds stay as they are told.
+        share: speeds of kernels at these distances over that of the best, from 1 on and never rising.
+        scale: what corrects the median of all.
+        low: the measured time over the predicted one that 5 % lie below, on held-out folds.
+        high: the same that 5 % lie above.
+        problems: held-out problems that all this is from.
+    """
+
+    gap: tuple[float, ...]
+    share: tuple[float, ...]
+    scale: float
+    low: float
+    high: float
+    problems: int
+
+    def __post_init__(self) -> None:
+        """Refuse what is none.
+
+        Raises:
+            DataError: a number is not finite or out of order.
+        """
+        numbers = (*self.gap, *self.share, self.scale, self.low, self.high)
+        is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(map(isfinite, numbers))
+        is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
+        is_falling = all(a < b for a, b in pairwise(self.gap)) and all(a >= b for a, b in pairwise(self.share))
+        if not (is_table and is_falling and min((*self.share, self.scale, self.low)) > 0 and self.low <= self.high):
+            raise DataError("a calibration is a table of falling shares, a scale and an interval of time")
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """The scale, the distances and the shares, as C gets them."""
+        return (self.scale, *self.gap, *self.share)
+
+    def shares(self, gap: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The shares at some distances from 0 on, of the same shape: between two of the table on a line."""
+        import numpy as np
+
+        gaps, shares = np.array(self.gap), np.array(self.share)
+        above = np.minimum(np.searchsorted(gaps, gap, side="right"), len(gaps) - 1)
+        below = np.maximum(above - 1, 0)
+        width = np.where(above == below, 1.0, gaps[above] - gaps[below])
+        share = shares[below] - (shares[below] - shares[above]) * ((gap - gaps[below]) / width)
+        return np.asarray(np.where(gap >= gaps[-1], shares[-1], np.maximum(share, shares[above])))
+
+    def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The speeds of kernels in their order, best first, which fall with it: the numbers that C computes.
+
+        Args:
+            score: what they are ordered by, shape (..., kernels), of at least `FIRST` kernels or all.
+            tflops: the speeds that are told of them, of the same shape.
+        """
+        import numpy as np
+
+        count = min(FIRST, score.shape[-1])
+        if not self.gap or not count:
+            return tflops * self.scale
+        share = self.shares(score[..., :1] - score)
+        level = tflops[..., 0] / share[..., 0]
+        for place in range(1, count):
+            level = level + tflops[..., place] / share[..., place]
+        return np.asarray((level / count * self.scale)[..., None] * share)
+
+    def to_json(self) -> str:
+        """Text that `read_calibration` reads back."""
+        document = {name: getattr(self, name) for name in self.__slots__}
+        return json.dumps({**document, "first": FIRST, "covered": COVERED}, indent=1) + "\n"
+
+
+def read_calibration(folder: Path) -> Calibration | None:
+    """The calibration in a model's directory; None if there is none.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    path = folder / CALIBRATION_NAME
+    if not path.is_file():
+        return None
+    try:
+        return _parsed(read_json(path))
+    except (DataError, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{path} is damaged: {error}") from error
+
+
+def _parsed(values: Any) -> Calibration:
+    if values["first"] != FIRST:
+        raise ValueError(f"it is from the first {values['first']}, not {FIRST}")
+    gap, share = (tuple(float(one) for one in values[name]) for name in ("gap", "share"))
+    scale, low, high = (float(values[name]) for name in ("scale", "low", "high"))
+    return Calibration(gap, share, scale, low, high, int(values["problems"]))
