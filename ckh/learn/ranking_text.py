@@ -190,7 +190,7 @@ def interval_text(interval: Sequence[float] | None) -> str:
     if interval is None:
         return ""
     low, high = interval
-    return f"\nof such times 9 in 10 were measured within {low:.2f} and {high:.2f} times the predicted\n"
+    return f"\nof held-out times 9 in 10 lay between {low:.2f} and {high:.2f} times the predicted ones\n"
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _RELATIVE_FLOOR = -2.5
 # What a blend's regression counts for each LambdaRank. Chosen on MIOpen's solvers, where from 4 to 10 a mean efficiency
 # changes by .0003 at most.
-_BLEND_WEIGHT = 8.0
+BLEND_WEIGHT = 8.0
 # LambdaRank wants few, whole grades: efficiency in thirtieths, each worth exp(1/5) times the one below.
 _GRADES = 30
 _GRADE_SCALE = 5.0
@@ -61,7 +61,7 @@ def relative(efficiency: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def blended(lambdaranks: Sequence[str], regression: str) -> str:
     """LambdaRanks and a regression of the order as one model, in LightGBM's text."""
-    return join_trees([*lambdaranks, scale_leaves(regression, _BLEND_WEIGHT * len(lambdaranks))])
+    return join_trees([*lambdaranks, scale_leaves(regression, BLEND_WEIGHT * len(lambdaranks))])
 
 
 def make_fit(target: str, dataset: Dataset, rank: RankObjective, focus: float = 1.0) -> Fit:

@@ -1,0 +1,149 @@
+"""Makes the calibrations of shipped models (`calibration.json`): how far speeds and order lie apart on held-out folds.
+
+    python benchmarks/calibrate.py [MODEL ...] [--write]
+
+For each fold, models are trained as the shipped one was, with as many trees and on all other problems; its own trees
+stay as they are. Prints what orders better on the folds, the ranking's score or the TFLOPS, with the mean difference in
+efficiency and its 95 % interval over problems; and the median error of the times of the first five kernels, as told by
+the TFLOPS alone and as calibrated by the table of the other half of the problems. Takes minutes for each model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.model_selection import GroupKFold
+
+from ckh.assess.metrics import choices
+from ckh.data.dataset import read_dataset
+from ckh.jsonfields import read_json
+from ckh.learn.boosting import Boosting
+from ckh.learn.calibrate import SHOWN, calibrate, in_order
+from ckh.learn.calibration import CALIBRATION_NAME, Calibration
+from ckh.learn.prepared import prepare
+from ckh.learn.targets import BLEND_WEIGHT, make_fit
+from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.learn.prepared import Prepared
+
+    Floats = NDArray[np.float64]
+
+ROOT = Path(__file__).parents[1]
+DATA = {
+    **{
+        f"grouped_conv_{variant}_fp32_host": (f"host-train-{variant}.parquet",)
+        for variant in ("forward", "bwd_data", "bwd_weight")
+    },
+    "grouped_conv_forward_bf16_gfx950": tuple(f"amd-gfx950-conv-{count}kernels.parquet" for count in (20, 30)),
+    "aiter_moe_gfx950": ("aiter-moe-gfx950.parquet",),
+    "gemm_universal_fp32_host": ("host-gemm-train.parquet", "host-gemm-more.parquet"),
+}
+FOLDS, GEMM_FOLDS = 5, 4
+FEW = {"gemm_universal_fp32_host": 1}  # folds of a large model that are scored
+_DRAWS = 1000
+
+
+def main() -> None:
+    """Calibrate each model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(DATA), help="names of shipped models; all by default")
+    parser.add_argument("--write", action="store_true", help=f"write {CALIBRATION_NAME} into their directories")
+    options = parser.parse_args()
+    for name in options.models:
+        prepared, score, told = _held_out(name)
+        tflops = prepared.dataset.frame["tflops"].to_numpy(dtype=np.float64)
+        _show(name, prepared, score, told, tflops)
+        made = calibrate(score, told, tflops, prepared.dataset.problem_ids)
+        if made is not None and options.write:
+            (ROOT / "models" / name / CALIBRATION_NAME).write_text(made.to_json())
+
+
+def _held_out(name: str) -> tuple[Prepared, Floats, Floats]:
+    """The rows, and what the models of the other folds say of each: its score and its TFLOPS; NaN if none was asked."""
+    folder = ROOT / "models" / name
+    given, manifest = read_json(folder / "feature_spec.json")["params"], read_json(folder / "train_manifest.json")
+    ours: dict[str, Any] = manifest["ckh"]
+    params = TreeParams(**{key: given[key] for key in TreeParams.__slots__ if key in given})
+    options = TrainOptions(
+        targets=(TFLOPS,),
+        rank=RankObjective(ours["rank_objective"]),
+        seed=ours["seed"],
+        folds=0,
+        prior=ours.get("prior", 0.0),
+        params=params,
+    )
+    paths = [ROOT / "data" / file for file in DATA[name]]
+    prepared = prepare(read_dataset(*paths, columns=lambda op: op.column_names()), options)
+    trees = {TFLOPS: ours["trees"][TFLOPS], RANK: params.n_estimators if options.prior else ours["trees"][RANK]}
+    boosting, groups = Boosting(prepared, options, lambda _steps, _text: None), prepared.dataset.split_ids
+    score, told = (np.full(len(groups), np.nan) for _ in range(2))
+    splits = list(GroupKFold(GEMM_FOLDS if name in FEW else FOLDS).split(groups, groups=groups))
+    for learned, held in splits[: FEW.get(name)]:
+        score[held] = _scores(boosting, learned, held, trees[RANK])
+        model = boosting.fit(make_fit(TFLOPS, prepared.dataset, options.rank), learned, None, name, trees[TFLOPS])
+        told[held] = np.expm1(prepared.matrix.predict(model, held))
+    return prepared, score, told
+
+
+def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int64], trees: int) -> Floats:
+    """What a model of some rows orders others by."""
+    options, prepared = boosting.options, boosting.prepared
+    fit = make_fit(RANK, prepared.dataset, options.rank)
+    score = prepared.matrix.predict(boosting.fit(fit, learned, None, RANK, trees), held)
+    if options.rank is RankObjective.BLEND:
+        relative = make_fit(RANK, prepared.dataset, RankObjective.RELATIVE)
+        score += BLEND_WEIGHT * prepared.matrix.predict(boosting.fit(relative, learned, None, RANK, trees), held)
+    prior = boosting.prior(fit, learned)
+    if prior is not None:
+        score = (score + options.prior * prepared.matrix.predict(prior, held)) / (1.0 + options.prior)
+    return score
+
+
+def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats) -> None:
+    """Print what orders better, and whose times are nearer."""
+    rows = np.flatnonzero(np.isfinite(score) & np.isfinite(told) & (told > 0) & (tflops > 0))
+    problem = np.unique(prepared.dataset.problem_ids[rows], return_inverse=True)[1]
+    count, draw = int(problem.max()) + 1, np.random.default_rng(0)
+    efficiency = prepared.efficiency[rows]
+    ranked, by_speed = (efficiency[choices(by[rows], problem, count)] for by in (score, told))
+    difference = ranked - by_speed
+    means = [difference[draw.integers(0, count, count)].mean() for _ in range(_DRAWS)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    half = draw.integers(0, 2, count)[problem]
+    errors: dict[str, list[Floats]] = {"TFLOPS alone": [], "calibrated": []}
+    for part in (0, 1):
+        known = rows[half != part]
+        made = calibrate(score[known], told[known], tflops[known], prepared.dataset.problem_ids[known])
+        assert made is not None
+        plain = replace(made, gap=(), share=(), scale=1.0)
+        others = rows[half == part]
+        errors["calibrated"] += _errors(made, score[others], told[others], tflops[others], problem[half == part])
+        errors["TFLOPS alone"] += _errors(plain, score[others], told[others], tflops[others], problem[half == part])
+    figures = ", ".join(f"{what} {np.median(np.concatenate(one)):.1%}" for what, one in errors.items())
+    print(
+        f"{name:34} {count} problems: by score {ranked.mean():.4f}, by TFLOPS {by_speed.mean():.4f}, "
+        f"difference {difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]; error of times: {figures}",
+        flush=True,
+    )
+
+
+def _errors(
+    table: Calibration, score: Floats, told: Floats, tflops: Floats, problem: NDArray[np.int64]
+) -> list[Floats]:
+    """|predicted / measured time - 1| of the first kernels of each problem."""
+    found = []
+    for rows in in_order(score, problem):
+        speeds = table.speeds(score[rows], told[rows])[:SHOWN]
+        found.append(np.abs(tflops[rows[:SHOWN]] / speeds - 1.0))
+    return found
+
+
+if __name__ == "__main__":
+    main()
