@@ -89,7 +89,7 @@ def limit_models(path: Path, models: Iterable[Model]) -> None:
         registry = read_registry(path, model.spec.op)
         if registry.arch != model.spec.arch:
             raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {model.spec.arch}")
-        model.only = frozenset(registry.kernels)
+        model.limit_to(registry.kernels)
 
 
 def _name(kernel: Kernel) -> str:

@@ -240,6 +240,11 @@ class Model:
             self._alone.put(id(found.chosen), known)
         return known[1]
 
+    def limit_to(self, kernels: Iterable[Kernel]) -> None:
+        """Rank these kernels alone, whatever was ranked before."""
+        self.only = frozenset(kernels)
+        self.remembered, self.candidates = Remembered(_ANSWERS), Remembered(_CANDIDATES)
+
     def require(self, wanted: Wanted) -> None:
         """Refuse to be used for what it was not trained for.
 

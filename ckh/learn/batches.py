@@ -124,6 +124,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     known = model.candidates.get(key)
     if known is None:
         found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+        found = found if model.only is None else found.among(model.only)
         known = replace(found, chosen=model.same(found).chosen)
         model.candidates.put(key, known)
     return known

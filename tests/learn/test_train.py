@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TARGETS = ("tflops", "latency", "bandwidth", "rank")
 FILES = {f"model_{target}.lgbm.gz" for target in TARGETS}
 FILES |= {f"{kind}_{target}.json" for kind in ("cv_metrics", "feature_importances") for target in TARGETS}
-FILES |= {"feature_spec.json", "train_manifest.json", "kernels.json"}
+FILES |= {"feature_spec.json", "train_manifest.json", "kernels.json", "measured.json.gz"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
