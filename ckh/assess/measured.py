@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def needed_columns(op: AnyOperation) -> frozenset[str]:
     """The columns of an operation's dataset, besides those of identity, that a model and its judging read."""
-    times = ("status", "is_valid", "latency_ms", "spread", "device", *REPEATED)
+    times = ("status", "is_valid", "latency_ms", "tflops", "spread", "device", *REPEATED)
     return frozenset({*op.input_columns, op.kernel_slice, *times})
 
 
