@@ -274,7 +274,8 @@ def test_rows_without_a_time_are_refused() -> None:
 
 def test_the_files_have_the_keys_of_amd(model_dir: Path) -> None:
     """AMD's tools find what they know in spec, manifest and metrics; what is ours is in one key."""
-    read = {name: json.loads((model_dir / name).read_text(encoding="utf-8")) for name in FILES if name.endswith(".json")}
+    names = [name for name in FILES if name.endswith(".json")]
+    read = {name: json.loads((model_dir / name).read_text(encoding="utf-8")) for name in names}
     spec, manifest = read["feature_spec.json"], read["train_manifest.json"]
     assert set(spec) == {
         *("op_type", "feature_encoding_version", "feature_engine", "hardware", "dtype", "arch", "feature_names"),
