@@ -48,6 +48,7 @@ for word in "$@"; do
 done
 [ -n "$source" ] || exec c++ "$@"
 key=$(cksum < "$source" | tr -d ' ')
+[ -n "$key" ] || exit {killed}  # it was cksum that was killed
 if [ ! -e "{store}/$key" ]; then
   c++ "$@" && cp "$out" "{store}/$key.$$" && mv "{store}/$key.$$" "{store}/$key"
   exit
@@ -88,7 +89,9 @@ class Series:
         for name in ("store", "temporary"):
             (folder / name).mkdir(exist_ok=True, parents=True)
         self._compiler = folder / "compiler"
-        self._compiler.write_text(_COMPILER.format(store=folder / "store"), encoding="utf-8")
+        self._compiler.write_text(
+            _COMPILER.format(store=folder / "store", killed=128 + signal.SIGKILL), encoding="utf-8"
+        )
         self._compiler.chmod(0o755)
         (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
