@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +59,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 def machine_name() -> str:
     """The system's name of this machine."""
-    return platform.node() or "unknown"
+    return os.uname().nodename or "unknown"
 
 
 def processor_name(root: Path = Path("/")) -> str:

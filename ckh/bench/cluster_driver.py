@@ -276,13 +276,17 @@ class ClusterDriver(Driver):
     @contextmanager
     def worker(
         self,
-        config: WorkerConfig | None = None,  # noqa: ARG002 - the interface's
+        config: WorkerConfig | None = None,
         *,
         timeout_s: float | None = None,
         should_stop: Callable[[], bool] | None = None,
         device: RemoteDevice | None = None,
     ) -> Iterator[JobRunner]:
-        """A device of a node, by default the first."""
+        """A device of a node, by default the first; kernels are loaded, without a device, by this machine."""
+        if config is not None and config.load_only:
+            with super().worker(config, timeout_s=timeout_s, should_stop=should_stop) as own:
+                yield own
+            return
         chosen, stop = device or self.devices()[0], should_stop or self.should_stop
         runner = RemoteRunner(self._cluster, self._request, chosen, timeout_s or self.limits.timeout_s, stop)
         try:

@@ -169,7 +169,9 @@ def parse_record(line: bytes) -> Record:
         _require_types(values, _TYPES[kind])
         require_characters(line, values)
         return _PARSERS[kind](values)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except RecursionError as error:
+        raise ValueError("its values are nested too deep") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 

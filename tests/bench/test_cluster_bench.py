@@ -93,6 +93,15 @@ def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
     assert [row.node != "" for row in rows[7:]].count(True) >= len(rows) - 7 - len(KERNELS)
 
 
+def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes compile, this machine loads what came back, and nothing is measured."""
+    args = ["--problems", "problems.txt", "--kernels", "kernels", "--compile-only", "--json"]
+    assert bench("none", *args, cluster=nodes) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["statuses"] == {"ok": len(KERNELS)}
+    assert not Path("none").exists()
+
+
 def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
     """Kernels that were compiled here run on nodes, which have another cache."""
     assert bench("first", cluster=nodes) == ExitCode.OK
