@@ -14,6 +14,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import DeviceOptions
 from ckh.bench.driver import Driver
 from ckh.bench.hip_device import HipDevice
+from ckh.bench.kernel_cache import loadable
 from ckh.bench.limits import BenchLimits
 from ckh.errors import DeviceError
 from ckh.ops.grouped_conv.names import kernel_name
@@ -170,7 +171,7 @@ def test_kernels_that_share_a_compiler_are_each_what_they_are_alone(
     assert [one.status for one in built.values()] == [Status.OK] * 5
     names = []
     for one in built.values():
-        library: Any = ctypes.CDLL(one.library)
+        library: Any = ctypes.CDLL(loadable(one.library))
         library.ckh_name.restype = ctypes.c_char_p
         names.append(library.ckh_name().decode())
     assert names == [kernel_name(kernel) for kernel in KERNELS]
