@@ -77,7 +77,7 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
 @pytest.mark.parametrize("quick", ["0", "1"])
 def test_a_reader_that_left_is_no_failure_to_speak_of(quick: str, unbuffered: str) -> None:
     """`| head -1` gives its line, no word on stderr, and the code of a broken pipe: neither success nor a gate."""
-    args = ["predict", "--problems", "host-holdout", "--top", "300"]
+    args = ["predict", "--problems", "host-holdout", "--wide", "--top", "300"]
     done = shell("| (read -r line; echo $line)", *args, quick=quick, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (141, "")
     assert done.stdout.startswith("problem predicted TFLOPS")
