@@ -70,7 +70,12 @@ def ckh(tmp_path_factory: pytest.TempPathFactory) -> Ckh:
 
 def test_it_is_evaluated_and_predicted(ckh: Ckh) -> None:
     """By an option of its own, without --op; a kernel that takes no whole steps is refused with the rule's words."""
-    assert "8 problems" not in ckh("evaluate", "--model", "model", "--data", "times.parquet")
+    evaluate = ("evaluate", "--model", "model", "--data", "times.parquet")
+    with pytest.raises(AssertionError, match=f"trained on all {len(SQUARES)} problems"):
+        ckh(*evaluate)
+    judged = json.loads(ckh(*evaluate, "--with-trained", "--json"))["efficiency"]
+    assert judged["problems"] == len(SQUARES)
+    assert 0 < judged["min"] <= judged["mean"]["value"] <= 1
     whole = json.loads(ckh(*PREDICT, "--model", "model", "--json"))
     assert (whole["problem"], whole["candidates"], whole["refused"]) == ("matvec_fp32_64x64", 4, {})
     scores = [one["score"] for one in whole["kernels"]]
