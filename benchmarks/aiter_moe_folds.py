@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from ckh.assess.baselines import random_efficiency, single_kernel_scores
+from ckh.assess.baselines import Learned, random_efficiency
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
@@ -47,9 +47,9 @@ def efficiencies(dataset: Dataset, options: TrainOptions) -> dict[str, dict[str,
             chosen = {
                 "model": times.efficiency()[choices(scores, times.problem, times.count)],
                 "best average kernel": times.efficiency()[
-                    choices(single_kernel_scores(held, learned), times.problem, times.count)
+                    choices(Learned([learned]).single_kernel_scores(held), times.problem, times.count)
                 ],
-                "random": random_efficiency(held),
+                "random": random_efficiency(times),
             }
             for name, values in chosen.items():
                 for one in np.unique(stage):

@@ -1,11 +1,14 @@
 """Baselines that a model must beat: choices that need no model.
 
-A baseline gives every row of the judged data a score, higher is better, as a model does.
+A baseline gives every row of the judged data a score, higher is better, as a model does. Data come in parts of whole
+problems.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,81 +16,88 @@ from ckh.assess.measured import times_of
 from ckh.data.numbering import group_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
 
     from numpy.typing import NDArray
 
+    from ckh.assess.metrics import Times
     from ckh.data.dataset import Dataset
 
+    Kind: TypeAlias = tuple[Any, ...]  # of problems: all of their identity but the sizes
 
-def random_efficiency(dataset: Dataset) -> NDArray[np.float64]:
+
+def random_efficiency(times: Times) -> NDArray[np.float64]:
     """Expected efficiency of a random choice, shape (problems,)."""
-    times = times_of(dataset)
     total = np.bincount(times.problem, weights=times.efficiency(), minlength=times.count)
     return np.asarray(total / np.bincount(times.problem, minlength=times.count))
 
 
-def single_kernel_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[np.float64]:
-    """Scores of always choosing the kernel of the best mean efficiency in other data, shape (rows,).
+class Learned:
+    """What baselines know of other data: twelve bytes for each of their rows.
 
-    Where a problem lacks that kernel, the next best counts.
+    Args:
+        parts: the data, in parts of whole problems.
     """
-    return _of_kernels(dataset, mean_efficiency_by_kernel(learned_from), -1.0)
 
+    def __init__(self, parts: Iterable[Dataset]) -> None:
+        from sklearn.neighbors import KDTree
 
-def hindsight_efficiency(dataset: Dataset) -> NDArray[np.float64] | None:
-    """Efficiency of the one kernel that would have been best on the whole, shape (problems,).
+        self._numbers: dict[str, int] = {}
+        kernels, efficiencies, rows, places = [], [], [], []
+        for part in parts:
+            times, kernel = times_of(part), self._numbered(part)
+            order = np.lexsort((kernel, times.problem))
+            kernels.append(kernel[order])
+            efficiencies.append(times.efficiency()[order])
+            rows.append(np.bincount(times.problem))
+            places.append(places_of(part))
+        self._kernel, self._efficiency = np.concatenate(kernels), np.concatenate(efficiencies)
+        # The rows of problem p are those from _start[p] to _start[p + 1], in order of kernels.
+        self._start = np.concatenate([[0], np.cumsum(np.concatenate(rows))])
+        self._means = np.bincount(self._kernel, weights=self._efficiency) / np.bincount(self._kernel)
+        distinct, self._first = np.unique(np.concatenate(places), axis=0, return_index=True)
+        self._tree = KDTree(distinct)
 
-    One for each kind of problems, those that differ in sizes only: a kernel is for one kind. Only a kernel that was
-    measured on every problem of its kind can be judged so; None if a kind has none, as in sampled data.
-    """
-    import pandas as pd
+    def means(self) -> dict[str, float]:
+        """Mean efficiency of each kernel over the problems that have it."""
+        return dict(zip(self._numbers, self._means.tolist(), strict=True))
 
-    times, op = times_of(dataset), dataset.op
-    row_efficiency = times.efficiency()
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
-    kinds = group_numbers(dataset.frame, [name for name in op.identity if name not in op.sizes])
-    efficiency = np.empty(times.count)
-    for kind in range(int(kinds.max()) + 1):
-        rows = np.flatnonzero(kinds == kind)
-        kernel_of_row, _ = pd.factorize(names[rows])
-        is_everywhere = np.bincount(kernel_of_row) == len(np.unique(times.problem[rows]))
-        if not is_everywhere.any():
-            return None
-        total = np.bincount(kernel_of_row, weights=row_efficiency[rows])
-        chosen = rows[kernel_of_row == np.argmax(np.where(is_everywhere, total, -1.0))]
-        efficiency[times.problem[chosen]] = row_efficiency[chosen]
-    return efficiency
+    def single_kernel_scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """Scores of always choosing the kernel of the best mean efficiency, shape (rows,).
 
+        Where a problem lacks that kernel, the next best counts.
+        """
+        kernel = self._known(dataset)
+        return np.where(kernel >= 0, self._means[kernel], -1.0)
 
-def mean_efficiency_by_kernel(dataset: Dataset) -> dict[str, float]:
-    """Mean efficiency of each kernel over the problems that have it."""
-    import pandas as pd
+    def nearest_problem_scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """Scores of choosing what was best on the nearest problem, shape (rows,).
 
-    efficiency = pd.Series(times_of(dataset).efficiency())
-    means = efficiency.groupby(dataset.frame["kernel_name"].to_numpy()).mean()
-    return {str(name): float(value) for name, value in means.items()}
+        Near is in the operation's places of problems (`Operation.place`), mostly logarithms of sizes. A kernel that
+        was not measured there scores below all that were, in the order of the mean efficiency over all.
+        """
+        kernel, problem = self._known(dataset), dataset.problem_ids
+        nearest = self._first[self._tree.query(places_of(dataset), k=1)[1][:, 0]]
+        scores = np.where(kernel >= 0, self._means[kernel], 0.0) - 2.0
+        order = np.argsort(problem, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(problem[order])) + 1):
+            start, stop = self._start[nearest[problem[rows[0]]] : nearest[problem[rows[0]]] + 2]
+            there = self._kernel[start:stop]
+            found = np.minimum(np.searchsorted(there, kernel[rows]), stop - start - 1)
+            is_known = there[found] == kernel[rows]
+            scores[rows[is_known]] = self._efficiency[start:stop][found[is_known]]
+        return scores
 
+    def _numbered(self, dataset: Dataset) -> NDArray[np.int32]:
+        """The number of each row's kernel, which is given where it has none, shape (rows,)."""
+        codes, names = _kernels(dataset)
+        return np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], dtype=np.int32)[codes]
 
-def _of_kernels(dataset: Dataset, values: Mapping[str, float], otherwise: float) -> NDArray[np.float64]:
-    """The value of each row's kernel, shape (rows,)."""
-    import pandas as pd
-
-    codes, names = pd.factorize(dataset.frame["kernel_name"].to_numpy(dtype=object))
-    return np.array([values.get(name, otherwise) for name in names])[codes]
-
-
-def nearest_problems(dataset: Dataset, learned_from: Dataset) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Of each problem the number of the nearest one of other data, and how far that is; shape (problems,) each.
-
-    Near is in the operation's places of problems (`Operation.place`), mostly logarithms of sizes.
-    """
-    from sklearn.neighbors import KDTree
-
-    here, known = (places_of(one) for one in (dataset, learned_from))
-    distinct, first = np.unique(known, axis=0, return_index=True)
-    distance, found = KDTree(distinct).query(here, k=1)
-    return first[found[:, 0]].astype(np.int64), distance[:, 0]
+    def _known(self, dataset: Dataset) -> NDArray[np.int32]:
+        """The number of each row's kernel, -1 for one that is not known, shape (rows,)."""
+        codes, names = _kernels(dataset)
+        return np.array([self._numbers.get(name, -1) for name in names], dtype=np.int32)[codes]
 
 
 def places_of(dataset: Dataset) -> NDArray[np.float64]:
@@ -95,26 +105,82 @@ def places_of(dataset: Dataset) -> NDArray[np.float64]:
     return np.array([dataset.op.place(problem) for problem in dataset.problems()], dtype=np.float64)
 
 
-def nearest_problem_scores(dataset: Dataset, learned_from: Dataset) -> NDArray[np.float64]:
-    """Scores of choosing what was best on the nearest problem of other data, shape (rows,).
+def hindsight_efficiency(parts: Iterable[Dataset]) -> NDArray[np.float64] | None:
+    """Efficiency of the one kernel that would have been best on the whole, shape (problems,).
 
-    Near is in the logarithms of the sizes. A kernel that was not measured there scores below all that were, in the
-    order of the mean efficiency over all.
+    One for each kind of problems, those that differ in sizes only: a kernel is for one kind. Only a kernel that was
+    measured on every problem of its kind can be judged so; None if a kind has none, as in sampled data.
+
+    Args:
+        parts: the data, each with whole problems; iterated twice.
     """
+    totals: dict[Kind, _Totals] = {}
+    for part in parts:
+        for one in _of_kinds(part):
+            totals.setdefault(one.kind, _Totals()).add(one)
+    best = {kind: total.best() for kind, total in totals.items()}
+    if not all(best.values()):
+        return None
+    found = []
+    for part in parts:
+        efficiency = np.empty(len(part.first_rows))
+        for one in _of_kinds(part):
+            chosen = one.codes == one.names.index(best[one.kind])
+            efficiency[one.problem[chosen]] = one.efficiency[chosen]
+        found.append(efficiency)
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfKind:
+    """The rows of one kind in a part: number and name of the kernel, problem and efficiency of each."""
+
+    kind: Kind
+    codes: NDArray[np.int64]
+    names: list[str]
+    problem: NDArray[np.int64]
+    efficiency: NDArray[np.float64]
+
+
+class _Totals:
+    """Over a kind's problems: on how many each kernel was measured, its summed efficiency, and how many there are."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[str] = Counter()
+        self._sums: dict[str, float] = {}
+        self._problems = 0
+
+    def add(self, one: _OfKind) -> None:
+        """Add the rows of a part."""
+        sums = np.array([self._sums.get(name, 0.0) for name in one.names])
+        # One after the other, so that the sum does not depend on the parts.
+        np.add.at(sums, one.codes, one.efficiency)
+        self._sums.update(zip(one.names, sums.tolist(), strict=True))
+        self._rows.update(dict(zip(one.names, np.bincount(one.codes).tolist(), strict=True)))
+        self._problems += len(np.unique(one.problem))
+
+    def best(self) -> str:
+        """The best kernel of those that every problem has, the first of equals; empty if there is none."""
+        everywhere = [name for name, count in self._rows.items() if count == self._problems]
+        return max(everywhere, key=self._sums.__getitem__, default="")
+
+
+def _of_kinds(dataset: Dataset) -> Iterator[_OfKind]:
     import pandas as pd
 
-    known = times_of(learned_from)
-    kernel_of_row, kernels = pd.factorize(learned_from.frame["kernel_name"].to_numpy(dtype=object))
-    means = mean_efficiency_by_kernel(learned_from)
-    # Of each kernel measured there, in the order of (problem, kernel).
-    pair = known.problem * len(kernels) + kernel_of_row
-    order = np.argsort(pair)
-    pair, efficiency = pair[order], known.efficiency()[order]
-    nearest, _distance = nearest_problems(dataset, learned_from)
-    names = dataset.frame["kernel_name"].to_numpy(dtype=object)
-    kernel = pd.Index(kernels).get_indexer(names)
-    wanted = nearest[dataset.problem_ids] * len(kernels) + kernel
-    found = np.minimum(np.searchsorted(pair, wanted), len(pair) - 1)
-    is_known = (pair[found] == wanted) & (kernel >= 0)
-    otherwise = _of_kernels(dataset, means, 0.0) - 2.0
-    return np.where(is_known, efficiency[found], otherwise)
+    times, op = times_of(dataset), dataset.op
+    columns = [name for name in op.identity if name not in op.sizes]
+    kinds, efficiency, names = group_numbers(dataset.frame, columns), times.efficiency(), dataset.frame["kernel_name"]
+    for number in range(int(kinds.max()) + 1):
+        rows = np.flatnonzero(kinds == number)
+        codes, found = pd.factorize(names.to_numpy(dtype=object)[rows])
+        kind = tuple(map(str, dataset.frame[columns].iloc[rows[0]]))
+        yield _OfKind(kind, codes, [str(name) for name in found], times.problem[rows], efficiency[rows])
+
+
+def _kernels(dataset: Dataset) -> tuple[NDArray[np.int64], list[str]]:
+    """The number of each row's kernel among those of the dataset, and their names."""
+    import pandas as pd
+
+    codes, names = pd.factorize(dataset.frame["kernel_name"])
+    return codes, [str(name) for name in names]

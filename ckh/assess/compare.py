@@ -13,12 +13,12 @@ from ckh.assess.metrics import choices
 from ckh.assess.verdict import Check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from ckh.assess.measured import Scorer
     from ckh.data.dataset import Dataset
-
 _FIGURES: dict[str, Callable[[NDArray[np.float64]], Figure]] = {
     "mean": mean_of,
     "median": lambda values: percentile_of(values, 50),
@@ -90,35 +90,53 @@ class Comparison:
         return not self.failures
 
 
-def compare(dataset: Dataset, old: NDArray[np.float64], new: NDArray[np.float64], thresholds: Thresholds) -> Comparison:
-    """Compare the choices by two models' scores, shape (rows,) each.
+def compare(parts: Iterable[Dataset], old: Scorer, new: Scorer, thresholds: Thresholds) -> Comparison:
+    """Compare the choices by what gives two models' scores of the rows of a dataset, in parts of whole problems.
 
     A problem is the same if both choices are the same kernel or equally fast.
     """
-    times = times_of(dataset)
-    rows = [choices(scores, times.problem, times.count) for scores in (old, new)]
-    before, after = (times.efficiency()[chosen] for chosen in rows)
+    found = [_choices(part, old(part), new(part)) for part in parts]
+    before, after = (np.concatenate([one.efficiency[model] for one in found]) for model in range(2))
     allowed = (thresholds.mean, thresholds.median, thresholds.p10)
     wanted = {name: (of(before), of(after), difference(of(after), of(before))) for name, of in _FIGURES.items()}
-    found = estimates({f"{name} {i}": one for name, some in wanted.items() for i, one in enumerate(some)}, times.count)
+    figures = estimates(
+        {f"{name} {i}": one for name, some in wanted.items() for i, one in enumerate(some)}, len(before)
+    )
     differences = []
     for name, most in zip(_FIGURES, allowed, strict=True):
-        first, second, apart = (found[f"{name} {i}"] for i in range(3))
+        first, second, apart = (figures[f"{name} {i}"] for i in range(3))
         differences.append(Difference(name, first.value, second.value, apart.low, apart.high, most))
-    problems = dataset.problems()
-    worse = [
-        Degraded(problems[i].canonical(), float(before[i]), float(after[i])) for i in np.flatnonzero(after < before)
-    ]
+    worse = [one for part in found for one in part.degraded]
     worse.sort(key=lambda one: -one.loss)
     return Comparison(
-        problems=times.count,
-        agreement=float(np.mean(rows[0] == rows[1])),
+        problems=len(before),
+        agreement=float(np.mean(np.concatenate([one.agrees for one in found]))),
         differences=tuple(differences),
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
         degraded=tuple(worse),
         checks=(*map(_check_of, differences), _check_of_worst(worse, thresholds.problem)),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choices:
+    """Both models' choices on a part: efficiencies, shape (2, problems), whether they agree, and what lost."""
+
+    efficiency: NDArray[np.float64]
+    agrees: NDArray[np.bool_]
+    degraded: list[Degraded]
+
+
+def _choices(part: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]) -> _Choices:
+    times = times_of(part)
+    rows = np.array([choices(scores, times.problem, times.count) for scores in (old, new)])
+    before, after = efficiency = times.efficiency()[rows]
+    problems = part.problems()
+    worse = [
+        Degraded(problems[i].canonical(), float(before[i]), float(after[i])) for i in np.flatnonzero(after < before)
+    ]
+    return _Choices(efficiency, rows[0] == rows[1], worse)
 
 
 def _check_of(one: Difference) -> Check:

@@ -11,8 +11,15 @@ from ckh.errors import DataError
 from ckh.schema import MEASURED, REPEATED, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.ops.base import AnyOperation
+
+    Scorer: TypeAlias = Callable[[Dataset], NDArray[np.float64]]  # of each row, higher is better
 
 
 def needed_columns(op: AnyOperation) -> frozenset[str]:
@@ -32,11 +39,21 @@ def times_of(dataset: Dataset) -> Times:
     return Times(dataset.problem_ids, latency, frame["spread"].to_numpy(dtype=np.float64))
 
 
-def unstable_share(dataset: Dataset) -> float:
-    """The share of measured times whose samples did not agree."""
+def unstable_counts(dataset: Dataset) -> NDArray[np.int64]:
+    """How many times there are whose samples did not agree, and how many measured ones; shape (2,)."""
     status = dataset.frame["status"]
-    unstable, measured = int((status == Status.UNSTABLE).sum()), int(status.isin(MEASURED).sum())
+    return np.array([(status == Status.UNSTABLE).sum(), status.isin(MEASURED).sum()], dtype=np.int64)
+
+
+def unstable_share(parts: Iterable[Dataset]) -> float:
+    """The share of measured times whose samples did not agree, over a dataset's parts."""
+    unstable, measured = np.sum([unstable_counts(part) for part in parts], axis=0).tolist()
     return unstable / measured if measured else 0.0
+
+
+def has_oracle(dataset: Dataset) -> NDArray[np.bool_]:
+    """True if a problem has at least one usable time, shape (problems,)."""
+    return np.isfinite(times_of(dataset).oracle_ms())
 
 
 def judged(dataset: Dataset) -> Dataset:
@@ -45,7 +62,12 @@ def judged(dataset: Dataset) -> Dataset:
     Raises:
         DataError: there is none.
     """
-    has_oracle = np.isfinite(times_of(dataset).oracle_ms())
-    if not has_oracle.any():
-        raise DataError("no problem of the dataset has a usable time", "see the column status for why")
-    return dataset if has_oracle.all() else dataset.select(has_oracle[dataset.problem_ids])
+    found = has_oracle(dataset)
+    if not found.any():
+        raise no_oracle()
+    return dataset if found.all() else dataset.select(found[dataset.problem_ids])
+
+
+def no_oracle() -> DataError:
+    """The error of data without any usable time."""
+    return DataError("no problem of the dataset has a usable time", "see the column status for why")

@@ -55,18 +55,29 @@ class Times:
         """Of each row, were it chosen, shape (rows,)."""
         return np.asarray(self.oracle_ms()[self.problem] / self.latency_ms)
 
-    def is_best(self) -> NDArray[np.bool_]:
-        """True if a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart.
+    def own_tolerance(self) -> NDArray[np.float64]:
+        """How far from the least time is as good where nothing was measured again, relative, shape (problems,).
 
-        Where nothing was measured again: within the spread of the oracle's own samples, and 1 % in any case.
+        That is the spread of the oracle's own samples, and 1 % in any case.
         """
-        efficiency = self.efficiency()
         tolerance = np.full(self.count, _MIN_TOLERANCE)
-        is_oracle = efficiency >= 1.0
+        is_oracle = self.efficiency() >= 1.0
         np.maximum.at(tolerance, self.problem[is_oracle], np.nan_to_num(self.spread[is_oracle]))
-        if self.tolerance is not None:
-            tolerance = np.where(np.isfinite(self.tolerance), self.tolerance, tolerance)
-        return np.asarray(efficiency >= 1.0 / (1.0 + tolerance[self.problem]))
+        return tolerance
+
+    def is_best(self) -> NDArray[np.bool_]:
+        """True if a row is as good as its oracle: no slower than repeated measurements of one kernel lie apart."""
+        return as_good(self.efficiency(), known_or(self.tolerance, self.own_tolerance())[self.problem])
+
+
+def known_or(known: NDArray[np.float64] | None, otherwise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The tolerances that are known, and others where they are NaN or none is."""
+    return otherwise if known is None else np.where(np.isfinite(known), known, otherwise)
+
+
+def as_good(efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """True if an efficiency is as good as 1, to what can be measured."""
+    return np.asarray(efficiency >= 1.0 / (1.0 + tolerance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +147,28 @@ def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> d
     }
 
 
-def top_k(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
-    """How often the first k choices hold a best kernel, and the efficiency of the best of them."""
-    place, efficiency, is_best = places(scores, times.problem), times.efficiency(), times.is_best()
-    found = []
-    for k in ks:
+def best_of_first(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> NDArray[np.float64]:
+    """The efficiency of the best of the first k choices of each problem, shape (ks, problems)."""
+    place, efficiency = places(scores, times.problem), times.efficiency()
+    best = np.zeros((len(ks), times.count))
+    for row, k in zip(best, ks, strict=True):
         inside = place < k
-        best, hit = np.zeros(times.count), np.zeros(times.count, dtype=bool)
-        np.maximum.at(best, times.problem[inside], efficiency[inside])
-        np.logical_or.at(hit, times.problem[inside], is_best[inside])
-        found.append(TopK(k, float(hit.mean()), float(best.mean()), float(np.percentile(best, 10))))
-    return found
+        np.maximum.at(row, times.problem[inside], efficiency[inside])
+    return best
+
+
+def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
+    """How often the first k choices hold a best kernel, and the efficiency of the best of them.
+
+    Args:
+        best: as `best_of_first` gives it, shape (ks, problems).
+        tolerance: how far from the least time is as good, relative, shape (problems,).
+        ks: how many choices.
+    """
+    return [
+        TopK(k, float(as_good(row, tolerance).mean()), float(row.mean()), float(np.percentile(row, 10)))
+        for k, row in zip(ks, best, strict=True)
+    ]
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:

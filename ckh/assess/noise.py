@@ -9,6 +9,7 @@ count, those that take at most half as long again as the best: slower ones have 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from ckh.assess.metrics import Times, choices
 from ckh.schema import REPEATED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -103,69 +106,113 @@ def has_repeats(dataset: Dataset) -> bool:
 
 def repeat_noise(dataset: Dataset) -> RepeatNoise | None:
     """The repeat noise of a dataset; None if no pair was measured more than once."""
-    if not has_repeats(dataset):
-        return None
-    earlier, later = _both(dataset)
-    times = times_of(dataset)
-    near = times.efficiency() >= 1 / _NEAR
-    rows = np.flatnonzero(_twice(earlier, later) & near)
-    problem = dataset.problem_ids[rows]
-    apart = _apart(np.log(earlier[rows] / later[rows]), problem)
-    known = np.isfinite(apart)
-    rows, problem, apart = rows[known], problem[known], apart[known]
-    device = np.array(_devices(dataset), dtype=object)
-    of_device = {name: apart[device[problem] == name] for name in dict.fromkeys(device.tolist())}
-    devices = tuple(
-        DeviceNoise(
-            name,
-            len(found),
-            len(np.unique(problem[device[problem] == name])),
-            float(np.median(found)),
-            float(np.percentile(found, 90)),
-            _NORMAL * float(np.median(found)),
+    found = RepeatNoiseOfParts()
+    found.add(dataset, times_of(dataset))
+    return found.result()
+
+
+class RepeatNoiseOfParts:
+    """Finds the repeat noise of a dataset in parts of whole problems.
+
+    A median and a percentile of all need all values: a number is kept for each pair near the best that was measured
+    more than once.
+    """
+
+    def __init__(self) -> None:
+        self._apart: dict[str, list[NDArray[np.float64]]] = {}
+        self._problems: Counter[str] = Counter()
+        self._devices: list[str] = []
+        self._own: list[NDArray[np.float64]] = []
+
+    def add(self, dataset: Dataset, times: Times) -> None:
+        """Add a part and its times."""
+        devices = _devices(dataset)
+        own = np.full(len(devices), np.nan)
+        for name in devices:
+            self._apart.setdefault(name, [])
+        self._devices += devices
+        self._own.append(own)
+        if not has_repeats(dataset):
+            return
+        earlier, later = _both(dataset)
+        rows = np.flatnonzero(_twice(earlier, later) & (times.efficiency() >= 1 / _NEAR))
+        problem = dataset.problem_ids[rows]
+        apart = _apart(np.log(earlier[rows] / later[rows]), problem)
+        known = np.isfinite(apart)
+        problem, apart = problem[known], apart[known]
+        order = np.argsort(problem, kind="stable")
+        for number, start, stop in _groups(problem):
+            values, device = apart[order[start:stop]], devices[number]
+            self._apart[device].append(values)
+            self._problems[device] += 1
+            if len(values) >= _LEAST_PAIRS:
+                own[number] = _NORMAL * float(np.median(values))
+
+    def result(self) -> RepeatNoise | None:
+        """The noise; None if no pair was measured more than once."""
+        found = {name: np.concatenate([np.zeros(0), *parts]) for name, parts in self._apart.items()}
+        devices = tuple(
+            DeviceNoise(
+                name,
+                len(apart),
+                self._problems[name],
+                float(np.median(apart)),
+                float(np.percentile(apart, 90)),
+                _NORMAL * float(np.median(apart)),
+            )
+            for name, apart in found.items()
+            if len(apart) >= _LEAST_PAIRS
         )
-        for name, found in of_device.items()
-        if len(found) >= _LEAST_PAIRS
-    )
-    tolerance = np.full(len(device), np.nan)
-    for one in devices:
-        tolerance[device == one.device] = one.tolerance
-    ordered = apart[np.argsort(problem, kind="stable")]
-    own = [group for group in _groups(problem) if group[2] - group[1] >= _LEAST_PAIRS]
-    for number, start, stop in own:
-        tolerance[number] = _NORMAL * float(np.median(ordered[start:stop]))
-    return RepeatNoise(devices, tolerance, len(own)) if devices else None
+        if not devices:
+            return None
+        of_device = {one.device: one.tolerance for one in devices}
+        own = np.concatenate(self._own)
+        others = np.array([of_device.get(name, np.nan) for name in self._devices])
+        return RepeatNoise(devices, np.where(np.isfinite(own), own, others), int(np.isfinite(own).sum()))
 
 
-def ceiling(
-    dataset: Dataset, chosen: NDArray[np.int64], baseline: str, without: NDArray[np.int64] | None
-) -> Ceiling | None:
-    """The model's choices against those of a repeated measurement; None where nothing was measured more than once.
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredAgain:
+    """Choices scored in measurements that did not make them, shape (problems,) each.
 
-    Each choice is scored in measurements that did not make it: in the later one, and where all kernels of a problem
-    were measured twice, in both, of which a repeated measurement is scored in the other. Only problems count whose best
-    kernels were all measured twice; others of theirs count with their one time.
+    Attributes:
+        is_known: whether the problem's best kernels were all measured twice; elsewhere the others mean nothing.
+        repeated: efficiency of choosing by a measurement.
+        model: of the model's choice.
+        base: of the choice at which the closable gap begins.
+    """
+
+    is_known: NDArray[np.bool_]
+    repeated: NDArray[np.float64]
+    model: NDArray[np.float64]
+    base: NDArray[np.float64]
+
+
+def scored_again(dataset: Dataset, chosen: NDArray[np.int64], without: NDArray[np.int64] | None) -> ScoredAgain:
+    """Score choices in measurements that did not make them.
+
+    That is in the later one, and where all kernels of a problem were measured twice, in both, of which a repeated
+    measurement is scored in the other. Only problems are known whose best kernels were all measured twice; others of
+    theirs count with their one time.
 
     Args:
         dataset: of problems that have an oracle.
         chosen: the model's row of each problem, shape (problems,).
-        baseline: name of the choice at which the closable gap begins.
-        without: its row of each problem, shape (problems,); None: any, at random.
+        without: the row of each problem at which the closable gap begins, shape (problems,); None: any, at random.
     """
-    if not has_repeats(dataset):
-        return None
     frame, problem = dataset.frame, dataset.problem_ids
+    count = int(problem.max()) + 1
+    nothing = np.zeros(count)
+    if not has_repeats(dataset):
+        return ScoredAgain(np.zeros(count, dtype=bool), nothing, nothing, nothing)
     latency = np.where(frame["is_valid"], frame["latency_ms"], np.inf).astype(np.float64)
     both = _both(dataset)
     is_twice = _twice(*both) & np.isfinite(latency)
     earlier, later = (np.where(is_twice, one, latency) for one in both)
-    count = int(problem.max()) + 1
     twice = np.bincount(problem[is_twice], minlength=count)
     contends = Times(problem, latency, latency).efficiency() >= 1 / _CONTENDER
     is_known = twice >= 2  # noqa: PLR2004 - of one there is no choice
     is_known[problem[contends & ~is_twice]] = False
-    if not is_known.any():
-        return None
     is_full = is_known & (twice == np.bincount(problem[np.isfinite(latency)], minlength=count))
     scored = [Times(problem, one, np.full(len(one), np.nan)).efficiency() for one in (later, earlier)]
     again = [choices(-one, problem, count) for one in (earlier, later)]
@@ -175,13 +222,27 @@ def ceiling(
 
     rows = np.bincount(problem, minlength=count)
     random = [np.bincount(problem, weights=of, minlength=count) / rows for of in scored]
+    return ScoredAgain(
+        is_known,
+        averaged(*(of[made] for of, made in zip(scored, again, strict=True))),
+        averaged(*(of[chosen] for of in scored)),
+        averaged(*(random if without is None else [of[without] for of in scored])),
+    )
+
+
+def ceiling(parts: Sequence[ScoredAgain], baseline: str) -> Ceiling | None:
+    """The model's choices against those of a repeated measurement; None where nothing was measured more than once.
+
+    Args:
+        parts: of the problems.
+        baseline: name of the choice at which the closable gap begins.
+    """
+    is_known = np.concatenate([part.is_known for part in parts])
+    if not is_known.any():
+        return None
     repeated, model, base = (
-        mean_of(averaged(*one), is_known)
-        for one in (
-            [of[made] for of, made in zip(scored, again, strict=True)],
-            [of[chosen] for of in scored],
-            random if without is None else [of[without] for of in scored],
-        )
+        mean_of(np.concatenate([getattr(part, name) for part in parts]), is_known)
+        for name in ("repeated", "model", "base")
     )
     found = estimates(
         {
@@ -190,7 +251,7 @@ def ceiling(
             "share": ratio(model, repeated),
             "gap": ratio(difference(model, base), difference(repeated, base)),
         },
-        count,
+        len(is_known),
     )
     gap = found.pop("gap")
     return Ceiling(int(is_known.sum()), baseline=baseline, gap=gap if np.isfinite(gap.value) else None, **found)

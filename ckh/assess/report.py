@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ckh.assess import baselines
-from ckh.assess.measured import unstable_share
-from ckh.assess.metrics import Efficiency, Times, TopK, choices, summaries, top_k
-from ckh.assess.noise import Ceiling, DeviceNoise, ceiling, noise_times
-from ckh.assess.slices import SliceReport, slices
+from ckh.assess.measured import times_of, unstable_counts
+from ckh.assess.metrics import (
+    Efficiency,
+    Times,
+    TopK,
+    as_good,
+    best_of_first,
+    choices,
+    known_or,
+    summaries,
+    top_k,
+)
+from ckh.assess.noise import Ceiling, DeviceNoise, RepeatNoiseOfParts, ScoredAgain, ceiling, scored_again
+from ckh.assess.slices import SliceReport, SlicesOfPart, slices, slices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from ckh.assess.measured import Scorer
     from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
 
 
 HINDSIGHT = "best single kernel in hindsight"  # a baseline that sampled data do not have
@@ -69,62 +81,108 @@ class Evaluation:
 
 
 def evaluate(
-    dataset: Dataset,
-    scores: NDArray[np.float64],
-    learned_from: Dataset | None = None,
-    others: Mapping[str, NDArray[np.float64]] | None = None,
+    parts: DatasetParts,
+    score: Scorer,
+    learned: baselines.Learned | None = None,
+    others: Mapping[str, Scorer] | None = None,
     is_copy: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
-    """Judge scores, shape (rows,), on a dataset all of whose problems have an oracle (`measured.judged`).
+    """Judge scores on a dataset all of whose problems have an oracle (`measured.judged`).
+
+    A part at a time is in memory, and what is kept of it is by problem.
 
     Args:
-        dataset: what is judged on.
-        scores: the model's, higher is better.
-        learned_from: what the model was trained on; the baselines that learn, learn from it.
-        others: scores of other models to stand beside it, shape (rows,), by name.
+        parts: what is judged on.
+        score: gives the model's scores of a part's rows, higher is better.
+        learned: what the baselines that learn have learned.
+        others: what gives scores of other models to stand beside it, by name.
         is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
     """
-    times, noise = noise_times(dataset)
-    chosen = choices(scores, times.problem, times.count)
-    found = dict(_baselines(dataset, times, learned_from, others or {}))
-    whole = summaries({"model": times.efficiency()[chosen], **found})
+    scorers = {**(others or {}), **_learned_baselines(learned)}
+    repeats, found = RepeatNoiseOfParts(), []
+    for part in parts:
+        times = times_of(part)
+        repeats.add(part, times)
+        found.append(_judged(part, times, score(part), {name: one(part) for name, one in scorers.items()}))
+    noise = repeats.result()
+    tolerance = known_or(None if noise is None else noise.tolerance, np.concatenate([one.tolerance for one in found]))
+    made = [choice for one in found for choice in one.choices]
+    others_found = {name: np.concatenate([one.others[name] for one in found]) for name in found[0].others}
+    random, hindsight = others_found.pop(RANDOM), baselines.hindsight_efficiency(parts)
+    others_found |= {} if hindsight is None else {HINDSIGHT: hindsight}
+    efficiency = np.array([choice.efficiency for choice in made])
+    whole = summaries({"model": efficiency, **others_found, RANDOM: random})
+    unstable, measured = np.sum([one.unstable for one in found], axis=0).tolist()
     return Evaluation(
-        rows=len(dataset.frame),
+        rows=sum(one.rows for one in found),
         efficiency=whole.pop("model"),
-        top=top_k(times, scores),
+        top=top_k(np.concatenate([one.best_of_first for one in found], axis=1), tolerance),
         baselines=whole,
-        slices=slices(dataset, times, scores, is_copy),
-        choices=choices_made(dataset, times, chosen),
+        slices=slices([one.slices for one in found], parts.op.kernel_slice, is_copy),
+        choices=_told_best(made, tolerance),
         noise=() if noise is None else noise.devices,
-        ceiling=ceiling(dataset, chosen, *_beginning(dataset, times, learned_from)),
-        unstable=unstable_share(dataset),
+        ceiling=ceiling([one.again for one in found], RANDOM if learned is None else FIXED),
+        unstable=unstable / measured if measured else 0.0,
     )
 
 
-def _beginning(dataset: Dataset, times: Times, learned_from: Dataset | None) -> tuple[str, NDArray[np.int64] | None]:
-    """Where the closable gap begins: the best fixed kernel of the training data, else a random one."""
-    if learned_from is None:
-        return RANDOM, None
-    scores = baselines.single_kernel_scores(dataset, learned_from)
-    return FIXED, choices(scores, times.problem, times.count)
+@dataclass(frozen=True, slots=True, eq=False)
+class _JudgedPart:
+    """What is kept of a part: figures by problem, and the part's own counts.
+
+    Attributes:
+        rows: how many there are.
+        choices: of each problem; whether one is best follows when the noise of all is known.
+        others: efficiency of choices without the model, by name, shape (problems,) each.
+        best_of_first: as `metrics.best_of_first`.
+        tolerance: where nothing was measured again, shape (problems,).
+        slices: efficiency on parts of the problems.
+        again: choices scored in measurements that did not make them.
+        unstable: as `unstable_counts`.
+    """
+
+    rows: int
+    choices: list[Choice]
+    others: dict[str, NDArray[np.float64]]
+    best_of_first: NDArray[np.float64]
+    tolerance: NDArray[np.float64]
+    slices: SlicesOfPart
+    again: ScoredAgain
+    unstable: NDArray[np.int64]
 
 
-def _baselines(
-    dataset: Dataset, times: Times, learned_from: Dataset | None, others: Mapping[str, NDArray[np.float64]]
-) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Efficiency of choices without the model, shape (problems,) each, by name."""
+def _judged(
+    part: Dataset, times: Times, scores: NDArray[np.float64], others: Mapping[str, NDArray[np.float64]]
+) -> _JudgedPart:
+    chosen = choices(scores, times.problem, times.count)
+    rows = {name: choices(one, times.problem, times.count) for name, one in others.items()}
+    efficiency = times.efficiency()
+    return _JudgedPart(
+        rows=len(part),
+        choices=choices_made(part, times, chosen),
+        others={name: efficiency[one] for name, one in rows.items()} | {RANDOM: baselines.random_efficiency(times)},
+        best_of_first=best_of_first(times, scores),
+        tolerance=times.own_tolerance(),
+        slices=slices_of(part, times, scores),
+        again=scored_again(part, chosen, rows.get(FIXED)),
+        unstable=unstable_counts(part),
+    )
 
-    def judged(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
 
-    for name, scores in others.items():
-        yield name, judged(scores)
-    if learned_from is not None:
-        yield NEAREST, judged(baselines.nearest_problem_scores(dataset, learned_from))
-        yield FIXED, judged(baselines.single_kernel_scores(dataset, learned_from))
-    if (hindsight := baselines.hindsight_efficiency(dataset)) is not None:
-        yield HINDSIGHT, hindsight
-    yield RANDOM, baselines.random_efficiency(dataset)
+def _learned_baselines(learned: baselines.Learned | None) -> dict[str, Scorer]:
+    """Baselines that learn, by name; the closable gap begins at the best fixed kernel, without any at a random one."""
+    if learned is None:
+        return {}
+    return {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
+
+
+def _told_best(made: list[Choice], tolerance: NDArray[np.float64]) -> list[Choice]:
+    """The choices with whether each is best, to what can be measured."""
+    is_best = as_good(np.array([choice.efficiency for choice in made]), tolerance).tolist()
+    return [
+        choice if choice.is_best == found else replace(choice, is_best=found)
+        for choice, found in zip(made, is_best, strict=True)
+    ]
 
 
 def choices_made(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:

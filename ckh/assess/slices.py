@@ -11,7 +11,7 @@ from ckh.assess.intervals import estimates, mean_of
 from ckh.assess.metrics import Times, choices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -47,28 +47,67 @@ class _Slice:
     efficiency: NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicesOfPart:
+    """What slices need of a part of the problems.
+
+    Attributes:
+        efficiency: of the choices, shape (problems,).
+        values: texts by which problems are told apart, by kind, shape (problems,) each.
+        inside: whether a test holds, by kind and name, shape (problems,) each.
+        kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
+            each.
+    """
+
+    efficiency: NDArray[np.float64]
+    values: dict[str, NDArray[np.object_]]
+    inside: dict[tuple[str, str], NDArray[np.bool_]]
+    kernels: dict[str, NDArray[np.float64]]
+
+
+def slices_of(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> SlicesOfPart:
+    """The slices of a part.
+
+    Args:
+        dataset: whole problems.
+        times: its times.
+        scores: the model's, shape (rows,).
+    """
+    op, first, problems = dataset.op, dataset.frame.iloc[dataset.first_rows], dataset.problems()
+    return SlicesOfPart(
+        times.efficiency()[choices(scores, times.problem, times.count)],
+        {
+            kind: first[column].astype(str).to_numpy(dtype=object)
+            for kind, column in _BY_VALUE.items()
+            if kind not in op.slices and column in first.columns
+        },
+        {
+            (kind, name): np.array([test(problem) for problem in problems], dtype=bool)
+            for kind, tests in op.slices.items()
+            for name, test in tests.items()
+        },
+        dict(_of_kernels(dataset, times, scores)),
+    )
+
+
 def slices(
-    dataset: Dataset,
-    times: Times,
-    scores: NDArray[np.float64],
-    is_copy: NDArray[np.bool_] | None = None,
+    parts: Sequence[SlicesOfPart], kernel_slice: str, is_copy: NDArray[np.bool_] | None = None
 ) -> list[SliceReport]:
     """Efficiency by slice.
 
     Args:
-        dataset: what is judged on.
-        times: its times.
-        scores: the model's, shape (rows,).
+        parts: of all problems.
+        kernel_slice: the column by which kernels are of a kind.
         is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
     """
-    efficiency = times.efficiency()[choices(scores, times.problem, times.count)]
-    found = [*_of_problems(dataset, efficiency), *_of_kernels(dataset, times, scores)]
+    efficiency = np.concatenate([part.efficiency for part in parts])
+    found = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
     if is_copy is not None and is_copy.any():
         halves = ((COPY, is_copy), (NEW, ~is_copy))
         found = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves if inside.any()] + found
     if not found:
         return []
-    means = estimates({str(i): mean_of(one.efficiency, one.inside) for i, one in enumerate(found)}, times.count)
+    means = estimates({str(i): mean_of(one.efficiency, one.inside) for i, one in enumerate(found)}, len(efficiency))
     return [
         SliceReport(
             one.kind,
@@ -84,37 +123,39 @@ def slices(
     ]
 
 
-def _of_problems(dataset: Dataset, efficiency: NDArray[np.float64]) -> Iterator[_Slice]:
-    op, first = dataset.op, dataset.frame.iloc[dataset.first_rows]
-    for kind, column in _BY_VALUE.items():
-        if kind in op.slices or column not in first.columns:
-            continue
-        values = first[column].astype(str).to_numpy(dtype=object)
+def _of_problems(parts: Sequence[SlicesOfPart], efficiency: NDArray[np.float64]) -> Iterator[_Slice]:
+    for kind in parts[0].values:
+        values = np.concatenate([part.values[kind] for part in parts])
         names = sorted(set(values))
         for name in names if len(names) > 1 else ():
             yield _Slice(kind, name, values == name, efficiency)
-    problems = dataset.problems()
-    for kind, tests in op.slices.items():
-        for name, test in tests.items():
-            inside = np.array([test(problem) for problem in problems], dtype=bool)
-            if inside.any():
-                yield _Slice(kind, name, inside, efficiency)
+    for kind, name in parts[0].inside:
+        inside = np.concatenate([part.inside[kind, name] for part in parts])
+        if inside.any():
+            yield _Slice(kind, name, inside, efficiency)
 
 
-def _of_kernels(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Iterator[_Slice]:
+def _joined_kernels(parts: Sequence[SlicesOfPart], kernel_slice: str) -> Iterator[_Slice]:
+    for name in sorted({name for part in parts for name in part.kernels}):
+        found = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
+        inside = np.isfinite(found)
+        yield _Slice(kernel_slice, name, inside, np.where(inside, found, 0.0))
+
+
+def _of_kernels(
+    dataset: Dataset, times: Times, scores: NDArray[np.float64]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Efficiency among the kernels of one kind, e.g. pipeline: what is chosen of them over the best of them."""
     from pandas import factorize
 
-    column = dataset.op.kernel_slice
     has_time = np.isfinite(times.latency_ms)
-    codes, kinds = dataset.frame[column].factorize()
-    for code, kind in sorted(enumerate(kinds), key=lambda one: str(one[1])):
+    codes, kinds = dataset.frame[dataset.op.kernel_slice].factorize()
+    for code, kind in enumerate(kinds):
         rows = np.flatnonzero((codes == code) & has_time)
         if not len(rows):
             continue
         numbers, problems = factorize(times.problem[rows])
         own = Times(numbers, times.latency_ms[rows], times.spread[rows])
-        efficiency, inside = np.zeros(times.count), np.zeros(times.count, dtype=bool)
+        efficiency = np.full(times.count, np.nan)
         efficiency[problems] = own.efficiency()[choices(scores[rows], own.problem, own.count)]
-        inside[problems] = True
-        yield _Slice(column, str(kind), inside, efficiency)
+        yield str(kind), efficiency

@@ -17,69 +17,89 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
+    from ckh.learn.spec import ModelSpec
 
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
 MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
 MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 
 
-def load_judged(model: Model, paths: Sequence[Path]) -> Dataset:
+def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
     """The rows of datasets that a model is for, of problems that have an oracle. Warns of rows that are left out.
 
     Raises:
         DataError: there is no such row, or a file is unusable.
+        OutputError: the folder of temporary files, in which parts of large data are kept, is full.
     """
-    from ckh.assess.measured import judged, needed_columns
-    from ckh.data.dataset import read_dataset
-    from ckh.learn.spec import ANY
+    from ckh.assess.measured import has_oracle, needed_columns, no_oracle
+    from ckh.data.parts import read_parts
 
     spec = model.spec
-    dataset = read_dataset(*paths, columns=needed_columns, narrow=True)
-    frame = dataset.frame
-    mask = ((frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)).to_numpy(dtype=bool)
-    if spec.dtype != ANY:
-        mask = mask & (frame["dtype"] == spec.dtype).to_numpy(dtype=bool)
-    if spec.variant is not None and dataset.op.has_directions:
-        mask = mask & (frame["variant"] == str(spec.variant)).to_numpy(dtype=bool)
-    if not mask.any():
-        have = " ".join(filter(None, (dataset.op.name, ", ".join(dataset.variants), "on", ", ".join(dataset.archs))))
+    parts, masks, rows, wanted = read_parts(*paths, columns=needed_columns), [], 0, 0
+    variants: set[str] = set()
+    archs: set[str] = set()
+    for part in parts:
+        is_for = _is_for(part, spec)
+        masks.append(is_for & has_oracle(part)[part.problem_ids])
+        rows, wanted = rows + len(part), wanted + int(is_for.sum())
+        variants.update(part.variants)
+        archs.update(part.archs)
+    if not wanted:
+        have = " ".join(filter(None, (parts.op.name, ", ".join(sorted(variants)), "on", ", ".join(sorted(archs)))))
         raise DataError(f"no row is for {model.path} ({spec.purpose}): the data are {have}")
-    if not mask.all():
-        warn(f"left out {int((~mask).sum())} rows that are not {spec.purpose}")
-    return judged(dataset if mask.all() else dataset.select(mask))
+    if wanted < rows:
+        warn(f"left out {rows - wanted} rows that are not {spec.purpose}")
+    if not any(mask.any() for mask in masks):
+        raise no_oracle()
+    return parts.select(masks)
 
 
-def held_out(dataset: Dataset, models: Sequence[Model], *, with_trained: bool = False) -> Dataset:
+def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:
+    """True if a row is of what a model is for, shape (rows,); all of a problem or none."""
+    from ckh.learn.spec import ANY
+
+    frame = dataset.frame
+    mask = (frame["arch"] == spec.arch) & (frame["op_type"] == spec.op_type)
+    if spec.dtype != ANY:
+        mask = mask & (frame["dtype"] == spec.dtype)
+    if spec.variant is not None and dataset.op.has_directions:
+        mask = mask & (frame["variant"] == str(spec.variant))
+    found: NDArray[np.bool_] = mask.to_numpy(dtype=bool)
+    return found
+
+
+def held_out(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool = False) -> DatasetParts:
     """The rows of problems that no model was trained on. Warns of what is left out.
 
     Args:
-        dataset: rows of problems that have an oracle.
+        parts: rows of problems that have an oracle.
         models: what is judged.
         with_trained: whether problems that a model was trained on count all the same; that is said.
 
     Raises:
         DataError: the models were trained on all of them.
     """
-    is_new = ~_is_seen(dataset, models, with_trained=with_trained)
+    is_new = ~_is_seen(parts, models, with_trained=with_trained)
     if not is_new.any():
         raise DataError(
             f"refused: {models[0].path} was trained on all {len(is_new)} problems of these data, which says nothing of "
             "new ones",
             "judge on problems that were held out, or say --with-trained",
         )
-    return dataset if is_new.all() else dataset.select(is_new[dataset.problem_ids])
+    return parts.select_problems(is_new)
 
 
 def for_verdict(
-    dataset: Dataset, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
-) -> Dataset:
+    parts: DatasetParts, models: Sequence[Model], least: int, *, with_trained: bool = False, of_winners: bool = False
+) -> DatasetParts:
     """The rows that a verdict may rest on: of problems that no model was trained on and that leave a choice.
 
     Warns of problems that are left out, and of models whose manifest does not say what they were trained on.
 
     Args:
-        dataset: rows of problems that have an oracle.
+        parts: rows of problems that have an oracle.
         models: what is judged.
         least: how many problems a verdict takes.
         with_trained: whether problems that a model was trained on count all the same; that is said.
@@ -92,28 +112,28 @@ def for_verdict(
 
     from ckh.learn.manifest import trained_problems
 
-    is_left = (np.bincount(dataset.problem_ids) > 1) | of_winners
+    is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
     if not is_left.all():
         warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
     for model in models:
         if trained_problems(model.path) is None:
             warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
-    is_left &= ~_is_seen(dataset, models, with_trained=with_trained)
+    is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
             f"no verdict: {int(is_left.sum())} problems are left to judge on, and it takes {least}",
             "judge on more problems that are held out, or set --min-problems",
         )
-    return dataset if is_left.all() else dataset.select(is_left[dataset.problem_ids])
+    return parts.select_problems(is_left)
 
 
-def _is_seen(dataset: Dataset, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
+def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool) -> NDArray[np.bool_]:
     """True if a model was trained on a problem and it does not count for that, shape (problems,); says so."""
     import numpy as np
 
     from ckh.learn.manifest import problem_id, trained_problems
 
-    ids = [problem_id(problem) for problem in dataset.problems()]
+    ids = [problem_id(problem) for part in parts for problem in part.problems()]
     found = np.zeros(len(ids), dtype=bool)
     for model in models:
         known = trained_problems(model.path) or frozenset()
@@ -125,7 +145,7 @@ def _is_seen(dataset: Dataset, models: Sequence[Model], *, with_trained: bool) -
     return found & (not with_trained)
 
 
-def is_copy(dataset: Dataset, model: Model, learned_from: Dataset | None) -> NDArray[np.bool_] | None:
+def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:
     """True if the same layer was trained on at another batch size, shape (problems,); None where that is not known.
 
     The manifest tells, or the training data do.
@@ -134,16 +154,16 @@ def is_copy(dataset: Dataset, model: Model, learned_from: Dataset | None) -> NDA
 
     from ckh.learn.manifest import problem_id, trained_layers
 
-    op = dataset.op
+    op = parts.op
     known = trained_layers(model.path)
     if known is None and learned_from is not None:
-        known = frozenset(problem_id(op.layer(problem)) for problem in learned_from.problems())
+        known = frozenset(problem_id(op.layer(problem)) for part in learned_from for problem in part.problems())
     if known is None:
         return None
-    return np.array([problem_id(op.layer(problem)) in known for problem in dataset.problems()])
+    return np.array([problem_id(op.layer(problem)) in known for part in parts for problem in part.problems()])
 
 
-def refuse_unstable(dataset: Dataset, most: float) -> None:
+def refuse_unstable(parts: DatasetParts, most: float) -> None:
     """Refuse data in which too many samples did not agree: what is best in them is chance.
 
     Raises:
@@ -151,7 +171,7 @@ def refuse_unstable(dataset: Dataset, most: float) -> None:
     """
     from ckh.assess.measured import unstable_share
 
-    share = unstable_share(dataset)
+    share = unstable_share(parts)
     if share > most:
         raise DataError(
             f"{percent(share)} of the times are unstable, their samples do not agree; at most {percent(most)} may be",

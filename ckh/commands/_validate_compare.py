@@ -69,9 +69,9 @@ def compare(
     before, after = load_model(old), load_model(new)
     if before.spec.purpose != after.spec.purpose:
         raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
-    dataset = for_verdict(load_judged(after, data), [before, after], min_problems)
+    parts = for_verdict(load_judged(after, data), [before, after], min_problems)
     thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
-    result = comparing.compare(dataset, before.scores(dataset), after.scores(dataset), thresholds)
+    result = comparing.compare(parts, before.scores, after.scores, thresholds)
     verdict = _verdict(result, f"{old} -> {new}")
     files.write(verdict)
     if as_json:

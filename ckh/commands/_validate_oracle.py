@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ckh.assess.oracle import Contest, Remeasured
     from ckh.bench.protocol import Reply
-    from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
 
 _HELP = """Compare a model's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
@@ -92,15 +92,15 @@ def oracle(
         raise UsageError(
             f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", "set --min-problems"
         )
-    dataset = for_verdict(load_judged(loaded, data), [loaded], min_problems)
-    refuse_unstable(dataset, max_unstable)
+    parts = for_verdict(load_judged(loaded, data), [loaded], min_problems)
+    refuse_unstable(parts, max_unstable)
     if on_device:
         from ckh.assess.oracle import contests
 
-        found = _some(contests(dataset, loaded.scores(dataset), top_k), limit, seed)
+        found = _some([one for part in parts for one in contests(part, loaded.scores(part), top_k)], limit, seed)
         judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
     else:
-        judged = _judged_as_measured(loaded, dataset, top_k)
+        judged = _judged_as_measured(loaded, parts, top_k)
     figures = {
         "mean efficiency": float(judged.efficiency.mean()),
         "median efficiency": float(np.median(judged.efficiency)),
@@ -125,18 +125,27 @@ def oracle(
     give_verdict(failures)
 
 
-def _judged_as_measured(model: Model, dataset: Dataset, top_k: int) -> _Judged:
-    from ckh.assess.metrics import choices
+def _judged_as_measured(model: Model, parts: DatasetParts, top_k: int) -> _Judged:
+    import numpy as np
+
+    from ckh.assess.measured import times_of
+    from ckh.assess.metrics import best_of_first, choices, known_or
     from ckh.assess.metrics import top_k as first_k
-    from ckh.assess.noise import ceiling, noise_times
+    from ckh.assess.noise import RepeatNoiseOfParts, ceiling, scored_again
     from ckh.assess.report import RANDOM
     from ckh.commands._evaluation_output import noise_lines
 
-    scores = model.scores(dataset)
-    times, noise = noise_times(dataset)
-    chosen = choices(scores, times.problem, times.count)
-    best = ceiling(dataset, chosen, RANDOM, None)
-    of_1, of_k = first_k(times, scores, [1, top_k])
+    repeats, ks = RepeatNoiseOfParts(), (1, top_k)
+    tolerances, bests, again = [], [], []
+    for part in parts:
+        times, scores = times_of(part), model.scores(part)
+        repeats.add(part, times)
+        tolerances.append(times.own_tolerance())
+        bests.append(best_of_first(times, scores, ks))
+        again.append(scored_again(part, choices(scores, times.problem, times.count), None))
+    noise, best, efficiency = repeats.result(), ceiling(again, RANDOM), np.concatenate(bests, axis=1)
+    tolerance = known_or(None if noise is None else noise.tolerance, np.concatenate(tolerances))
+    of_1, of_k = first_k(efficiency, tolerance, ks)
     figures = {
         "first choice is a best kernel": of_1.hit,
         f"a best kernel is in the first {top_k}": of_k.hit,
@@ -146,7 +155,7 @@ def _judged_as_measured(model: Model, dataset: Dataset, top_k: int) -> _Judged:
         figures["mean efficiency of a repeated measurement"] = best.repeated.value
         figures["share of a repeated measurement"] = best.share.value
     lines = noise_lines(() if noise is None else noise.devices, best)
-    return _Judged(times.efficiency()[chosen], figures, tuple(lines))
+    return _Judged(efficiency[0], figures, tuple(lines))
 
 
 def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.assess.measured import Scorer
     from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
 
 _HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
@@ -98,19 +100,19 @@ def evaluate(
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
         raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE")
-    dataset = load_judged(loaded, data)
+    parts = load_judged(loaded, data)
     if gates:
         least = min_problems or LEAST_PROBLEMS
-        dataset = for_verdict(dataset, [loaded], least, with_trained=with_trained, of_winners=is_winners)
+        parts = for_verdict(parts, [loaded], least, with_trained=with_trained, of_winners=is_winners)
     else:
-        dataset = held_out(dataset, [loaded], with_trained=with_trained)
-    refuse_unstable(dataset, max_unstable)
+        parts = held_out(parts, [loaded], with_trained=with_trained)
+    refuse_unstable(parts, max_unstable)
     learned_from = load_judged(loaded, train_data) if train_data else None
     if is_winners:
-        document, values, show = _judge_winners(loaded, dataset, learned_from, worst)
+        document, values, show = _judge_winners(loaded, parts, learned_from, worst)
     else:
-        others = _amd_recipe(loaded, dataset, learned_from) if amd_recipe else {}
-        document, values, show = _judge_times(loaded, dataset, learned_from, others, worst)
+        others = _amd_recipe(loaded, learned_from) if amd_recipe else {}
+        document, values, show = _judge_times(loaded, parts, learned_from, others, worst)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
         schema = "evaluate_winners" if is_winners else "evaluate"
@@ -125,33 +127,42 @@ def evaluate(
         raise typer.Exit(int(ExitCode.GATE_FAILED))
 
 
-def _amd_recipe(model: Model, dataset: Dataset, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
-    """The scores of a model that is trained here as AMD's tools do, by the name that it stands under."""
+def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
+    """What scores by a model that is trained here as AMD's tools do, by the name that it stands under."""
     import os
 
-    from ckh.learn.amd_recipe import amd_scores
+    from ckh.learn.amd_recipe import amd_scorer
 
     if learned_from is None:
         raise UsageError("--amd-recipe learns from training data, and there are none", "name them with --train-data")
     if not model.spec.op.amd_features:
         raise UsageError(f"AMD has no recipe for {model.spec.op_type}", "leave out --amd-recipe")
     jobs = len(os.sched_getaffinity(0))
-    return {"AMD's recipe, same data": amd_scores(learned_from, dataset, model.hardware, jobs)}
+    return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
 
 def _judge_times(
-    model: Model, dataset: Dataset, learned_from: Dataset | None, others: dict[str, NDArray[np.float64]], worst: int
+    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, others: dict[str, Scorer], worst: int
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
     """The document, the figures that gates use, and what prints the result under a title."""
+    import numpy as np
+
     from ckh.assess import report
+    from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
     from ckh.commands._evaluation_output import document, print_report
-    from ckh.learn.predicted_times import time_errors
+    from ckh.learn.predicted_times import time_errors, time_ratios
 
-    result = report.evaluate(
-        dataset, model.scores(dataset), learned_from, others, is_copy=is_copy(dataset, model, learned_from)
-    )
-    values, times = figures(result.efficiency), time_errors(model, dataset)
+    ratios = []
+
+    def score(part: Dataset) -> NDArray[np.float64]:
+        scores = model.scores(part)
+        ratios.append(time_ratios(model, part, scores))
+        return scores
+
+    learned = None if learned_from is None else Learned(learned_from)
+    result = report.evaluate(parts, score, learned, others, is_copy=is_copy(parts, model, learned_from))
+    values, times = figures(result.efficiency), time_errors(model, np.concatenate(ratios))
     whole = {**document(result, model.spec, worst), "times": None if times is None else asdict(times)}
 
     def show(title: str) -> None:
@@ -163,14 +174,15 @@ def _judge_times(
 
 
 def _judge_winners(
-    model: Model, dataset: Dataset, learned_from: Dataset | None, worst: int
+    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, worst: int
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
-    """The same where only winners are known."""
+    """The same where only winners are known: a row or two a problem, all of which are in memory."""
     from ckh.assess import winners
     from ckh.commands._winners_output import document, print_report
     from ckh.learn.winners import ranked_winners
 
-    result = winners.report(dataset, ranked_winners(dataset, model), learned_from)
+    dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
+    result = winners.report(dataset, ranked_winners(dataset, model), known)
     figures = {f"top{k}": share for k, share in result.model.first.items()}
     return document(result, worst), figures, lambda title: print_report(result, title, worst)
 

@@ -145,13 +145,13 @@ def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], 
     for model in models:
         if labels_of(model.path) is Labels.WINNERS:
             raise UsageError(f"{model.path} learned from winners alone, which have no efficiency", "see ckh evaluate")
-    dataset = held_out(load_judged(models[-1], data), models)
+    dataset = held_out(load_judged(models[-1], data), models).whole()
     judged = [judge(model, dataset) for model in models]
     if len(models) > 1:
         if models[0].spec.purpose != models[1].spec.purpose:
             raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
         return report_comparison(*judged)
-    learned_from = load_judged(models[0], train_data) if train_data else None
+    learned_from = load_judged(models[0], train_data).whole() if train_data else None
     return report_model(judged[0], learned_from, _two(over), lambda worst: measure_again(worst, models[0].spec))
 
 

@@ -134,7 +134,7 @@ def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> 
     """The options, which weigh rows by their noise where many times are unstable, unless something else is said."""
     from ckh.assess.measured import unstable_share
 
-    share = unstable_share(dataset)
+    share = unstable_share([dataset])
     if is_said or share <= _MANY_UNSTABLE or options.labels is Labels.WINNERS:
         return options
     note(f"{share:.0%} of the times are unstable: rows are weighed by how certain they are (--noise-weights)")

@@ -191,16 +191,46 @@ def read_dataset(
             its rows are not those that were written, or a (problem, kernel) pair of one architecture occurs twice; or
             rows are predictions, and these are not taken.
     """
+    return joined(open_files(paths, predictions=predictions), columns, narrow=narrow)
+
+
+def joined(files: Sequence[tables.DatasetFile], columns: ColumnsOf | None = None, *, narrow: bool = False) -> Dataset:
+    """The rows of files in memory; `columns` and `narrow` as of `read_dataset`.
+
+    Raises:
+        DataError: a (problem, kernel) pair of one architecture occurs twice.
+    """
+    op = files[0].op
+    dataset = Dataset(_frame(files, op, columns, narrow=narrow), merged_metadata(files), op.name)
+    refuse_duplicates(dataset, files)
+    return dataset
+
+
+def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> list[tables.DatasetFile]:
+    """The files of one operation that paths are or hold, verified.
+
+    Raises:
+        DataError: as of `read_dataset`, but for pairs that occur twice.
+    """
     files = [tables.DatasetFile(file) for path in paths for file in _files(Path(path))]
     if not files:
         raise DataError("no dataset was named")
-    op = tables.one_operation(file.op for file in files)
+    tables.one_operation(file.op for file in files)
     for file in files:
         file.verify(predictions=predictions)
-    metadata = {key: [item for file in files for item in file.metadata[key]] for key in tables.METADATA_KEYS}
-    dataset = Dataset(_frame(files, op, columns, narrow=narrow), metadata, op.name)
-    _refuse_duplicates(dataset, ", ".join(str(file.path) for file in files))
-    return dataset
+    return files
+
+
+def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
+    """Where the rows of files come from."""
+    return {key: [item for file in files for item in file.metadata[key]] for key in tables.METADATA_KEYS}
+
+
+def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:
+    """Names of the columns of an operation's dataset that are read: these and those of identity; all by default."""
+    kept = op.column_names() if columns is None else columns(op)
+    always = (*op.identity, "op_type", "arch", "kernel_name")
+    return frozenset(name for name in op.column_names() if name in kept or name in always)
 
 
 def write_dataset(dataset: Dataset, path: Path | str) -> None:
@@ -245,23 +275,26 @@ def _frame(
     import pandas as pd
     import pyarrow as pa
 
-    kept = None if columns is None else columns(op)
-    always = (*op.identity, "op_type", "arch", "kernel_name")
-    found: dict[str, pd.Series] = {}
+    names, found = names_read(op, columns), {}
     for column in op.columns:
-        if kept is None or column.name in kept or column.name in always:
+        if column.name in names:
             chunks = [chunk for file in files for chunk in file.column(column)]
-            values = tables.series_of(pa.chunked_array(chunks), is_category=kept is not None)
-            is_narrowed = narrow and values.dtype.kind == "i"
-            found[column.name] = pd.to_numeric(values, downcast="integer") if is_narrowed else values
+            found[column.name] = tables.series_of(
+                pa.chunked_array(chunks), is_category=columns is not None, narrow=narrow
+            )
     frame: pd.DataFrame = pd.DataFrame(found, copy=False)
     return frame
 
 
-def _refuse_duplicates(dataset: Dataset, where: str) -> None:
+def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> None:
+    """Refuse rows of files of which two are of one pair.
+
+    Raises:
+        DataError: there are such.
+    """
     repeated = numbering.repeated_pairs(dataset.problem_ids, dataset.frame["kernel_name"])
     if repeated.any():
-        row = int(repeated.argmax())
+        row, where = int(repeated.argmax()), ", ".join(str(file.path) for file in files)
         raise DataError(
             f"{where}: {int(repeated.sum())} (problem, kernel) pairs occur twice, "
             f"e.g. {dataset.frame['kernel_name'][row]} on {dataset.problem(row).canonical()}",

@@ -56,7 +56,7 @@ class Numbering:
     """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
+        self.columns = columns
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def __len__(self) -> int:
@@ -69,7 +69,7 @@ class Numbering:
         """The number of each row."""
         import numpy as np
 
-        arrays = [_encoded(table[name]) for name in self._columns]
+        arrays = [_encoded(table[name]) for name in self.columns]
         # Columns of one thing share their indices.
         distinct = {_address(array.indices): array.indices for array in arrays}
         codes = {str(place): array.fill_null(-1).to_numpy() for place, array in enumerate(distinct.values())}

@@ -265,13 +265,14 @@ def chunks_of(frame: pd.DataFrame, column: Column, where: str) -> list[pa.Array]
     return list(found.chunks) if isinstance(found, pa.ChunkedArray) else [found]
 
 
-def series_of(values: pa.ChunkedArray, *, is_category: bool) -> pd.Series:
-    """A column of a frame, of texts also as categories."""
+def series_of(values: pa.ChunkedArray, *, is_category: bool, narrow: bool = False) -> pd.Series:
+    """A column of a frame, of texts also as categories, and of integers in as few bytes as they need."""
+    import pandas as pd
     from pyarrow import types
 
     encoded = values.dictionary_encode() if is_category and types.is_string(values.type) else values
     series: pd.Series = encoded.to_pandas()
-    return series
+    return pd.to_numeric(series, downcast="integer") if narrow and series.dtype.kind == "i" else series
 
 
 def to_pandas(table: pa.Table) -> pd.DataFrame:

@@ -6,7 +6,7 @@ stopping, whose prediction orders the kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.assess.measured import Scorer
     from ckh.data.dataset import Dataset
 
 _MS_FLOPS_PER_TFLOPS = 1e9
 _SEED = 42
 
 
-def amd_scores(
-    learned_from: Dataset, judged: Dataset, hardware: Mapping[str, int], jobs: int, params: TreeParams | None = None
-) -> NDArray[Any]:
-    """The scores of all rows of a dataset by a model of AMD's recipe that learned from another, shape (rows,).
+def amd_scorer(
+    learned_from: Dataset, hardware: Mapping[str, int], jobs: int, params: TreeParams | None = None
+) -> Scorer:
+    """What gives the scores of all rows of a dataset of the same operation by a model of AMD's recipe.
 
     Args:
         learned_from: what it learns from.
-        judged: what is scored, of the same operation.
         hardware: the hardware profile of both, by name.
         jobs: threads; they change how long it takes and nothing else.
         params: of the trees; AMD's by default.
@@ -51,7 +51,11 @@ def amd_scores(
         **(params or TreeParams()).to_dict(),
     )
     model.fit(_matrix(known, hardware), np.log1p(tflops))
-    return np.asarray(model.predict(_matrix(judged, hardware)))
+
+    def scores(judged: Dataset) -> NDArray[np.float64]:
+        return np.asarray(model.predict(_matrix(judged, hardware)), dtype=np.float64)
+
+    return scores
 
 
 def _matrix(dataset: Dataset, hardware: Mapping[str, int]) -> NDArray[np.float64]:

@@ -35,6 +35,7 @@ from ckh.training import TFLOPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    import lightgbm
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -183,6 +184,7 @@ class Model:
         self.spec = spec
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}
+        self._boosters: dict[str, lightgbm.Booster] = {}
         if spec.arch not in arch_names():
             raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
@@ -318,15 +320,22 @@ class Model:
         """
         import lightgbm
 
-        self._forest(target)
-        # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
-        text = TREE_SIZES.sub("", self._texts[target], count=1)
         try:
-            booster = lightgbm.Booster(model_str=text)
+            booster = self._booster(target)
             raw = np.concatenate([booster.predict(block, num_iteration=trees) for block in self._blocks(dataset)])
         except lightgbm.basic.LightGBMError as error:
             raise ModelError(f"{self.path}: LightGBM cannot read the model of {target}: {error}") from error
         return self._linear(raw, target)
+
+    def _booster(self, target: str) -> lightgbm.Booster:
+        import lightgbm
+
+        if target not in self._boosters:
+            self._forest(target)
+            # With the sizes of its trees LightGBM reads them in parallel, where an error would end the process.
+            text = TREE_SIZES.sub("", self._texts[target], count=1)
+            self._boosters[target] = lightgbm.Booster(model_str=text)
+        return self._boosters[target]
 
     def _blocks(self, dataset: Dataset) -> Iterator[NDArray[np.float64]]:
         """The features of all rows of a dataset, a block at a time, shape (rows of the block, features)."""

@@ -12,6 +12,8 @@ from ckh.learn.calibration import COVERED
 from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ckh.data.dataset import Dataset
     from ckh.learn.artifact import Model
 
@@ -38,18 +40,23 @@ class TimeErrors:
         return f"predicted times lie {self.median:.1%} from the {self.times} measured ones in the median{interval}"
 
 
-def time_errors(model: Model, dataset: Dataset) -> TimeErrors | None:
-    """The errors on a dataset's problems; None if the model tells no times, or none was measured.
+def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Measured over predicted times of the first kernels of each problem; none if the model tells no times.
 
     The first kernels are those of the measured ones that the model places first.
+
+    Args:
+        model: what is judged.
+        dataset: whole problems.
+        score: the model's, shape (rows,).
 
     Raises:
         ModelError: a file of the model is damaged.
         DataError: a column is missing.
     """
     if TFLOPS not in model.spec.targets:
-        return None
-    score, told = model.scores(dataset), model.predict_dataset(dataset, TFLOPS)
+        return np.zeros(0)
+    told = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
     measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
     usable = np.flatnonzero(measured > 0)
     ratios = [np.zeros(0)]
@@ -58,7 +65,11 @@ def time_errors(model: Model, dataset: Dataset) -> TimeErrors | None:
         speeds = model.speeds(score[chosen], told[chosen])
         assert speeds is not None
         ratios.append(speeds[:SHOWN] / measured[chosen[:SHOWN]])
-    time = np.concatenate(ratios)  # measured over predicted
+    return np.concatenate(ratios)
+
+
+def time_errors(model: Model, time: NDArray[np.float64]) -> TimeErrors | None:
+    """The errors that ratios show (`time_ratios`); None if there are none."""
     if not len(time):
         return None
     found = model.calibration

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ckh.assess import baselines
-from ckh.assess.metrics import choices, places
+from ckh.assess.metrics import choices
 from ckh.assess.noise import noise_times
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
@@ -57,21 +56,13 @@ def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[
     times, dataset = judged.times, judged.dataset
     found: dict[str, NDArray[np.float64]] = {}
     if learned_from is not None:
+        learned = baselines.Learned([learned_from])
         scores = {
-            "nearest training problem": baselines.nearest_problem_scores(dataset, learned_from),
-            "best single kernel": baselines.single_kernel_scores(dataset, learned_from),
+            "nearest training problem": learned.nearest_problem_scores(dataset),
+            "best single kernel": learned.single_kernel_scores(dataset),
         }
         found |= {name: times.efficiency()[choices(one, times.problem, times.count)] for name, one in scores.items()}
-    if (hindsight := baselines.hindsight_efficiency(dataset)) is not None:
+    if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
         found["best single kernel in hindsight"] = hindsight
-    found["random kernel"] = baselines.random_efficiency(dataset)
+    found["random kernel"] = baselines.random_efficiency(times)
     return found
-
-
-def best_of_first(judged: Judged, most: int) -> NDArray[np.float64]:
-    """The best efficiency among the first k choices of each problem, for k = 1 to `most`, shape (most, problems)."""
-    place, efficiency = places(judged.scores, judged.times.problem), judged.times.efficiency()
-    best = np.zeros((most, judged.times.count))
-    inside = place < most
-    np.maximum.at(best, (place[inside], judged.times.problem[inside]), efficiency[inside])
-    return np.maximum.accumulate(best, axis=0)

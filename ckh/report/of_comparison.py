@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess.compare import Comparison, Thresholds, compare
+from ckh.assess.metrics import best_of_first
 from ckh.report.drawing import Bars, Drawing, Line, Lines, PageTable, Report, Spreads
-from ckh.report.judged import best_of_first
 from ckh.report.of_model import spread_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SLICES = 14
 
 def report_comparison(old: Judged, new: Judged) -> Report:
     """Both models on the same rows."""
-    found = compare(new.dataset, old.scores, new.scores, Thresholds())
+    found = compare([new.dataset], lambda _: old.scores, lambda _: new.scores, Thresholds())
     mean = found.differences[0]
     figures = [_change(old, new, found), _distributions(old, new), _regret(old, new), _slices(old, new)]
     return Report(
@@ -93,7 +93,8 @@ def _distributions(old: Judged, new: Judged) -> Drawing:
 def _regret(old: Judged, new: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(new.times.problem).max()))
     k = list(range(1, most + 1))
-    lines = {name: 1.0 - best_of_first(one, most).mean(axis=1) for name, one in (("new", new), ("old", old))}
+    best = {name: best_of_first(one.times, one.scores, k) for name, one in (("new", new), ("old", old))}
+    lines = {name: 1.0 - one.mean(axis=1) for name, one in best.items()}
     at = min(5, most)
     return Drawing(
         "regret",

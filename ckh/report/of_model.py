@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
-from ckh.report.judged import baseline_efficiencies, best_of_first
+from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning import learning_curve
 from ckh.training import TFLOPS
 
@@ -94,7 +95,7 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
 
 def _regret(judged: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(judged.times.problem).max()))
-    regret = 1.0 - best_of_first(judged, most)
+    regret = 1.0 - best_of_first(judged.times, judged.scores, range(1, most + 1))
     k = list(range(1, most + 1))
     mean, far = regret.mean(axis=1), np.quantile(regret, 0.9, axis=1)
     at = min(5, most)

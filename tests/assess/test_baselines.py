@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.assess.baselines import (
+    Learned,
     hindsight_efficiency,
-    mean_efficiency_by_kernel,
-    nearest_problem_scores,
     random_efficiency,
-    single_kernel_scores,
 )
+from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -40,13 +39,13 @@ def chosen(scores: np.ndarray, dataset: Dataset) -> list[str]:
 
 def test_a_random_choice_has_the_mean_efficiency() -> None:
     """Expected efficiency is the mean over the kernels of a problem, a failure counting 0."""
-    assert random_efficiency(KNOWN).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
+    assert random_efficiency(times_of(KNOWN)).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
 
 
 def test_mean_efficiency_is_over_the_problems_of_a_kernel() -> None:
     """A and B are best once each, C never; a failure counts 0."""
     expected = {kernel_name(A): 0.75, kernel_name(B): 0.75, kernel_name(C): 0.125}
-    assert mean_efficiency_by_kernel(KNOWN) == pytest.approx(expected)
+    assert Learned([KNOWN]).means() == pytest.approx(expected)
 
 
 def test_the_single_kernel_is_the_best_on_average() -> None:
@@ -54,7 +53,7 @@ def test_the_single_kernel_is_the_best_on_average() -> None:
     learned = build([(SMALL, A, 2), (SMALL, B, 1), (SMALL, C, 4)])
     other = kernels()[3]
     data = build([(LARGE, other, 1), (LARGE, A, 5), (LARGE, B, 9), (SMALL, other, 1), (SMALL, C, 8), (SMALL, A, 9)])
-    scores = single_kernel_scores(data, learned)
+    scores = Learned([learned]).single_kernel_scores(data)
     assert scores.tolist() == [-1.0, 0.5, 1.0, -1.0, 0.25, 0.5]
     assert chosen(scores, data) == [kernel_name(B), kernel_name(A)]
 
@@ -64,7 +63,7 @@ def test_the_nearest_problem_lends_its_best(change: dict[str, int], best: object
     """A small problem takes what was best on the small one, a large one what was on the large."""
     problem = replace(LARGE if "hi" in change else SMALL, **change)  # type: ignore[arg-type]
     data = build([(problem, kernel, 1) for kernel in (C, B, A)])
-    assert chosen(nearest_problem_scores(data, KNOWN), data) == [kernel_name(A if best is A else B)]
+    assert chosen(Learned([KNOWN]).nearest_problem_scores(data), data) == [kernel_name(A if best is A else B)]
 
 
 def test_a_kind_counts_more_than_a_size() -> None:
@@ -74,23 +73,23 @@ def test_a_kind_counts_more_than_a_size() -> None:
     near, far = replace(strided, c=16), replace(strided, c=1)
     data = build([(problem, kernel, 1) for problem in (near, far) for kernel in (A, B)])
     # From c=16: three octaves to the strided one, four to the other. From c=1: seven, and the root of 4 * 4 + 4 * 4.
-    assert chosen(nearest_problem_scores(data, learned), data) == [kernel_name(B), kernel_name(A)]
+    assert chosen(Learned([learned]).nearest_problem_scores(data), data) == [kernel_name(B), kernel_name(A)]
 
 
 def test_what_the_nearest_problem_lacks_comes_last() -> None:
     """A kernel that was not measured there scores below every one that was, by its mean efficiency elsewhere."""
     learned = build([(SMALL, A, 1), (SMALL, C, 100), (LARGE, B, 1), (LARGE, A, 2)])
     data = build([(SMALL, B, 1), (SMALL, C, 1), (SMALL, A, 1)])
-    assert nearest_problem_scores(data, learned).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])
+    assert Learned([learned]).nearest_problem_scores(data).tolist() == pytest.approx([1.0 - 2.0, 0.01, 1.0])
 
 
 def test_hindsight_needs_a_kernel_that_was_measured_everywhere() -> None:
     """The best mean of those that every problem has, not of one that was lucky on few; none is not 100 %."""
     both = build([(SMALL, A, 2), (SMALL, B, 4), (SMALL, C, 1), (LARGE, A, 6), (LARGE, B, 3)])
-    found = hindsight_efficiency(both)
+    found = hindsight_efficiency([both])
     assert found is not None
     assert found.tolist() == pytest.approx([1 / 4, 1.0])
-    assert hindsight_efficiency(build([(SMALL, A, 2), (LARGE, B, 3)])) is None
+    assert hindsight_efficiency([build([(SMALL, A, 2), (LARGE, B, 3)])]) is None
 
 
 def test_hindsight_chooses_for_each_kind_of_problems() -> None:
@@ -99,6 +98,6 @@ def test_hindsight_chooses_for_each_kind_of_problems() -> None:
     flat = {A: 2.0, B: 3.0}
     rows = [(SMALL, kernel, ms) for kernel, ms in flat.items()]
     rows += [(deep, replace(kernel, ndim_spatial=3, layout="ndhwgc"), 5.0 - ms) for kernel, ms in flat.items()]
-    found = hindsight_efficiency(build(rows))
+    found = hindsight_efficiency([build(rows)])
     assert found is not None
     assert found.tolist() == [1.0, 1.0]

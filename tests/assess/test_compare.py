@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.assess.compare import Degraded, Thresholds, compare
+from ckh.assess.compare import Comparison, Degraded, Thresholds
+from ckh.assess.compare import compare as compare_parts
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
@@ -31,6 +32,11 @@ def data(*times: tuple[float, float, float], failed: tuple[int, ...] = ()) -> Da
         for pair in zip((A, B, C), of, strict=True)
     ]
     return build(rows, failed)
+
+
+def compare(dataset: Dataset, old: np.ndarray, new: np.ndarray, thresholds: Thresholds) -> Comparison:
+    """Compare scores of all rows of a dataset."""
+    return compare_parts([dataset], lambda _: old, lambda _: new, thresholds)
 
 
 def choosing(*columns: int) -> np.ndarray:

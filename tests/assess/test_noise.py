@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ckh.assess.metrics import Times, choices
-from ckh.assess.noise import ceiling, repeat_noise
+from ckh.assess.noise import ceiling, repeat_noise, scored_again
 from ckh.assess.report import evaluate
+from ckh.data.parts import in_memory
 from tests.learn.conftest import build, kernels, problems, time_ms
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_data_measured_once_know_no_noise() -> None:
     """Without repeated measurements there is neither noise nor a ceiling."""
     once = build([(problem, kernel, 1.0) for problem in PROBLEMS[:2] for kernel in KERNELS[:3]])
     assert repeat_noise(once) is None
-    assert ceiling(once, np.array([0, 3]), "random", None) is None
+    assert ceiling([scored_again(once, np.array([0, 3]), None)], "random") is None
 
 
 def test_kernels_within_the_noise_are_as_good_as_the_best() -> None:
@@ -87,7 +88,7 @@ def test_the_ceiling_chooses_by_one_run_and_scores_in_the_other() -> None:
     model = np.random.default_rng(3).random(len(data))
     chosen = choices(model, data.problem_ids, 6)
     fixed = choices(np.tile(np.arange(12.0), 6), data.problem_ids, 6)
-    found = ceiling(data, chosen, "fixed", fixed)
+    found = ceiling([scored_again(data, chosen, fixed)], "fixed")
     assert found is not None
     frame = data.frame.assign(problem=data.problem_ids)
     repeated, of_model, base = [], [], []
@@ -116,7 +117,7 @@ def test_leaders_alone_measured_twice_are_scored_in_the_later_times() -> None:
     some = replace(data, frame=frame)
     counts = (~is_slow).groupby(data.problem_ids).sum()
     known = np.flatnonzero(counts >= 2)
-    found = ceiling(some, np.zeros(6, dtype=np.int64), "random", None)
+    found = ceiling([scored_again(some, np.zeros(6, dtype=np.int64), None)], "random")
     assert found is not None
     assert found.problems == len(known) < 7
     expected = []
@@ -134,7 +135,7 @@ def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
     rows = np.flatnonzero(data.problem_ids == 0)
     fastest = rows[np.argmin(frame["latency_ms"].to_numpy()[rows])]
     frame.loc[fastest, ["earlier_ms", "later_ms"]] = np.nan
-    found = ceiling(replace(data, frame=frame), np.arange(0, 72, 12), "random", None)
+    found = ceiling([scored_again(replace(data, frame=frame), np.arange(0, 72, 12), None)], "random")
     assert found is not None
     assert found.problems == 5
 
@@ -142,7 +143,7 @@ def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
 def test_the_report_has_both() -> None:
     """An evaluation names the device's noise, uses it for hits, and begins the gap at random without training data."""
     data = twice()
-    found = evaluate(data, -data.frame["latency_ms"].to_numpy())
+    found = evaluate(in_memory(data), lambda part: -part.frame["latency_ms"].to_numpy())
     assert [one.device for one in found.noise] == ["a test"]
     assert found.ceiling is not None
     assert found.ceiling.baseline == "random kernel (expected)"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from ckh.assess.baselines import Learned
 from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
-from ckh.assess.report import Choice, evaluate
+from ckh.assess.report import Choice, Evaluation
+from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.slices import SliceReport
+from ckh.data.parts import in_memory
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -18,12 +22,21 @@ from ckh.ops.grouped_conv.slices import SLICES
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels, measured
 
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
 ONE = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)
 TWO = replace(ONE, n=16, stride_h=2)
 A, B, C = (next(one for one in kernels() if one.pipeline == name) for name in ("compv3", "mem", "basic_v1"))
 # The oracle is A on ONE (2 ms) and B on TWO (3 ms); the scores choose B, then C, which failed.
 DATA = build([(ONE, A, 2), (ONE, B, 4), (ONE, C, 8), (TWO, A, 6), (TWO, B, 3), (TWO, C, 1)], failed=[5])
 SCORES = np.array([1.0, 2.0, 0.0, 1.0, 0.0, 2.0])
+
+
+def evaluate(dataset: Dataset, scores: np.ndarray, learned_from: Dataset | None = None) -> Evaluation:
+    """Judge scores of all rows of a dataset."""
+    learned = None if learned_from is None else Learned([learned_from])
+    return evaluate_parts(in_memory(dataset), lambda _: scores, learned)
 
 
 def test_choices_are_told_beside_the_best() -> None:

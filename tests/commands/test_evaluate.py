@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ckh.cli import run
+from ckh.data import parts
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
 from ckh.learn import amd_recipe
@@ -20,6 +21,7 @@ from ckh.learn.artifact import load_model
 from ckh.ops.grouped_conv.feature_columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction
+from ckh.schema import REPEATED
 from tests.learn.conftest import TREES, build, efficiencies, kernels, measured, problems, saved, time_ms
 
 if TYPE_CHECKING:
@@ -86,6 +88,27 @@ def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFi
     assert document["baselines"]["nearest training problem"]["mean"]["value"] == 1.0
     assert document["baselines"]["random kernel (expected)"]["mean"]["value"] < expected.mean()
     assert (document["rows"], document["failures"]) == (14 * 24, [])
+
+
+def test_parts_change_no_figure(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows in random order in two files give the same document read at once and in parts, to the last digit."""
+    whole, random = measured(), np.random.default_rng(3)
+    twice = {name: whole.frame["latency_ms"] * np.exp(random.normal(0, 0.1, len(whole))) for name in REPEATED}
+    whole = replace(whole, frame=whole.frame.assign(**twice))
+    files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
+    for path, rows in zip(files, np.array_split(random.permutation(len(whole)), 2), strict=True):
+        write_dataset(whole.select(rows), path)
+    args = ["evaluate", "--model", str(model), "--with-trained", "--json"]
+    args += [word for path in files for word in ("--data", path, "--train-data", path)]
+    assert run(args) == ExitCode.OK
+    at_once = capsys.readouterr()
+    monkeypatch.setattr(parts, "PART_ROWS", 50)
+    assert run(args) == ExitCode.OK
+    in_parts = capsys.readouterr()
+    assert in_parts == at_once
+    assert json.loads(at_once.out)["ceiling"]["problems"] > 0
 
 
 def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

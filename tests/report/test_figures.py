@@ -10,11 +10,12 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
+from ckh.assess.metrics import best_of_first
 from ckh.learn.artifact import load_model
 from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
-from ckh.report.judged import baseline_efficiencies, best_of_first, judge
+from ckh.report.judged import baseline_efficiencies, judge
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
 from ckh.report.of_model import report_model
@@ -111,7 +112,7 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     judged = judge(model, data)
     expected = efficiencies(tmp_path / "model")
     assert judged.efficiency == pytest.approx(expected, rel=1e-12)
-    best = best_of_first(judged, 24)
+    best = best_of_first(judged.times, judged.scores, range(1, 25))
     assert best[0] == pytest.approx(expected, rel=1e-12)
     assert best[-1] == pytest.approx(1.0)
     assert (np.diff(best, axis=0) >= 0).all()

@@ -1,0 +1,211 @@
+"""A dataset in parts that each hold whole problems, so that what is judged need not fit in memory.
+
+While they are used, the parts of a large dataset are in files without a name in the system's folder of temporary files.
+"""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from tempfile import TemporaryFile, gettempdir
+from typing import TYPE_CHECKING, Any
+
+from ckh.data import tables
+from ckh.data.dataset import Dataset, joined, merged_metadata, names_read, open_files, refuse_duplicates
+from ckh.data.numbering import Numbering
+from ckh.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import pandas as pd
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import ColumnsOf
+    from ckh.ops.base import AnyOperation
+
+PART_ROWS = 1 << 17  # from which on rows of other problems are another part
+_MOST_PARTS = 256  # each is an open file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatasetParts:
+    """The rows of a dataset, by problems in order of appearance; iterated as often as wanted, a part at a time.
+
+    Attributes:
+        op: the operation of all rows.
+        reads: what reads each part.
+    """
+
+    op: AnyOperation
+    reads: tuple[Callable[[], Dataset], ...]
+
+    def __iter__(self) -> Iterator[Dataset]:
+        return (read() for read in self.reads)
+
+    def select(self, masks: Sequence[NDArray[np.bool_]]) -> DatasetParts:
+        """The rows of a mask for each part; a part of which no row is left is none."""
+        import numpy as np
+
+        kept = [(read, mask) for read, mask in zip(self.reads, masks, strict=True) if mask.any()]
+        if len(self.reads) == 1 and kept:
+            return in_memory(kept[0][0]().select(kept[0][1]))
+        return replace(
+            self,
+            reads=tuple(
+                read if mask.all() else partial(_selected, read, np.packbits(mask), len(mask)) for read, mask in kept
+            ),
+        )
+
+    def select_problems(self, kept: NDArray[np.bool_]) -> DatasetParts:
+        """The rows of some problems, shape (problems,)."""
+        if kept.all():
+            return self
+        masks, start = [], 0
+        for part in self:
+            ids = part.problem_ids
+            masks.append(kept[start + ids])
+            start += int(ids.max()) + 1
+        return self.select(masks)
+
+    def whole(self) -> Dataset:
+        """All rows in memory."""
+        first, *others = parts = list(self)
+        if not others:
+            return first
+        return replace(first, frame=_concatenated([part.frame for part in parts]))
+
+
+def in_memory(dataset: Dataset) -> DatasetParts:
+    """A dataset as one part."""
+    return DatasetParts(dataset.op, (lambda: dataset,))
+
+
+def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
+    """Read Parquet files, or all those in a folder, in parts.
+
+    Args:
+        paths: files and folders.
+        columns: as of `read_dataset`, as is the rest; integers take as few bytes as they need.
+
+    Raises:
+        DataError: as of `read_dataset`; rows of one pair are found when their part is read.
+        OutputError: the folder of temporary files is full.
+    """
+    files = open_files(paths)
+    op, rows = files[0].op, sum(file.rows for file in files)
+    if rows <= PART_ROWS:
+        return in_memory(joined(files, columns, narrow=True))
+    problems = Numbering((*op.identity, "arch"))
+    part_of = _part_of_each(problems, files, max(PART_ROWS, rows // _MOST_PARTS))
+    parts = [_StoredPart() for _ in range(int(part_of.max()) + 1)]
+    for block in _blocks(files, names_read(op, columns)):
+        part = part_of[problems.of(block)]
+        for number in range(int(part.min()), int(part.max()) + 1):
+            parts[number].add(block.filter(part == number))
+    for one in parts:
+        one.close()
+
+    def read(part: _StoredPart) -> Dataset:
+        dataset = Dataset(part.frame(), merged_metadata(files), op.name)
+        refuse_duplicates(dataset, files)
+        return dataset
+
+    return DatasetParts(op, tuple(partial(read, part) for part in parts))
+
+
+def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part_rows: int) -> NDArray[np.int64]:
+    """The number of each problem's part, shape (problems,): as many problems as have so many rows, or one."""
+    import numpy as np
+
+    counts = np.zeros(0, np.int64)
+    for block in _blocks(files, frozenset(problems.columns)):
+        found = problems.of(block)
+        counts = np.concatenate([counts, np.zeros(len(problems) - len(counts), np.int64)])
+        counts += np.bincount(found, minlength=len(counts))
+    crossed = (np.cumsum(counts) - counts) // part_rows
+    number: NDArray[np.int64] = np.unique(crossed, return_inverse=True)[1]
+    return number
+
+
+def _blocks(files: Sequence[tables.DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
+    return (block for file in files for block in file.blocks(names))
+
+
+class _StoredPart:
+    """Rows in a temporary file; texts are numbered there."""
+
+    def __init__(self) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 # closed with this object
+        self._writer: Any = None
+        weakref.finalize(self, self._file.close)
+
+    def add(self, table: pa.Table) -> None:
+        """Write rows."""
+        import pyarrow as pa
+
+        if not len(table):
+            return
+        arrays = [one.dictionary_encode() if pa.types.is_string(one.type) else one for one in table.columns]
+        coded = pa.table(arrays, names=table.column_names)
+        with _told():
+            if self._writer is None:
+                options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+                self._writer = pa.ipc.new_stream(self._file, coded.schema, options=options)
+            self._writer.write_table(coded.combine_chunks())
+
+    def close(self) -> None:
+        """Write what is left; no more rows are added."""
+        with _told():
+            self._writer.close()
+            self._file.flush()
+
+    def frame(self) -> pd.DataFrame:
+        """All rows, once it is closed."""
+        import pandas as pd
+        import pyarrow as pa
+
+        self._file.seek(0)
+        with pa.ipc.open_stream(self._file) as stream:
+            table = stream.read_all().unify_dictionaries()
+        columns = zip(table.column_names, table.columns, strict=True)
+        found: pd.DataFrame = pd.DataFrame(
+            {name: tables.series_of(one, is_category=True, narrow=True) for name, one in columns}
+        )
+        return found
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {gettempdir()}: {error.strerror or error}",
+            "parts of large datasets are kept there: set TMPDIR to a folder with more room",
+        ) from error
+
+
+def _selected(read: Callable[[], Dataset], bits: NDArray[np.uint8], count: int) -> Dataset:
+    import numpy as np
+
+    return read().select(np.unpackbits(bits, count=count).astype(bool))
+
+
+def _concatenated(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of frames; categories of all are those of the whole."""
+    import pandas as pd
+    from pandas.api.types import union_categoricals
+
+    columns: dict[str, Any] = {}
+    for name, kind in frames[0].dtypes.items():
+        parts = [frame[name] for frame in frames]
+        is_category = isinstance(kind, pd.CategoricalDtype)
+        columns[str(name)] = union_categoricals(parts) if is_category else pd.concat(parts, ignore_index=True)
+    found: pd.DataFrame = pd.DataFrame(columns)
+    return found

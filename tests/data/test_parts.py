@@ -1,0 +1,84 @@
+"""A dataset in parts that hold whole problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.assess.measured import needed_columns
+from ckh.data import parts
+from ckh.data.dataset import read_dataset, write_dataset
+from ckh.data.parts import read_parts
+from ckh.errors import DataError, OutputError
+from tests.learn.conftest import measured
+
+if TYPE_CHECKING:
+    from ckh.data.dataset import Dataset
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Rows of fourteen problems in random order, in two files that both have rows of all; parts are small."""
+    monkeypatch.setattr(parts, "PART_ROWS", 50)
+    order = np.random.default_rng(1).permutation(len(measured()))
+    found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(found, np.array_split(order, 2), strict=True):
+        write_dataset(measured().select(rows), path)
+    return found
+
+
+def sorted_rows(dataset: Dataset) -> pd.DataFrame:
+    """The rows with plain texts, in an order of their own."""
+    frame = dataset.frame.astype({name: "object" for name in dataset.frame if dataset.frame[name].dtype == "category"})
+    found: pd.DataFrame = frame.sort_values([*dataset.op.identity, "kernel_name"]).reset_index(drop=True)
+    return found
+
+
+def test_parts_hold_whole_problems_in_the_order_of_the_rows(files: list[Path]) -> None:
+    """Together they are the rows of the files; a problem's are in one part, and problems come as they appear."""
+    whole = read_dataset(*files, columns=needed_columns, narrow=True)
+    found = read_parts(*files, columns=needed_columns)
+    assert len(list(found)) > 5
+    assert [problem for part in found for problem in part.problems()] == whole.problems()
+    assert all(len(part) >= 24 for part in found)
+    pd.testing.assert_frame_equal(sorted_rows(found.whole()), sorted_rows(whole))
+    assert found.whole().metadata == whole.metadata
+    assert found.op is whole.op
+
+
+def test_few_rows_are_one_part(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in memory, in their order."""
+    monkeypatch.setattr(parts, "PART_ROWS", len(measured()))
+    (found,) = read_parts(*files, columns=needed_columns)
+    pd.testing.assert_frame_equal(found.frame, read_dataset(*files, columns=needed_columns, narrow=True).frame)
+
+
+def test_rows_are_selected_part_by_part(files: list[Path]) -> None:
+    """What is left of a mask is each part's; parts of which nothing is left are gone."""
+    found = read_parts(*files, columns=needed_columns)
+    masks = [np.full(len(part), number % 2 == 0) for number, part in enumerate(found)]
+    masks[0][0] = False
+    left = found.select(masks)
+    assert [len(part) for part in left] == [int(mask.sum()) for mask in masks if mask.any()]
+    first = next(iter(left))
+    pd.testing.assert_frame_equal(first.frame, next(iter(found)).frame.iloc[1:].reset_index(drop=True))
+
+
+def test_a_pair_that_occurs_twice_is_refused(files: list[Path]) -> None:
+    """Also where its rows are far apart, in two files."""
+    found = read_parts(files[0], files[0], columns=needed_columns)
+    with pytest.raises(DataError, match=r"pairs occur twice, e\.g\. .* on conv_forward"):
+        list(found)
+
+
+def test_a_full_folder_of_temporary_files_is_one_line(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says which folder, and how to name another."""
+    full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115 # closed by the part
+    monkeypatch.setattr(parts, "TemporaryFile", lambda: full)
+    with pytest.raises(OutputError, match="cannot write to") as refused:
+        read_parts(*files, columns=needed_columns)
+    assert "set TMPDIR" in str(refused.value.hint)
