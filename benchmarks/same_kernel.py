@@ -76,6 +76,7 @@ _ENUMERATORS = {"mem": "MEMORY", "compv3": "COMPUTE_V3", "compv4": "COMPUTE_V4"}
 _TYPES = {"fp16": "ck_tile::half_t", "bf16": "ck_tile::bf16_t"}
 _GPU_ALONE = ("--cuda-device-only", "-S", "-Wno-unused-command-line-argument")
 _LAYOUTS = {"r": "RowMajor", "c": "ColumnMajor"}
+_OCCUPANCY = "GemmKernel::MaxOccupancyGridSize(stream)"
 _FUNCTION = re.compile(r"Function Name: (\S*kentry\S*)")
 # What a mangled name says of the main loop, its end, and whether results are stored or added.
 _LOOP = re.compile(r"GemmPipelineSchedulerE\d+ELb([01])ELNS_10TailNumberE(\d+)E")
@@ -158,6 +159,9 @@ def basic_gemm_source(kernel: GemmKernel, ck: Path) -> Source:
     a, b = (f"ck_tile::tensor_layout::gemm::{_LAYOUTS[letter]}" for letter in kernel.layout[:2])
     dtype, c = _TYPES[kernel.dtype], "ck_tile::tensor_layout::gemm::RowMajor"
     text = (
+        '#include "gemm_utils.hpp"\n'
+        "template <class Layout>\nconstexpr auto is_row_major(Layout) {\n"
+        f"    return ck_tile::bool_constant<std::is_same_v<Layout, {c}>>{{}};\n}}\n"
         '#include "gemm_basic_invoker.hpp"\n'
         f"template float BasicInvoker::gemm<GemmConfigBase, {dtype}, {dtype}, ck_tile::tuple<>, float, {dtype}, {a},\n"
         f"    {b}, ck_tile::tuple<>, {c}, false, ck_tile::element_wise::PassThrough>(\n"
@@ -179,6 +183,9 @@ def gemm_source(kernel: GemmKernel, ck: Path, arch: str, folder: Path) -> Source
     command += ["--config_json", str(engine / "configs/default_config.json")]
     subprocess.run(command, check=True, capture_output=True)
     (header,) = folder.glob("gemm_single_*.hpp")
+    # The launcher compiles a persistent kernel a second time, to ask how many blocks fit a compute unit. What the two
+    # share is then a function that both call, with scratch memory for its callers' sake: here there is one kernel.
+    header.write_text(header.read_text(encoding="utf-8").replace(_OCCUPANCY, "dim3(1)"), encoding="utf-8")
     return Source(f'#include "{header.name}"\nauto* const used = &SelectedKernel::launch;\n', (folder,))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Trials
+from ckh.kernels.loops import most_steps
 from ckh.ops.gemm_universal.pool import buildable
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
-MOST_STEPS = 6  # along K; no pipeline has more stages than this many less one
 _RAGGED = 16  # elements beside whole tiles: what every vector width of pools divides
 _PARTS = (2, 3)  # of K
 _WAVES = 4
@@ -36,7 +36,8 @@ def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
 
 def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
     m, n, k = kernel.tile
-    for steps in range(1, MOST_STEPS + 1):
+    most = most_steps(kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype)
+    for steps in range(1, most + 1):
         yield _product(kernel, m, n, steps * k)
     yield _product(kernel, 2 * m, 2 * n, 2 * k)
     yield _product(kernel, m + _RAGGED, n, k)
@@ -75,8 +76,12 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
 
 def _cost(kernel: GemmKernel) -> tuple[bool, int, str]:
     """Kernels of several waves first, since one wave cannot race; then small tiles."""
-    waves = (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
-    return waves < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+    return _waves(kernel) < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+
+
+def _waves(kernel: GemmKernel) -> int:
+    """Per block."""
+    return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
 
 
 TRIALS = Trials(loop_end_problems, kernel_class, representatives)

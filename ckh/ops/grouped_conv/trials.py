@@ -11,6 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Trials
+from ckh.kernels.loops import most_steps
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.matrix import MATRICES
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-MOST_STEPS = 6  # along K; no pipeline has more stages than this many less one
 _RAGGED = 8  # channels beside whole tiles: what every vector width of pools divides
 _CHANNELS = 24
 _ROWS, _COLUMNS = 5, 7
@@ -60,7 +60,8 @@ def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
 
 def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     step = kernel.tile_k * max(1, kernel.split_k or 1)
-    for steps in range(1, MOST_STEPS + 1):
+    most = most_steps(kernel.pipeline, (kernel.tile_m, kernel.tile_n, kernel.tile_k), _waves(kernel), kernel.dtype)
+    for steps in range(1, most + 1):
         yield _pointwise(kernel, steps * step)
     yield _pointwise(kernel, 2 * step + _RAGGED)
     yield _pointwise(kernel, step, rows=kernel.tile_m // _COLUMNS + 2)
@@ -152,9 +153,13 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
 
 def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, str]:
     """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles."""
-    waves = (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
     is_special = kernel.specialization not in {None, DEFAULT_SPECIALIZATION}
-    return is_special, waves < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+    return is_special, _waves(kernel) < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+
+
+def _waves(kernel: ConvKernel) -> int:
+    """Per block."""
+    return (kernel.wave_m or 1) * (kernel.wave_n or 1) * (kernel.wave_k or 1)
 
 
 TRIALS = Trials(loop_end_problems, kernel_class, representatives)

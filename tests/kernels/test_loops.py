@@ -1,0 +1,32 @@
+"""How many tiles along K reach every end of a main loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from ckh.kernels.loops import most_steps
+
+
+@pytest.mark.parametrize(
+    ("tile", "waves", "dtype", "stages"),
+    [
+        ((32, 32, 32), 4, "fp16", 8),  # 32 KiB / (64 rows of 64 bytes)
+        ((64, 64, 32), 4, "fp16", 4),
+        ((16, 64, 64), 4, "fp16", 4),  # 3.2 rounded up
+        ((64, 64, 64), 4, "fp32", 2),  # one tile is as much
+        ((32, 32, 32), 4, "fp8", 8),  # 16, of which 8 are the most
+        ((32, 32, 32), 1, "fp16", 2),  # of four blocks that share a compute unit each has a quarter
+        ((64, 64, 32), 2, "fp16", 2),
+    ],
+)
+def test_mem_is_run_until_its_loop_has_ended_in_every_way(
+    tile: tuple[int, int, int], waves: int, dtype: str, stages: int
+) -> None:
+    """With each remainder by its stages without the loop and with it, and no fewer tiles than the other pipelines."""
+    assert most_steps("mem", tile, waves, dtype) == max(6, 2 * stages)
+
+
+@pytest.mark.parametrize("pipeline", ["basic_v1", "compv3", "compv4", "compv5", "compv6", "comp_async"])
+def test_other_pipelines_have_few_stages(pipeline: str) -> None:
+    """Whatever their tile: no more than three."""
+    assert most_steps(pipeline, (32, 32, 32), 4, "fp16") == 6
