@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ckh.learn.answer import rank, rank_many
     from ckh.learn.artifact import Model, load_model
     from ckh.learn.ranked import Ranked
+    from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
@@ -31,6 +32,7 @@ __all__ = [
     "Model",
     "ModelError",
     "NoKernelError",
+    "NotMeasured",
     "OutputError",
     "Ranked",
     "UsageError",
@@ -51,6 +53,7 @@ _HOMES = {
     **dict.fromkeys(("rank", "rank_many"), "ckh.learn.answer"),
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.artifact"),
     "Ranked": "ckh.learn.ranked",
+    "NotMeasured": "ckh.learn.ranking_text",
     "GemmProblem": "ckh.ops.gemm_universal.problem",
     "ConvProblem": "ckh.ops.grouped_conv.problem",
     "Direction": "ckh.problems",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +54,8 @@ def replay_recording(path: Path, effort: Effort, how: Replaying, jobs: int | Non
     output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
 
-def ask_model(typed: Typed, top: int, *, as_json: bool) -> None:
-    """Score all kernels with a model, and print those that it expects to be the fastest.
+def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) -> None:
+    """Score all kernels with a model, or what stands in for it, and print those that it expects to be the fastest.
 
     Raises:
         ModelError: there is no model for the problem, or it is damaged.
@@ -66,14 +67,24 @@ def ask_model(typed: Typed, top: int, *, as_json: bool) -> None:
     chooser = typed.chooser(typed.arch)
     problem = _problem(typed, chooser)
     try:
-        model = chooser.model(problem)
+        model = chooser.model(problem, stands_in=not must_be_measured)
     except ModelError as error:
         raise ModelError(error.message, f"{error.hint}; or search by measuring, with --measure") from error
+    if model.not_measured is not None:
+        first = f"ckh search {typed.as_typed()} --measure"
+        model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
     output.print_asked(problem, model, search_model(problem, model, load_arch(model.spec.arch), top), as_json=as_json)
 
 
 def measure(
-    typed: Typed, effort: Effort, measuring: Measuring, jobs: int | None, *, force: bool, as_json: bool
+    typed: Typed,
+    effort: Effort,
+    measuring: Measuring,
+    jobs: int | None,
+    *,
+    must_be_measured: bool,
+    force: bool,
+    as_json: bool,
 ) -> bool:
     """Search by measuring on a device, and print the fastest kernels; False if it was interrupted.
 
@@ -99,7 +110,7 @@ def measure(
     folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
     path = folder / JOURNAL_NAME
     check_output(path, JOURNAL, force=force or not is_started(path))
-    model = _model_or_none(chooser, problem, is_named=typed.model is not None)
+    model = _model_or_none(chooser, problem, is_needed=typed.model is not None or must_be_measured)
     pool = _ranked_pool(problem, device.arch, model)
     space = _space(problem, device.arch, pool, _buildable(device))
     guide = None if model is None else _guide(problem, model, space, pool)
@@ -136,15 +147,18 @@ def _open(arch: str | None, measuring: Measuring) -> Device:
     return open_device(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 
 
-def _model_or_none(chooser: Chooser, problem: Problem, *, is_named: bool) -> Model | None:
-    """The model for a problem; none is needed, but one that is named must be right."""
-    if is_named:
+def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Model | None:
+    """The model for a problem, or what stands in for it; one that is named, or must be measured, must be there."""
+    if is_needed:
         return chooser.model(problem)
     try:
-        return chooser.model(problem)
+        model = chooser.model(problem, stands_in=True)
     except ModelError as error:
         note(f"{error.message.partition(';')[0]}: searching without one")
         return None
+    if model.not_measured is not None:
+        note(f"nothing was measured on this GPU: {model.not_measured.source} says where to begin")
+    return model
 
 
 def _ranked_pool(problem: Problem, arch: ArchSpec, model: Model | None) -> list[Ranked]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -84,6 +84,7 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
                 "problem": problem.canonical(),
                 "sizes": problem.to_dict(),
                 "model": str(model.path),
+                "not_measured": None if model.not_measured is None else asdict(model.not_measured),
                 "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
                 "beyond_training": search.beyond or None,
                 "predictions_in_order": is_in_order,
@@ -109,6 +110,10 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
 def _print_problem(problem: Problem, model: Model | None) -> None:
     typer.echo(f"problem  {in_words(problem)}")
     typer.echo(f"         {problem.canonical()}")
+    doubts = None if model is None else model.not_measured
+    if doubts is not None:
+        typer.echo("\n".join(doubts.lines()))
+        return
     typer.echo(f"model    {'none' if model is None else model.path.name}")
 
 

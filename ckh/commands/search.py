@@ -13,8 +13,16 @@ from ckh.commands._declared_options import has_options_of, typed_as
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.commands._search_options import Effort, Measuring, Replaying
 from ckh.errors import ExitCode, UsageError
+from ckh.strenum import StrEnum
 
 _KEEP = 0.99
+
+
+class Required(StrEnum):
+    """The values of `--require`."""
+
+    MEASURED = "measured"
+
 
 _HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
 
@@ -22,11 +30,12 @@ The problem is said as for ckh predict. Every kernel keeps the rules of the arch
 holds the candidates and every other combination of tile, waves, warp tile, pipeline and options.
 
 Without --measure a model scores all of them: what is printed is exactly what it expects to be the fastest. Kernels that
-the model cannot tell apart are one. With --measure a strategy proposes kernels, each of which is compiled, checked
-and timed on the device, in a worker of its own; failures count. There the space has a random part of the combinations
-if they are very many. A model, if there is one, says where to begin. Compilers that wait (--jobs) get the kernels that
-will probably follow. At the end the best --top and the model's first choice of the candidates are timed again in turns.
-Every result is journalled in --out; Ctrl-C keeps all of them.
+the model cannot tell apart are one. Where no model fits, the nearest or an estimate scores them, as for ckh predict,
+and it says NOT MEASURED; --require measured refuses that. With --measure a strategy proposes kernels, each of which is
+compiled, checked and timed on the device, in a worker of its own; failures count. There the space has a random part of
+the combinations if they are very many. What scores without --measure says where to begin. Compilers that wait (--jobs)
+get the kernels that will probably follow. At the end the best --top and the model's first choice of the candidates are
+timed again in turns. Every result is journalled in --out; Ctrl-C keeps all of them.
 
 --set K chooses the fewest of the kernels measured in --data that keep 99 % (--keep) of the oracle's mean over its
 problems, with one that works for every problem: exactly for small pools, else greedily, with the number that any set
@@ -63,6 +72,9 @@ def search(
     *,
     measuring: dict[str, Any],
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
+    require: Required | None = typer.Option(
+        None, "--require", help="Refuse, with exit code 4, what no model of this GPU and element type says."
+    ),
     replay: Path | None = typer.Option(
         None, "--replay", metavar="FILE", help="Search recorded measurements of a whole space, in Parquet."
     ),
@@ -92,7 +104,7 @@ def search(
     """Search and print."""
     from ckh.commands import _search_modes as modes
 
-    shared = {"jobs": jobs, "measure": measure or None}
+    shared = {"jobs": jobs, "measure": measure or None, "require": require}
     choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
     if kernel_set is not None:
         others = {**typed.given, **effort, **measuring, **replaying, **shared, "replay": replay}
@@ -107,7 +119,7 @@ def search(
     if replay is not None:
         if "cluster" in replaying:
             _refuse({"jobs": jobs}, "does not go with --cluster, whose workers are all used")
-        not_replayed = {"top": effort.get("top"), **measuring, **forced, "measure": measure or None}
+        not_replayed = {"top": effort.get("top"), **measuring, **forced, "measure": measure or None, "require": require}
         _refuse({**typed.given, **not_replayed}, "does not go with --replay")
         modes.replay_recording(replay, Effort(**effort), Replaying(**replaying), jobs, as_json=as_json)
         return
@@ -115,8 +127,10 @@ def search(
     if not measure:
         proposing = {name: value for name, value in effort.items() if name != "top"}
         _refuse({**proposing, **measuring, **forced, "jobs": jobs}, "needs --measure")
-        modes.ask_model(typed, Effort(**effort).top, as_json=as_json)
-    elif not modes.measure(typed, Effort(**effort), Measuring(**measuring), jobs, force=force, as_json=as_json):
+        modes.ask_model(typed, Effort(**effort).top, must_be_measured=require is not None, as_json=as_json)
+        return
+    flags = {"must_be_measured": require is not None, "force": force, "as_json": as_json}
+    if not modes.measure(typed, Effort(**effort), Measuring(**measuring), jobs, **flags):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 

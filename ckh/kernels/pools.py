@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -33,11 +33,14 @@ class Candidates(Generic[K]):
             prepared for a pool can be kept.
         chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
         refused: reason -> how many kernels; of the pool and of what the architecture does not build.
+        unmeasured: of what kind they are if nobody measured any such on this architecture, so that its models know
+            nothing of them; empty otherwise.
     """
 
     pool: tuple[K, ...]
     chosen: NDArray[np.intp]
     refused: dict[str, int]
+    unmeasured: str = ""
 
     @property
     def kernels(self) -> tuple[K, ...]:
@@ -48,7 +51,7 @@ class Candidates(Generic[K]):
         """Those that are some of these kernels."""
         inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
         left_out = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
-        return Candidates(self.pool, self.chosen[inside], {**self.refused, **left_out})
+        return replace(self, chosen=self.chosen[inside], refused={**self.refused, **left_out})
 
 
 class Knows(Protocol):

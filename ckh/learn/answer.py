@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import default_arch
+from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
-from ckh.learn.artifact import Wanted, find_model, wanted_for
+from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, scored
 from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
@@ -18,11 +18,13 @@ from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.learn.artifact import Model
+    from ckh.learn.batches import Scored
+    from ckh.learn.choice import AnsweringModels
     from ckh.learn.probes import Probe
     from ckh.ops.base import Kernel, Problem
 
@@ -79,6 +81,8 @@ class Answer:
         model, kernels = self.model, [self.pool[index] for index in self.order[:count]]
         if model.not_measured is not None:
             return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
+        if unmeasured := known_candidates(self.problem, model).unmeasured:
+            return Known(source=f"no kernel of {unmeasured} was measured on {model.spec.arch}")
         found = model.measured
         return known(
             self.problem,
@@ -121,58 +125,117 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
     return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
 
 
-def has_candidates(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem."""
-    return bool(len(known_candidates(problem, model).chosen))
+def knows_kernels(problem: Problem, model: Model) -> bool:
+    """True if a kernel that the model may rank applies to a problem, of a kind that was measured on its GPU."""
+    found = known_candidates(problem, model)
+    return bool(len(found.chosen)) and not found.unmeasured
 
 
-def rank(problem: Problem, top: int | None = None, model: Model | None = None) -> list[Ranked]:
+def rank(
+    problem: Problem,
+    top: int | None = None,
+    model: Model | None = None,
+    *,
+    arch: str | None = None,
+    require_measured: bool = False,
+) -> list[Ranked]:
     """The kernels for a problem, best first.
 
     Args:
         problem: what is to be computed.
         top: how many; all by default.
-        model: which model; by default the first that fits the problem and this machine's GPU, or else the host
-            (`artifact.fitting_models`).
+        model: which model; by default the first that fits the problem and the architecture, or where none does what
+            stands in for it, which `Ranked.not_measured` says (`choice.AnsweringModels`).
+        arch: the architecture where no model is named; this machine's GPU, else the host.
+        require_measured: refuse what stands in for a model.
 
     Raises:
         NoKernelError: none applies.
         ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else.
+        UsageError: the model is for something else, or there is no such architecture.
     """
-    found = answer(problem, model or find_model(wanted_for(problem, default_arch())))
-    return found.ranked if top is None else found.best(top)
+    if model is None:
+        models = _models(arch)
+        model = models.fitting(problem) if require_measured else models.answering(problem)
+    found = answer(problem, model)
+    return _marked(found.ranked if top is None else found.best(top), model)
+
+
+def _models(arch: str | None) -> AnsweringModels:
+    from ckh.learn.choice import AnsweringModels
+
+    return AnsweringModels(default_arch() if arch is None else load_arch(arch).name)
+
+
+def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
+    """Ranked kernels that say so where nothing was measured."""
+    doubts = model.not_measured
+    return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
 
 def rank_many(
-    problems: Sequence[Problem], top: int | None = None, model: Model | None = None, *, tflops: bool = True
+    problems: Sequence[Problem],
+    top: int | None = None,
+    model: Model | None = None,
+    *,
+    tflops: bool = True,
+    arch: str | None = None,
+    require_measured: bool = False,
 ) -> list[list[Ranked]]:
     """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
 
     Args:
         problems: what is to be computed.
         top: how many kernels of each; all by default. Few are faster.
-        model: which model; by default, for each problem, the first that fits it and this machine's GPU, or else host.
+        model: which model; by default, for each problem, as `rank` does.
         tflops: whether to tell the speed and time that the model expects; the order alone takes half as long.
+        arch: as of `rank`.
+        require_measured: as of `rank`.
 
     Raises:
         ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else.
+        UsageError: the model is for something else, or there is no such architecture.
     """
-    arch = default_arch()
+    models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(problems):
-        groups[wanted_for(problem, arch)].setdefault(problem, []).append(index)
+        groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
     for wanted, places in groups.items():
-        chosen = model or find_model(wanted)
-        distinct = list(places)
-        for start in range(0, len(distinct), _AT_ONCE):
-            for found in scored(distinct[start : start + _AT_ONCE], chosen, tflops=tflops):
-                for problem, best in zip(found.problems, found.best(top), strict=True):
-                    for index in places[problem]:
-                        ranked[index] = best.copy()
+        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured)):
+            for index in places[problem]:
+                ranked[index] = best.copy()
     return ranked
+
+
+def _best_of(
+    problems: list[Problem],
+    wanted: Wanted,
+    model: Model | None,
+    models: AnsweringModels,
+    top: int | None,
+    flags: tuple[bool, bool],
+) -> Iterator[tuple[Problem, list[Ranked]]]:
+    """The best kernels of problems that want one model; of some twice, where something stands in for it."""
+    tflops, require_measured = flags
+    left = []
+    first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
+    for found in () if first is None else _in_parts(problems, first, tflops=tflops):
+        if model is None and (found.unmeasured or not len(found.chosen)):
+            left += found.problems
+        else:
+            yield from zip(found.problems, found.best(top), strict=True)
+    others: dict[Model, list[Problem]] = defaultdict(list)
+    for problem in problems if first is None else left:
+        others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
+    for chosen, some in others.items():
+        for found in _in_parts(some, chosen, tflops=tflops):
+            yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
+
+
+def _in_parts(problems: Sequence[Problem], model: Model, *, tflops: bool) -> Iterator[Scored]:
+    for start in range(0, len(problems), _AT_ONCE):
+        yield from scored(problems[start : start + _AT_ONCE], model, tflops=tflops)
 
 
 def answer(problem: Problem, model: Model) -> Answer:

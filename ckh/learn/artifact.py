@@ -133,16 +133,27 @@ def _by_training(ref: ModelRef) -> tuple[int, int, str]:
     return -len(ref.spec.feature_names), -problem_count(ref.path), ref.path.name
 
 
+def first_model(wanted: Wanted) -> Model | None:
+    """The first model that fits, as `find_model`; None if there is none.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    fitting = [ref.path for ref in fitting_models(wanted)]
+    if not fitting:
+        return None
+    model = load_model(fitting[0])
+    model.others = tuple(fitting[1:])
+    return model
+
+
 def find_model(wanted: Wanted) -> Model:
     """The first model that fits; it knows the others (`Model.others`).
 
     Raises:
         ModelError: there is none; names those that exist.
     """
-    if fitting := fitting_models(wanted):
-        first, *others = (ref.path for ref in fitting)
-        model = load_model(first)
-        model.others = tuple(others)
+    if (model := first_model(wanted)) is not None:
         return model
     known = list_models()
     have = ", ".join(sorted({f"{ref.spec.op_type} {ref.variant} {ref.dtype} on {ref.arch}" for ref in known}))

@@ -42,6 +42,7 @@ class Scored:
         score: what they are ordered by; shape (problems, candidates).
         tflops: what the model expects, if it does; shape (problems, candidates).
         is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
+        unmeasured: as of `Candidates`.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class Scored:
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
     is_beyond: NDArray[np.bool_]
+    unmeasured: str = ""
 
     def order(self, top: int | None) -> NDArray[np.intp]:
         """Of each problem the first candidates, best first, as numbers in `chosen`; shape (problems, top)."""
@@ -115,7 +117,8 @@ def _score(
         start += len(members)
         columns = slice(None) if len(one.chosen) == len(pool) else one.chosen
         expected = None if speed is None else speed[part][:, columns]
-        yield Scored(model, some[part], pool, one.chosen, score[part][:, columns], expected, far[part])
+        columns_of = score[part][:, columns], expected, far[part]
+        yield Scored(model, some[part], pool, one.chosen, *columns_of, one.unmeasured)
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import ModelError, UsageError
-from ckh.learn.answer import has_candidates
-from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
+from ckh.learn.answer import knows_kernels
+from ckh.learn.artifact import find_model, first_model, load_model, wanted_for
+from ckh.learn.batches import known_candidates
 from ckh.learn.spec import ANY
-from ckh.ops import DEFAULT_OPERATION, operation, requested
+from ckh.ops import DEFAULT_OPERATION, operation, operation_of_problem, requested
 from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
@@ -19,6 +19,65 @@ if TYPE_CHECKING:
 
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Problem
+
+
+class AnsweringModels:
+    """The model that answers for each problem on an architecture, found once for those alike.
+
+    It is the first that fits (`artifact.fitting_models`), or where none fits or that one knows no kernel for the
+    problem what stands in for it (`transfer.stand_in`).
+    """
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+        self._first: dict[Wanted, Model | None] = {}
+        self._answering: dict[Any, Model] = {}
+
+    def first(self, wanted: Wanted) -> Model | None:
+        """The first model that fits; None if there is none.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        if wanted not in self._first:
+            self._first[wanted] = first_model(wanted)
+        return self._first[wanted]
+
+    def fitting(self, problem: Problem) -> Model:
+        """The first model that fits.
+
+        Raises:
+            ModelError: there is none, it is damaged, or nobody measured such kernels on the architecture.
+        """
+        wanted = wanted_for(problem, self.arch)
+        model = self.first(wanted) or find_model(wanted)
+        if unmeasured := known_candidates(problem, model).unmeasured:
+            raise ModelError(
+                f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}"
+            )
+        return model
+
+    def answering(self, problem: Problem) -> Model:
+        """The model that fits, or what stands in for it.
+
+        Raises:
+            ModelError: it is damaged.
+        """
+        wanted = wanted_for(problem, self.arch)
+        # Which kernels apply may differ from problem to problem.
+        key = (wanted, operation_of_problem(problem).candidates_key(problem))
+        if key not in self._answering:
+            self._answering[key] = self._chosen(wanted, problem)
+        return self._answering[key]
+
+    def _chosen(self, wanted: Wanted, problem: Problem) -> Model:
+        from ckh.learn.transfer import has_kernels, stand_in
+
+        model = self.first(wanted)
+        if model is not None and knows_kernels(problem, model):
+            return model
+        other = stand_in(wanted, problem)
+        return other if model is None or has_kernels(problem, other) else model
 
 
 class Chooser:
@@ -46,7 +105,7 @@ class Chooser:
         self._requested = requested(self.op.name)
         of_op = self._requested.default_dtype if self._requested else ""
         self.dtype = dtype or own_dtype or of_op or spec_of_arch.default_dtype
-        self._found: dict[Any, Model] = {}
+        self._models = AnsweringModels(self.arch)
 
     def model(self, problem: Problem, *, stands_in: bool = False) -> Model:
         """The model for a problem; where there is none and `stands_in`, what answers instead (`transfer.stand_in`).
@@ -55,36 +114,10 @@ class Chooser:
             ModelError: there is none, or it is damaged.
             UsageError: the one that was named is for something else.
         """
-        wanted = wanted_for(problem, self.arch)
         if self._named is not None:
-            self._named.require(wanted)
+            self._named.require(wanted_for(problem, self.arch))
             return self._named
-        if not stands_in:
-            return self._fitting(wanted)
-        # Which kernels apply may differ from problem to problem.
-        key = (wanted, self.op.candidates_key(problem))
-        if key not in self._found:
-            self._found[key] = self._answering(wanted, problem)
-        return self._found[key]
-
-    def _fitting(self, wanted: Wanted) -> Model:
-        if wanted not in self._found:
-            self._found[wanted] = find_model(wanted)
-        return self._found[wanted]
-
-    def _answering(self, wanted: Wanted, problem: Problem) -> Model:
-        """The model that fits if it knows a kernel for the problem, or what stands in for it."""
-        from ckh.learn.transfer import stand_in
-
-        if not fitting_models(wanted):
-            return stand_in(wanted, problem)
-        model = self._fitting(wanted)
-        if has_candidates(problem, model):
-            return model
-        with suppress(ModelError):
-            other = stand_in(wanted, problem)
-            return other if has_candidates(problem, other) else model
-        return model
+        return self._models.answering(problem) if stands_in else self._models.fitting(problem)
 
     def problem(self, given: Mapping[str, Any], variant: str, command: str) -> Problem:
         """The problem that was requested.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.kernels.table import column_of
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def estimated_us(problem: Problem, sizes: TiledSizes, kernels: Sequence[Any], ar
     cus = arch.hardware.num_cus
     at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
     work = at_once * _trip_clocks(shape, width, problem.dtype, arch.peaks)
-    prefetches = np.array([not kernel.pipeline.startswith(_WITHOUT_PREFETCH) for kernel in kernels])
+    prefetches = ~np.char.startswith(_pipelines(kernels), _WITHOUT_PREFETCH)
     trip = np.where(prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
     clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
@@ -99,14 +100,20 @@ def _blocks_per_cu(shape: _Shapes, width: float, arch: ArchSpec) -> NDArray[np.f
 
 
 def _shapes(kernels: Sequence[Any]) -> _Shapes:
-    rows = [
-        (k.tile_m, k.tile_n, k.tile_k, k.wave_m, k.wave_n, k.wave_m * k.wave_n * k.wave_k, 1 + _has_two_buffers(k))
-        for k in kernels
-    ]
-    return _Shapes(*np.array(rows, dtype=np.float64).reshape(-1, 7).T)
+    tile_m, tile_n, tile_k, wave_m, wave_n, wave_k = (
+        column_of(kernels, name).astype(np.float64)
+        for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k")
+    )
+    return _Shapes(tile_m, tile_n, tile_k, wave_m, wave_n, wave_m * wave_n * wave_k, 1 + _have_two_buffers(kernels))
 
 
-def _has_two_buffers(kernel: Any) -> int:
+def _have_two_buffers(kernels: Sequence[Any]) -> NDArray[np.float64]:
     from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 
-    return int(getattr(kernel, "double_smem_buffer", kernel.pipeline in DOUBLE_SMEM_PIPELINES))
+    if len(kernels) and hasattr(kernels[0], "double_smem_buffer"):
+        return column_of(kernels, "double_smem_buffer").astype(np.float64)
+    return np.isin(_pipelines(kernels), sorted(DOUBLE_SMEM_PIPELINES)).astype(np.float64)
+
+
+def _pipelines(kernels: Sequence[Any]) -> NDArray[np.str_]:
+    return column_of(kernels, "pipeline").astype(np.str_)

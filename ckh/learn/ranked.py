@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.base import Kernel, Problem
 
 _FLOPS_PER_TFLOPS_MS = 1e9
@@ -27,6 +28,7 @@ class Ranked:
         tflops: what the model expects, if it does.
         latency_ms: the time that goes with it.
         measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
+        not_measured: what to know where no measurement of this GPU and element type stands behind the order.
     """
 
     kernel: Kernel
@@ -34,6 +36,7 @@ class Ranked:
     tflops: float | None
     latency_ms: float | None
     measured_ms: float | None = None
+    not_measured: NotMeasured | None = None
 
     @property
     def name(self) -> str:

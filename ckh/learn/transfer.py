@@ -1,13 +1,13 @@
 """Answers where nothing was measured: the nearest model, or an analytic estimate, and how much that is worth.
 
 A model of another GPU or element type ranks the kernels that the architecture builds, with features of the compute
-units, memory and clock of this one. Host models say nothing about a GPU, and so stand in for none. Nothing here is ever
-called measured.
+units, memory and clock of this one. Models of another family of GPUs are asked where there is no estimate. Host models
+say nothing about a GPU, and so stand in for none. Nothing here is ever called measured.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from ckh.learn.estimate import estimated_us
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
+from ckh.ops.base import Elsewhere, Worth
 from ckh.paths import model_folders
 from ckh.problems import Direction
 from ckh.training import RANK
@@ -35,18 +36,6 @@ ESTIMATE = "analytic estimate"
 _BENCH_BUDGET = "15m"
 
 
-@dataclass(frozen=True, slots=True)
-class Worth:
-    """Held-out efficiency of choices made in one way, and where that was judged (`benchmarks/transfer.py`)."""
-
-    mean: float
-    p10: float
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1%} of the best speed on average, {self.p10:.1%} at the tenth percentile, {self.where}"
-
-
 # By `benchmarks/transfer.py`, each the nearest situation that could be judged.
 _OF_ESTIMATE = Worth(
     0.895,
@@ -54,17 +43,28 @@ _OF_ESTIMATE = Worth(
     "on 344 forward convolutions of gfx950 (random kernels: 67.7%); on other GPUs and of other operations nothing "
     "could be judged",
 )
-_OF_OTHER_GPU = Worth(
-    0.835,
-    0.396,
-    "where MIOpen's solvers of the MI200 were chosen by the model of the MI300X (random ones: 60.1%); nothing else was "
-    "measured on two GPUs",
+# Where an operation's own kernels were not measured on two GPUs, or in two element types.
+_NOT_JUDGED = "; of these kernels nothing could be judged"
+_ELSEWHERE = Elsewhere(
+    Worth(
+        0.835,
+        0.396,
+        "where MIOpen's solvers of the MI200 were chosen by the model of the MI300X (random ones: 60.1%)" + _NOT_JUDGED,
+    ),
+    Worth(
+        0.919,
+        0.689,
+        "where MIOpen's solvers in fp32 were chosen by a model of other element types (random ones: 66.7%)"
+        + _NOT_JUDGED,
+    ),
 )
-_UNKNOWN_DTYPE = "; of another element type nothing could be judged"
 
 
 class EstimateModel(Model):
-    """Ranks by the analytic estimate, as a model would; it has no folder."""
+    """Ranks by the analytic estimate, as a model would; it has no folder.
+
+    Of what there is no estimate for (`has_estimate`) it knows the kernels that are refused, and ranks none.
+    """
 
     def __init__(self, wanted: Wanted) -> None:
         op = operation(wanted.op_type)
@@ -84,8 +84,7 @@ class EstimateModel(Model):
             legacy_tiles=False,
         )
         super().__init__(Path(ESTIMATE), spec)
-        assert op.tiled is not None
-        self._tiled = op.tiled
+        self._tiled = op.tiled if has_estimate(wanted) else None
 
     def score_pool(
         self,
@@ -95,9 +94,17 @@ class EstimateModel(Model):
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Minus the logarithm of the estimated times, shape (problems, kernels); no TFLOPS are expected."""
+        if self._tiled is None:
+            return np.zeros((len(problems), len(pool))), None
         arch = load_arch(self.spec.arch)
         times = [estimated_us(problem, self._tiled(problem), pool, arch) for problem in problems]
         return -np.log(np.stack(times)), None
+
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
+        """The scores of kernels, shape (kernels,)."""
+        assert target == RANK
+        found: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+        return found
 
 
 def has_estimate(wanted: Wanted) -> bool:
@@ -109,25 +116,48 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """The model that ranks kernels where there is none of its own, and says so (`Model.not_measured`).
 
     Args:
-        wanted: what no model is for.
+        wanted: what no model is for, or only one that knows no kernel for the problem.
         problem: one such problem.
 
+    Returns:
+        A model; where no kernel applies one without candidates, whose answers say why.
+
     Raises:
-        ModelError: nothing can answer: of the host other machines say nothing, or the kernels are no tiles.
+        ModelError: nothing can answer though there are kernels: of the host other machines say nothing.
     """
-    arch, op = load_arch(wanted.arch), operation(wanted.op_type)
-    for near in _nearest_first(wanted):
-        if not len(op.candidates(problem, arch, near.path).chosen):
-            continue
-        spec = replace(near.spec, arch=wanted.arch, dtype=_dtype(near.spec, wanted), hardware={}, targets=(RANK,))
-        model = Model(near.path, spec)
-        source = f"{near.path.name}, measured on {near.spec.device or near.arch}"
-        model.not_measured = _said("model", source, _worth(near.spec, wanted), wanted)
+    near, far = ([_of_other(ref, wanted) for ref in refs] for refs in _others_nearest_first(wanted))
+    if (model := _first_with_kernels(near, problem)) is not None:
         return model
-    if not has_estimate(wanted):
-        return find_model(wanted)
-    model = EstimateModel(wanted)
-    model.not_measured = _said("estimate", f"{ESTIMATE}: no data of any GPU", str(_OF_ESTIMATE), wanted)
+    if has_estimate(wanted):
+        estimate = EstimateModel(wanted)
+        estimate.not_measured = _said("estimate", f"{ESTIMATE}: no data of any GPU", str(_OF_ESTIMATE), wanted)
+        return estimate
+    if (model := _first_with_kernels(far, problem)) is not None:
+        return model
+    # The reasons of the model that knows most such kernels say most.
+    without = max([*near, *far], key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
+    return find_model(wanted) if has_kernels(problem, without) else without
+
+
+def has_kernels(problem: Problem, model: Model) -> bool:
+    """True if a kernel that the model may rank applies to a problem."""
+    return bool(len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).chosen))
+
+
+def _known_kernels(problem: Problem, model: Model) -> int:
+    return len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).pool)
+
+
+def _first_with_kernels(models: Sequence[Model], problem: Problem) -> Model | None:
+    return next((model for model in models if has_kernels(problem, model)), None)
+
+
+def _of_other(ref: ModelRef, wanted: Wanted) -> Model:
+    """A model of another GPU or element type as one of this."""
+    spec = replace(ref.spec, arch=wanted.arch, dtype=_dtype(ref.spec, wanted), hardware={}, targets=(RANK,))
+    model = Model(ref.path, spec)
+    source = f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
+    model.not_measured = _said("model", source, _worth(ref.spec, wanted), wanted)
     return model
 
 
@@ -135,20 +165,25 @@ def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
     return ANY if spec.dtype == ANY else wanted.dtype
 
 
-def _nearest_first(wanted: Wanted) -> list[ModelRef]:
-    """The models of this GPU, in another element type, and of GPUs of its generation or family, the nearest first."""
+def _others_nearest_first(wanted: Wanted) -> tuple[list[ModelRef], list[ModelRef]]:
+    """The models of this GPU, in another element type, and of others: of its family, and of other families."""
+    if not load_arch(wanted.arch).is_gpu:
+        return [], []
     known = {ref.path.resolve(): ref for folder in model_folders() for ref in list_models([folder])}
-    fits = [ref for ref in known.values() if _is_kin(ref.spec, wanted)]
-    return sorted(fits, key=lambda ref: _distance(ref.spec, wanted))
+    fits = [ref for ref in known.values() if _orders_the_same(ref.spec, wanted)]
+    fits.sort(key=lambda ref: _distance(ref.spec, wanted))
+    near = [ref for ref in fits if _is_kin(ref.spec, wanted)]
+    return near, [ref for ref in fits if ref not in near]
+
+
+def _orders_the_same(spec: ModelSpec, wanted: Wanted) -> bool:
+    """True if a model of a GPU orders the kernels of the same operation and direction."""
+    same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
+    return same and spec.arch != HOST and spec.rank_by == RANK
 
 
 def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
-    """True if a model orders the same kernels on a GPU of the same family."""
-    same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
-    if not same or spec.arch == HOST or spec.rank_by != RANK:
-        return False
-    here, there = load_arch(wanted.arch), load_arch(spec.arch)
-    return here.target_family == there.target_family
+    return load_arch(wanted.arch).target_family == load_arch(spec.arch).target_family
 
 
 def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, str]:
@@ -162,8 +197,12 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
 
 def _worth(spec: ModelSpec, wanted: Wanted) -> str:
     """The measured worth of a model of another GPU or element type."""
-    other_dtype = _UNKNOWN_DTYPE if spec.dtype not in (ANY, wanted.dtype) else ""
-    return f"{_OF_OTHER_GPU}{other_dtype}"
+    elsewhere = operation(wanted.op_type).elsewhere or _ELSEWHERE
+    is_other_gpu = spec.arch != wanted.arch
+    # A model of this GPU and of all element types stands in for kinds of problems that it has not seen.
+    is_other_dtype = spec.dtype not in (ANY, wanted.dtype) or not is_other_gpu
+    found = [elsewhere.other_gpu] * is_other_gpu + [elsewhere.other_dtype] * is_other_dtype
+    return "; ".join(map(str, found))
 
 
 def _said(basis: str, source: str, worth: str, wanted: Wanted) -> NotMeasured:

@@ -77,6 +77,26 @@ class LoadProblems(Protocol[P_co]):
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """Held-out efficiency of choices made in one way, and where that was judged (`benchmarks/transfer.py`)."""
+
+    mean: float
+    p10: float
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1%} of the best speed on average, {self.p10:.1%} at the tenth percentile, {self.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """What models are worth that were measured on another GPU, and on another element type; of several the poorest."""
+
+    other_gpu: Worth
+    other_dtype: Worth
+
+
+@dataclass(frozen=True, slots=True)
 class TiledSizes:
     """A problem as matrix products that tiles of kernels cover: M, N and K of each, and how many there are."""
 
@@ -171,6 +191,7 @@ class Operation(Generic[P, K]):
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
             sets alone.
         law: what a kernel's time is a sum of, if that is known.
+        elsewhere: the worth of its models on another GPU or element type, where that was judged.
         tiled: a problem as the matrix products that kernels cover with tiles; None: its kernels have no tiles.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
@@ -216,6 +237,7 @@ class Operation(Generic[P, K]):
     requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None
     law: TimeLaw | None = None
+    elsewhere: Elsewhere | None = None
     tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None

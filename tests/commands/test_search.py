@@ -372,3 +372,20 @@ def test_a_named_model_must_fit(model: Path, capsys: pytest.CaptureFixture[str])
     for more in ([], ["--measure"]):
         message = fails(capsys, ExitCode.USAGE, "--model", str(model), "--variant", "bwd_data", *more)
         assert "is for grouped_conv forward fp32 on host, not grouped_conv bwd_data" in message
+
+
+def test_search_without_a_model_is_scored_by_the_estimate(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where no model fits the estimate scores the whole space and says NOT MEASURED; --require measured refuses."""
+    words = ["search", "--m", "128", "--n", "512", "--k", "1024", "--arch", "gfx950", "--dtype", "bf16", "--top", "3"]
+    assert run(words) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert "NOT MEASURED" in text
+    assert "next     ckh search --n 512 --k 1024 --m 128 --dtype bf16 --arch gfx950 --measure\n" in text
+    assert run([*words, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["not_measured"]["basis"] == "estimate"
+    scores = [one["score"] for one in document["kernels"]]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] >= document["first_choice"]["score"]
+    assert run([*words, "--require", "measured"]) == ExitCode.BAD_DATA
+    assert "no model for gemm_universal bf16 on gfx950" in capsys.readouterr().err

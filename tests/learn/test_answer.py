@@ -228,3 +228,30 @@ def test_the_oldest_answers_are_forgotten() -> None:
     assert kept.get("a") == 1
     kept.put("c", 3)
     assert [kept.get(key) for key in "abc"] == [1, None, 3]
+
+
+def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rank` and `rank_many` mark what stands in, per problem, and refuse it where a measurement is required."""
+    from ckh.archs import load_arch
+    from ckh.errors import ModelError
+    from ckh.learn.answer import rank, rank_many
+    from ckh.ops.gemm_universal.problem import GemmProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.problems import Direction
+
+    monkeypatch.delenv("CKH_MODELS", raising=False)
+    conv = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
+    gemm, impossible = GemmProblem(128, 1536, 7168, dtype="fp8"), GemmProblem(128, 1536, 7168, dtype="fp64")
+    assert "fp64" not in load_arch("gfx950").peaks.flops_per_cu_clock  # type: ignore[union-attr]
+    many = rank_many([conv, gemm, impossible, conv], top=3, arch="gfx950")
+    assert [[one.name for one in some] for some in many[:2]] == [
+        [one.name for one in rank(problem, top=3, arch="gfx950")] for problem in (conv, gemm)
+    ]
+    assert many[3] == many[0]
+    assert many[2] == []
+    assert all(one.not_measured is None for one in many[0])
+    assert {one.not_measured.basis for one in many[1] if one.not_measured} == {"estimate"}
+    assert len(rank_many([conv], top=3, arch="gfx950", require_measured=True)[0]) == 3
+    for refused in (rank, lambda problem, **options: rank_many([problem], **options)):
+        with pytest.raises(ModelError, match="no model for gemm_universal fp8 on gfx950"):
+            refused(gemm, arch="gfx950", require_measured=True)

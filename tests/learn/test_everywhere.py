@@ -18,6 +18,7 @@ SIZES = {
     "grouped_conv": ["--n", "4", "--c", "64", "--k", "128"],
     "gemm_universal": ["--m", "128", "--n", "1536", "--k", "7168"],
     "miopen_conv": ["--n", "4", "--c", "64"],
+    "aiter_moe": ["--tokens", "64", "--model-dim", "7168", "--inter-dim", "256", "--experts", "256", "--topk", "8"],
 }
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "bf8", "int8")
 GPUS = [name for name in arch_names() if name != HOST]
@@ -77,11 +78,56 @@ def test_solvers_are_answered_on_every_instinct(arch: str, capsys: pytest.Captur
             assert [command.split()[1] for command in doubts["next_commands"]] == ["convert"]
 
 
-def test_what_no_other_gpu_can_say_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Solvers of MIOpen were measured on Instincts alone, and the host is stood in for by none: exit code 4."""
-    words = ["--op", "miopen_conv", "--arch", "gfx1100", *SIZES["miopen_conv"]]
-    assert predicted(capsys, *words)[0] == ExitCode.BAD_DATA
-    assert predicted(capsys, "--arch", HOST, "--dtype", "fp16", *SIZES["grouped_conv"])[0] == ExitCode.BAD_DATA
+@pytest.mark.parametrize("arch", [name for name in GPUS if name not in INSTINCT])
+def test_radeons_have_the_solvers_that_name_no_instinct(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """On Radeons a model of an Instinct orders those of rocBLAS and OpenCL, naive ones, and on gfx11 Winograd."""
+    for dtype in ("fp32", "fp16", "bf16"):
+        words = ["--op", "miopen_conv", "--arch", arch, "--dtype", dtype, "--top", "20"]
+        code, out, err = predicted(capsys, *words, *SIZES["miopen_conv"])
+        assert code == ExitCode.OK, err
+        document = json.loads(out)
+        assert document["not_measured"]["basis"] == "model"
+        names = [one["kernel"] for one in document["kernels"]]
+        assert any(name.startswith("Gemm") for name in names)
+        assert not any("Xdlops" in name or "Asm" in name for name in names)
+        has_winograd = any("WinogradRxS" in name for name in names)
+        assert has_winograd == (arch.startswith("gfx11") and dtype != "bf16")
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_mixtures_of_experts_are_answered(arch: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """In each element type that a GPU multiplies; kinds that nobody measured on it are marked."""
+    for dtype, is_measured in (("fp8", arch == "gfx950"), ("bf16", arch == "gfx950"), ("pk_fp4", True)):
+        words = ["--op", "aiter_moe", "--arch", arch, "--dtype", dtype, *SIZES["aiter_moe"]]
+        code, out, err = predicted(capsys, *words)
+        if (arch, dtype) == ("gfx942", "pk_fp4"):
+            assert code == ExitCode.NO_KERNEL
+            continue
+        assert code == ExitCode.OK, err
+        document = json.loads(out)
+        assert (document["not_measured"] is None) == is_measured
+        assert len(document["kernels"]) > 1
+        refused = predicted(capsys, *words, "--require", "measured")[0]
+        assert refused == (ExitCode.OK if is_measured else ExitCode.BAD_DATA)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--arch", HOST, "--dtype", "fp16", *SIZES["grouped_conv"]], "host does not run fp16 (it runs fp32)"),
+        (["--arch", HOST, "--op", "miopen_conv", *SIZES["miopen_conv"]], "MIOpen runs on AMD's GPUs alone"),
+        (["--arch", "gfx1100", "--op", "miopen_conv", "--dtype", "int8", *SIZES["miopen_conv"]], "MIOpen has no Conv"),
+        (["--arch", "gfx90a", "--op", "aiter_gemm", *SIZES["gemm_universal"]], "AITER has no kernels of ck for a8w8"),
+        (["--arch", "gfx90a", "--op", "aiter_moe", *SIZES["aiter_moe"]], "no kernel of AITER's"),
+    ],
+)
+def test_where_there_is_no_kernel_the_reason_is_said(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 5 and the reason, as for any problem without a kernel."""
+    code, _, err = predicted(capsys, *words)
+    assert code == ExitCode.NO_KERNEL
+    assert why in err
 
 
 def test_the_bench_that_is_printed_can_be_run(

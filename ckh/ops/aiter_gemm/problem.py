@@ -106,6 +106,12 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
     return AiterGemm(**sizes, family=match["family"], dtype=match["dtype"], library=match["library"])
 
 
+def family_of(dtype: str, default: str) -> str:
+    """The family of an element type where none is stated: the default if it has the type, else the first that has."""
+    having = [name for name, dtypes in FAMILIES.items() if dtype in dtypes]
+    return default if default in having or not having else having[0]
+
+
 def check_size(name: str, value: object, least: int = 1) -> None:
     """Refuse what is no size.
 

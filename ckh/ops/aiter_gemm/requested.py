@@ -25,12 +25,13 @@ _OPTIONS = (
 
 
 def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterGemm:
-    from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm
+    from ckh.ops.aiter_gemm.problem import FAMILIES, AiterGemm, family_of
 
     if missing := [name for name in ("m", "n", "k") if name not in given]:
         raise UsageError(f"a GEMM of AITER needs --m, --n and --k: --{missing[0]} is missing")
-    own = FAMILIES.get(given.get("family", FAMILY), (dtype,))
-    return AiterGemm(**given, dtype=own[0] if dtype == DTYPE else dtype)
+    family = given.get("family", family_of(dtype, FAMILY))
+    own = FAMILIES.get(family, (dtype,))
+    return AiterGemm(**{**given, "family": family}, dtype=own[0] if dtype == DTYPE else dtype)
 
 
 def _completed(problem: AiterGemm, arch: str) -> AiterGemm:

@@ -1,4 +1,8 @@
-"""Pools: the kernels that AITER's tuners try for a kind of mixtures, as kernels.txt lists them, and their pairs."""
+"""Pools: the kernels that AITER's tuners try for a kind of mixtures, as kernels.txt lists them, and their pairs.
+
+Kinds below a heading that says `untuned` are those of AITER's generator (gemm_moe_ck2stages_common.py), of which no
+measurement is public that ckh has.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 _LIST = Path(__file__).with_name("kernels.txt")
+_UNTUNED = "untuned"
 BOOK = RuleBook()
 
 
@@ -42,10 +47,17 @@ def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
     below: list[str] = []
     for line in _LIST.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
-            below = found.setdefault(tuple(line.split()[1:]), [])
+            below = found.setdefault(tuple(line.split()[1 : 2 + len(KINDS)]), [])
         else:
             below.append(line)
     return {key: tuple(names) for key, names in found.items()}
+
+
+@cache
+def _tuned() -> frozenset[tuple[str, ...]]:
+    """Architecture and `KINDS` of what was measured."""
+    headings = [line.split()[1:] for line in _LIST.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    return frozenset(tuple(words) for words in headings if _UNTUNED not in words)
 
 
 @cache
@@ -66,9 +78,16 @@ def kind_of(problem: AiterMoe) -> tuple[str, ...]:
 def candidates(problem: AiterMoe, arch: ArchSpec) -> Candidates[MoeChoice]:
     """The kernels, or pairs of kernels, that apply to a problem."""
     pool = moe_pool(arch.name, *kind_of(problem))
-    refused = {} if pool else {f"AITER has tuned no {' '.join(kind_of(problem))} on {arch.name}": 1}
+    kind = " ".join(kind_of(problem))
+    refused = {} if pool else {f"ckh knows no kernel of AITER's for {kind} on {arch.name}": 1}
     chosen, reasons = _rules(arch.name, *kind_of(problem)).judge(problem)
-    return Candidates(pool, chosen, refused | dict(reasons.most_common()))
+    others = kind_of(problem)[1:]
+    is_tuned = all((arch.name, stage, *others) in _tuned() for stage in _stages(problem.stage))
+    return Candidates(pool, chosen, refused | dict(reasons.most_common()), "" if is_tuned or not pool else kind)
+
+
+def _stages(stage: str) -> tuple[str, ...]:
+    return (STAGE1, STAGE2) if stage == BOTH else (stage,)
 
 
 @cache

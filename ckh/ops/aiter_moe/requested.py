@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 STAGE, DTYPE, QUANT, ACTIVATION = "both", "fp8", "per_token", "silu"
+_QUANTS = {"fp8": QUANT, "bf16": "none", "pk_fp4": "per_1x32"}  # of an element type, where none is stated
 _NEEDED = ("tokens", "model_dim", "inter_dim", "experts", "topk")
 _OPTIONS = (
     SizeOption("tokens", "aiter_moe: rows"),
@@ -22,7 +23,7 @@ _OPTIONS = (
     SizeOption("experts", "aiter_moe: how many there are"),
     SizeOption("topk", "aiter_moe: experts of a token"),
     SizeOption("stage", "aiter_moe: both, stage1 or stage2", STAGE, str),
-    SizeOption("quant", "aiter_moe: per_token, per_1x32, per_1x128 or none", QUANT, str),
+    SizeOption("quant", "aiter_moe: per_token, per_1x32, per_1x128 or none", "by the element type", str),
     SizeOption("activation", "aiter_moe: silu or swiglu", ACTIVATION, str),
     SizeOption("num_cus", "aiter: compute units of the device", "304 on gfx942, 256 on gfx950"),
 )
@@ -34,7 +35,7 @@ def _problem(given: Mapping[str, Any], _variant: str, dtype: str) -> AiterMoe:
     if missing := [name for name in _NEEDED if name not in given]:
         needed = ", ".join(map(as_option, _NEEDED))
         raise UsageError(f"a mixture of experts needs {needed}: {as_option(missing[0])} is missing")
-    return AiterMoe(**given, dtype=dtype)
+    return AiterMoe(**{"quant": _QUANTS.get(dtype, QUANT), **given}, dtype=dtype)
 
 
 def _completed(problem: AiterMoe, arch: str) -> AiterMoe:

@@ -70,7 +70,7 @@ def test_a_kernel_needs_whole_steps() -> None:
     assert all(choice.tile_k2 in (64, 128) for choice in found.kernels)
     assert found.refused == {"inter_dim = 384 is not a multiple of tile_k 256 of the second product": 4}
     none = candidates(AiterMoe(1, **LAYER, quant="none"), load_arch("gfx942"))
-    assert none.refused == {"AITER has tuned no both fp8 none silu on gfx942": 1}
+    assert none.refused == {"ckh knows no kernel of AITER's for both fp8 none silu on gfx942": 1}
 
 
 def test_work_of_both_is_that_of_the_two_products() -> None:
