@@ -18,7 +18,7 @@ from ckh.strenum import StrEnum
 _KEEP = 0.99
 
 
-class Required(StrEnum):
+class OnlyMeasured(StrEnum):
     """The values of `--require`."""
 
     MEASURED = "measured"
@@ -72,7 +72,7 @@ def search(
     *,
     measuring: dict[str, Any],
     force: bool = typer.Option(False, "--force", help="Replace a journal in --out."),
-    require: Required | None = typer.Option(
+    require: OnlyMeasured | None = typer.Option(
         None, "--require", help="Refuse, with exit code 4, what no model of this GPU and element type says."
     ),
     replay: Path | None = typer.Option(
