@@ -10,6 +10,7 @@ import numpy as np
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
+from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, scored
 from ckh.learn.known import Known, known
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ckh.learn.artifact import Model
     from ckh.learn.batches import Scored
-    from ckh.learn.choice import AnsweringModels
     from ckh.learn.probes import Probe
     from ckh.ops.base import Kernel, Problem
 
@@ -125,12 +125,6 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
     return {op.kernel_name(kernel): kind for kernel, kind in pairs if kind not in found.families}
 
 
-def knows_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem, of a kind that was measured on its GPU."""
-    found = known_candidates(problem, model)
-    return bool(len(found.chosen)) and not found.unmeasured
-
-
 def rank(
     problem: Problem,
     top: int | None = None,
@@ -145,7 +139,7 @@ def rank(
         problem: what is to be computed.
         top: how many; all by default.
         model: which model; by default the first that fits the problem and the architecture, or where none does what
-            stands in for it, which `Ranked.not_measured` says (`choice.AnsweringModels`).
+            stands in for it, which `Ranked.not_measured` says (`answering.AnsweringModels`).
         arch: the architecture where no model is named; this machine's GPU, else the host.
         require_measured: refuse what stands in for a model.
 
@@ -162,8 +156,6 @@ def rank(
 
 
 def _models(arch: str | None) -> AnsweringModels:
-    from ckh.learn.choice import AnsweringModels
-
     return AnsweringModels(default_arch() if arch is None else load_arch(arch).name)
 
 

@@ -5,79 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import default_arch, load_arch
-from ckh.errors import ModelError, UsageError
-from ckh.learn.answer import knows_kernels
-from ckh.learn.artifact import find_model, first_model, load_model, wanted_for
-from ckh.learn.batches import known_candidates
+from ckh.errors import UsageError
+from ckh.learn.answering import AnsweringModels
+from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.spec import ANY
-from ckh.ops import DEFAULT_OPERATION, operation, operation_of_problem, requested
+from ckh.ops import DEFAULT_OPERATION, operation, requested
 from ckh.requested import requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from ckh.learn.artifact import Model, Wanted
+    from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
-
-
-class AnsweringModels:
-    """The model that answers for each problem on an architecture, found once for those alike.
-
-    It is the first that fits (`artifact.fitting_models`), or where none fits or that one knows no kernel for the
-    problem what stands in for it (`transfer.stand_in`).
-    """
-
-    def __init__(self, arch: str) -> None:
-        self.arch = arch
-        self._first: dict[Wanted, Model | None] = {}
-        self._answering: dict[Any, Model] = {}
-
-    def first(self, wanted: Wanted) -> Model | None:
-        """The first model that fits; None if there is none.
-
-        Raises:
-            ModelError: it is damaged.
-        """
-        if wanted not in self._first:
-            self._first[wanted] = first_model(wanted)
-        return self._first[wanted]
-
-    def fitting(self, problem: Problem) -> Model:
-        """The first model that fits.
-
-        Raises:
-            ModelError: there is none, it is damaged, or nobody measured such kernels on the architecture.
-        """
-        wanted = wanted_for(problem, self.arch)
-        model = self.first(wanted) or find_model(wanted)
-        if unmeasured := known_candidates(problem, model).unmeasured:
-            raise ModelError(
-                f"no model for {wanted} of {unmeasured}: no such kernel was measured for {model.path.name}"
-            )
-        return model
-
-    def answering(self, problem: Problem) -> Model:
-        """The model that fits, or what stands in for it.
-
-        Raises:
-            ModelError: it is damaged.
-        """
-        wanted = wanted_for(problem, self.arch)
-        # Which kernels apply may differ from problem to problem.
-        key = (wanted, operation_of_problem(problem).candidates_key(problem))
-        if key not in self._answering:
-            self._answering[key] = self._chosen(wanted, problem)
-        return self._answering[key]
-
-    def _chosen(self, wanted: Wanted, problem: Problem) -> Model:
-        from ckh.learn.transfer import has_kernels, stand_in
-
-        model = self.first(wanted)
-        if model is not None and knows_kernels(problem, model):
-            return model
-        other = stand_in(wanted, problem)
-        return other if model is None or has_kernels(problem, other) else model
 
 
 class Chooser:
