@@ -215,8 +215,8 @@ class Campaign:
             return Driver(self.device, limits, stop)
         return ClusterDriver(self._cluster, self._request, self.device, limits, stop, measures=measures)
 
-    def build(self, limits: BenchLimits) -> dict[Kernel, BuildReport]:
-        """Compile the kernels that are left and load each in a process of its own, without measuring.
+    def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
+        """Compile the kernels that are left and load each in a process of its own, without measuring; why it ended.
 
         Raises:
             DeviceError: there is no compiler.
@@ -224,7 +224,7 @@ class Campaign:
         """
         with Stop(limits.budget_s) as stop:
             driver = self._driver(limits, stop, measures=False)
-            return build_and_load(driver, self.plan.without(self._results.has).kernels)
+            return build_and_load(driver, self.plan.without(self._results.has).kernels), stop.reason
 
     def run(self, limits: BenchLimits) -> Outcome:
         """Measure what is left, until complete, interrupted or out of time.

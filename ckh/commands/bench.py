@@ -110,9 +110,7 @@ def bench(
         elif dry_run:
             output.print_outlook(campaign, campaign.outlook(most), as_json=as_json)
         elif compile_only:
-            _warn_of_headers(campaign)
-            is_good = output.print_build(campaign, campaign.build(most), as_json=as_json)
-            raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
+            _build(campaign, most, as_json=as_json)
         else:
             _measure(campaign, most, as_json=as_json)
 
@@ -130,6 +128,19 @@ def _warn_of_headers(campaign: Campaign) -> None:
 
     if caution := caution_of(campaign.device):
         warn(caution)
+
+
+def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
+    """Compile what is left, print what came of it, and exit by that."""
+    from ckh.bench.stop import StopReason
+    from ckh.commands import _bench_output as output
+
+    _warn_of_headers(campaign)
+    reports, reason = campaign.build(limits)
+    is_good = output.print_build(campaign, reports, as_json=as_json)
+    if reason is StopReason.INTERRUPTED:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
 
 
 def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:

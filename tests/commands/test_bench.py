@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench.building import build_and_load
 from ckh.bench.kernel_cache import Compilation, KernelCache
 from ckh.bench.plan import full_name
 from ckh.bench.registry import read_registry
@@ -32,6 +33,10 @@ from tests.bench.fake_hipcc import FakeHipcc, write_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ckh.bench.building import BuildReport
+    from ckh.bench.driver import Driver
+    from ckh.ops.base import Kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS = [
@@ -603,6 +608,27 @@ def test_a_compiler_that_hangs_is_named_and_ended(
     assert [(kernel["status"], kernel["message"]) for kernel in json.loads(out)["kernels"]] == [
         ("compile_timeout", "the compiler took longer than 1 s")
     ]
+
+
+def test_compiling_that_is_interrupted_is_no_failed_gate(
+    hip: list[str], tools: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGINT while a compiler hangs ends it with code 130, what was reached is said; a used-up budget is code 0."""
+    FakeHipcc(version="HIP version: 9", hangs="").write(tools)
+    command = [*hip, *COMPILED, "--compile-only", "--json"]
+    assert run([*command, "--budget", "0.1s"]) == ExitCode.OK
+    results = [document(capsys)]
+
+    def interrupt(driver: Driver, kernels: Sequence[Kernel]) -> dict[Kernel, BuildReport]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return build_and_load(driver, kernels)
+
+    monkeypatch.setattr("ckh.bench.campaign.build_and_load", interrupt)
+    assert run(command) == ExitCode.INTERRUPTED
+    results.append(document(capsys))
+    for result in results:
+        assert set(result["statuses"]) <= {"unsupported"}
+        assert (result["ok"], len(result["kernels"]) < result["wanted"]) == (True, True)
 
 
 def test_compile_only_needs_a_compiler(hip: list[str], capsys: pytest.CaptureFixture[str]) -> None:
