@@ -21,7 +21,7 @@ from typing import Any
 from ckh.bench import remote
 from ckh.bench.cluster_driver import ClusterDriver
 from ckh.bench.device import HOST_KIND, DeviceOptions
-from ckh.bench.driver import on_problem
+from ckh.bench.driver import in_order, on_problem
 from ckh.bench.host_device import HostDevice
 from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import Job, Op, Reply
@@ -76,9 +76,9 @@ def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: in
                 times = reply.samples_ns[0] / NS_PER_MS
                 journal.add(ResultRow("run", f"problem{task}", f"kernel{job.id}", Status.OK, "", times, times, 0.0))
 
-        driver.serve(range(len(driver.devices())), work)  # warm
+        driver.serve(in_order(range(len(driver.devices()))), work)  # warm
         start = time.monotonic()
-        driver.serve(range(problems), work)
+        driver.serve(in_order(range(problems)), work)
         seconds = time.monotonic() - start
         journal.close()
     return problems * kernels / seconds

@@ -16,15 +16,17 @@ from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.driver import Driver
 from ckh.bench.few_plan import KnownBefore, few_plan
+from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.limits import BenchLimits
 from ckh.bench.pace import Pace
 from ckh.bench.plan import ALL, BEST, SAMPLE, SEARCH, Plan, Scorer, make_plan
 from ckh.bench.protocol import WORK_PHASES
 from ckh.bench.remote import DeviceRequest
+from ckh.bench.results import PairResults
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
-from ckh.bench.sweep import PairResults, Sweep, Totals
+from ckh.bench.sweep import Sweep, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
 from ckh.data.settings import Given, Settings
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.bench.active import ActiveReport
     from ckh.bench.device import DeviceIdentity
     from ckh.cluster import Cluster
     from ckh.data.journal import RunRecord
@@ -85,12 +88,16 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run: its counts, pairs left, and whether any has a right result, of this run or one before."""
+    """The result of a run: its counts, pairs left, and whether any has a right result, of this run or one before.
+
+    `active` is of a run that chooses what it measures.
+    """
 
     reason: StopReason
     totals: Totals
     pairs_left: int
     is_any_right: bool
+    active: ActiveReport | None = None
 
     @property
     def orchestration(self) -> float:
@@ -240,12 +247,28 @@ class Campaign:
             try:
                 record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
-                totals = Sweep(driver, record, journal, stop).measure(self.plan, self._results)
-                pairs_left = self.plan.without(self._results.has).pairs
-                reason = stop.reason if pairs_left else StopReason.COMPLETE
-                return Outcome(reason, totals, pairs_left, self._results.is_any_right)
+                sweep = Sweep(driver, record, journal, stop)
+                if self.settings.active:
+                    return self._run_active(sweep, record, journal, limits)
+                totals = sweep.measure(self.plan, self._results)
+                return self._outcome(totals, stop.reason)
             finally:
                 journal.close()
+
+    def _run_active(self, sweep: Sweep, record: RunRecord, journal: JournalWriter, limits: BenchLimits) -> Outcome:
+        from ckh.bench.active import ActiveRun
+
+        known = KnownBefore.of(self.device.arch.name, _path(self.settings.model))
+        with KernelCache().workshop() as folder:
+            active = ActiveRun(
+                self.plan, self._results, known, record, journal, folder, limits.stop_gain, limits.jobs or 1
+            )
+            totals = sweep.measure_chosen(self.plan, self._results, active)
+            return replace(self._outcome(totals, sweep.reason), active=active.report())
+
+    def _outcome(self, totals: Totals, reason: StopReason) -> Outcome:
+        pairs_left = self.plan.without(self._results.has).pairs
+        return Outcome(reason if pairs_left else StopReason.COMPLETE, totals, pairs_left, self._results.is_any_right)
 
     def _require_new(self, given: Given) -> None:
         path = self.out / JOURNAL_NAME
@@ -337,8 +360,15 @@ def _check_choice(settings: Settings) -> None:
     """
     if settings.plan is not None and settings.kernels.startswith((SAMPLE, BEST)):
         raise UsageError("--plan chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
-    if settings.model is not None and settings.plan is None and not settings.kernels.startswith(BEST):
-        raise UsageError("--model says which kernels are best", f"it goes with --kernels {BEST}N and --plan N")
+    if settings.active and settings.plan is not None:
+        raise UsageError("--active chooses among all problems, --plan before anything is measured", "leave one out")
+    if settings.active and settings.kernels.startswith((SAMPLE, BEST)):
+        raise UsageError("--active chooses the kernels of each problem", f"leave out --kernels {settings.kernels}")
+    is_model_used = settings.active or settings.plan is not None or settings.kernels.startswith(BEST)
+    if settings.model is not None and not is_model_used:
+        raise UsageError(
+            "--model says which kernels are best", f"it goes with --kernels {BEST}N, --plan N and --active"
+        )
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:

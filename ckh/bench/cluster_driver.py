@@ -27,7 +27,7 @@ from ckh.log import note
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from ckh.bench.compile import BuildOrder, Built
@@ -141,12 +141,15 @@ class _ClusterBuilder(KernelBuilder):
 
 
 class _Serving(Generic[T]):
-    """The shared state of a run's devices: the tasks that are left, and what failed."""
+    """The shared state of a run's devices: tasks whose node was lost, whether there are others, and what failed."""
 
     def __init__(
-        self, tasks: Iterable[T], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
+        self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
     ) -> None:
-        self._left = deque(tasks)
+        self._choose = choose
+        self._lost: deque[T] = deque()
+        self._is_done = False  # whether there is nothing more to choose
+        self._lock = threading.Lock()
         self._work = work
         self._should_stop = should_stop
         self.failures: list[CkhError] = []
@@ -159,7 +162,7 @@ class _Serving(Generic[T]):
     @property
     def is_open(self) -> bool:
         """True while there is a task for another device."""
-        return bool(self._left) and not self.is_over
+        return (bool(self._lost) or not self._is_done) and not self.is_over
 
     def do_all(self, runner: JobRunner) -> None:
         """Do tasks with a device until there are none; one whose node is lost is left to the others.
@@ -167,14 +170,26 @@ class _Serving(Generic[T]):
         Raises:
             CkhError: a task raised it.
         """
-        while self.is_open:
-            with suppress(IndexError):  # another thread took the last one
-                task = self._left.popleft()
-                try:
-                    self._work(runner, task)
-                except NodeLostError:
-                    self._left.appendleft(task)
-                    raise
+        while self.is_open and (task := self._next(runner.node)) is not None:
+            with self._kept(task):
+                self._work(runner, task)
+
+    @contextmanager
+    def _kept(self, task: T) -> Iterator[None]:
+        """Keep a task for another device if this one's node is lost."""
+        try:
+            yield
+        except NodeLostError:
+            self._lost.append(task)
+            raise
+
+    def _next(self, node: str) -> T | None:
+        with self._lock:
+            if self._lost:
+                return self._lost.popleft()
+            task = self._choose(node)
+            self._is_done = self._is_done or task is None
+            return task
 
 
 class ClusterDriver(Driver):
@@ -295,14 +310,14 @@ class ClusterDriver(Driver):
             with self._lock:
                 self._count(runner)
 
-    def serve(self, tasks: Iterable[T], work: Callable[[JobRunner, T], None]) -> None:
+    def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
         """As `Driver.serve`, with all devices that are there, or come while it lasts.
 
         Raises:
             CkhError: what `work` raised first.
             DeviceError: no node was left, and none came within a minute.
         """
-        serving = _Serving(tasks, work, self.should_stop)
+        serving = _Serving(choose, work, self.should_stop)
         running: dict[str, threading.Thread] = {}
         alone_since = time.monotonic()
         while running or serving.is_open:

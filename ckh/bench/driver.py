@@ -75,7 +75,7 @@ class Driver:
         self.jobs = limits.jobs or default_jobs(device.job_bytes)
         self.phase_s = {COMPILE_PHASE: 0.0}
         self.restarts = 0
-        self._lock = threading.Lock()
+        self._lock, self._choosing = threading.Lock(), threading.Lock()
 
     @cached_property
     def _builder(self) -> KernelBuilder:
@@ -126,11 +126,11 @@ class Driver:
                 with self._lock:
                     self._count(supervisor)
 
-    def serve(self, tasks: Iterable[T], work: Callable[[JobRunner, T], None]) -> None:
+    def serve(self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None]) -> None:
         """Do each task with the next worker that is free, all of it with the same one; a failure ends all.
 
         Args:
-            tasks: what is to be done.
+            choose: what a device, given by its node's name, is to do next; None: nothing more.
             work: does a task with a worker; called by several threads.
 
         Raises:
@@ -138,7 +138,7 @@ class Driver:
         """
         from joblib import Parallel, delayed
 
-        left, failures = iter(tasks), list[CkhError]()
+        failures = list[CkhError]()
 
         def is_over() -> bool:
             return bool(failures) or self.should_stop()
@@ -146,8 +146,8 @@ class Driver:
         def one(config: WorkerConfig) -> None:
             with self.worker(config, should_stop=is_over) as supervisor:
                 while not is_over():
-                    with self._lock:
-                        task = next(left, None)
+                    with self._choosing:
+                        task = choose(supervisor.node)
                     if task is None:
                         return
                     try:
@@ -176,6 +176,12 @@ class Driver:
         for phase, seconds in runner.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         self.restarts += max(runner.restarts, 0)
+
+
+def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
+    """What `Driver.serve` chooses by where tasks are done in their order, by whatever device."""
+    left = iter(tasks)
+    return lambda _node: next(left, None)
 
 
 def on_problem(problem: str, best_ns: float = 0.0) -> Job:

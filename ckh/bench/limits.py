@@ -8,6 +8,7 @@ from ckh.declared import Declared, declared
 
 DEFAULT_COMPILE_TIMEOUT_S = 300.0
 DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_STOP_GAIN = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class BenchLimits:
     """Lengths of time in seconds, compilers at a time (None: by cores and memory), and leaders of a problem.
 
     `leaders` is how many kernels of a problem are measured again; None: up to 12 that are within 8 % of the best.
+    `stop_gain` is of mean efficiency, in percentage points a minute.
     """
 
     budget_s: float | None = declared(Declared("Stop after this long, e.g. 20m.", metavar="TIME"), default=None)
@@ -31,4 +33,14 @@ class BenchLimits:
     compile_timeout_s: float = declared(
         Declared(f"Longest for one compiler.  [{DEFAULT_COMPILE_TIMEOUT_S / 60:g}m]", metavar="TIME"),
         default=DEFAULT_COMPILE_TIMEOUT_S,
+    )
+    stop_gain: float = declared(
+        Declared(
+            "--active: stop when a minute is expected to bring less, in points of mean efficiency.  "
+            f"[{DEFAULT_STOP_GAIN:g}]",
+            metavar="POINTS",
+            low=0.0,
+            high=100.0,
+        ),
+        default=DEFAULT_STOP_GAIN,
     )

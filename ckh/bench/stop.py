@@ -18,6 +18,7 @@ class StopReason(StrEnum):
     COMPLETE = "complete"
     INTERRUPTED = "interrupted"
     BUDGET = "budget"
+    GAIN = "gain"  # what a minute is expected to bring is less than was wanted
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

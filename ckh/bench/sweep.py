@@ -14,18 +14,21 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.driver import COMPILE_PHASE, measure, on_problem
+from ckh.bench.driver import COMPILE_PHASE, in_order, measure, on_problem
 from ckh.bench.plan import full_name
 from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch
+from ckh.bench.results import PairResults
 from ckh.bench.rounds import time_in_rounds
-from ckh.bench.rows import NS_PER_MS, result_row
+from ckh.bench.rows import result_row
+from ckh.bench.stop import StopReason
 from ckh.data.journal import EndRecord, KernelRecord
 from ckh.progress import progress
-from ckh.schema import MEASURED, TRIED_AGAIN, Status
+from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
+    from ckh.bench.active import ActiveRun
     from ckh.bench.compile import Built
     from ckh.bench.driver import Driver, JobRunner
     from ckh.bench.plan import Plan, Task
@@ -33,9 +36,6 @@ if TYPE_CHECKING:
     from ckh.bench.stop import Stop
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
-
-LEADER_MARGIN = 0.08  # how far behind the fastest a kernel is still measured again
-MAX_LEADERS = 12
 
 
 @dataclass(slots=True)
@@ -67,53 +67,6 @@ class Totals:
     workers: int = 1
 
 
-class PairResults:
-    """The last row of every pair, by problem; what is known when a run is resumed."""
-
-    def __init__(self, rows: Iterable[ResultRow] = ()) -> None:
-        self._by_problem: dict[str, dict[str, ResultRow]] = {}
-        for row in rows:
-            self.add(row)
-
-    def add(self, row: ResultRow) -> None:
-        """Take in a row, which replaces an earlier one of its pair."""
-        self._by_problem.setdefault(row.problem, {})[row.kernel] = row
-
-    def has(self, problem: str, kernel: str) -> bool:
-        """True if there is a row of the pair that says something about it."""
-        row = self._by_problem.get(problem, {}).get(kernel)
-        return row is not None and row.status not in TRIED_AGAIN
-
-    @property
-    def is_any_right(self) -> bool:
-        """True if any pair has a right result, with a time or of a device that has none."""
-        rows = (row for rows in self._by_problem.values() for row in rows.values())
-        return any(row.status is Status.VERIFIED or row.latency_ms for row in rows)
-
-    def best_ns(self, problem: str) -> float:
-        """The least median time of a problem, 0 if none is known."""
-        return min((_time_ns(row) for row in self._measured(problem)), default=0.0)
-
-    def leaders(self, problem: str, count: int | None = None) -> list[ResultRow]:
-        """The rows to measure again, fastest first; none if that was done or there is nothing to compare.
-
-        Args:
-            problem: canonical text.
-            count: how many; None: up to `MAX_LEADERS` that are within `LEADER_MARGIN` of the best.
-        """
-        ranked = sorted(self._measured(problem), key=_time_ns)
-        again = sum(row.remeasured for row in self._by_problem.get(problem, {}).values())
-        if not ranked or again >= (1 if count is None else min(count, len(ranked))):
-            return []
-        limit = _time_ns(ranked[0]) * (1 + LEADER_MARGIN) if count is None else float("inf")
-        close = [row for row in ranked[: count or MAX_LEADERS] if _time_ns(row) <= limit]
-        return close if len(close) > 1 else []
-
-    def _measured(self, problem: str) -> list[ResultRow]:
-        rows = self._by_problem.get(problem, {}).values()
-        return [row for row in rows if row.status in MEASURED and row.latency_ms]
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """Values that the tasks of a run share: the kernels by name, the results of pairs, and the progress bar."""
@@ -138,7 +91,8 @@ class Sweep:
         self._run = run
         self._journal = journal
         self._stop = stop
-        self._lock = threading.Lock()
+        self._lock, self._building = threading.Lock(), threading.Lock()
+        self._is_enough = False
         self.totals = Totals(workers=len(driver.configs))
 
     def measure(self, plan: Plan, results: PairResults) -> Totals:
@@ -148,25 +102,70 @@ class Sweep:
             DeviceError: the device or compiler cannot be used.
             OutputError: the journal cannot be written; all earlier results are in the journal.
         """
-        start = time.monotonic()
         left = plan.without(results.has)
-        try:
+
+        def whole() -> None:
             built = self._build(left.kernels + self._leading_kernels(plan, left, results))
             self._require_alike(left, built)
             with progress("measuring", left.pairs) as advance:
                 work = _Work(built, results, advance)
                 watch = self._watch(left, built)
                 started = time.monotonic()
-                self._driver.serve(left.tasks, lambda worker, task: self._measure_task(worker, task, work, watch))
+                self._driver.serve(
+                    in_order(left.tasks), lambda worker, task: self._measure_task(worker, task, work, watch)
+                )
             if watch is not None:
                 self._measure_suspects(watch, built, time.monotonic() - started)
+
+        return self._timed(whole)
+
+    def measure_chosen(self, plan: Plan, results: PairResults, active: ActiveRun) -> Totals:
+        """As `measure`, of what is chosen while results come in."""
+        left = plan.without(results.has)
+
+        def whole() -> None:
+            built = self._build(active.useful)
+            self._require_alike(left, built)
+            with progress("measuring what is chosen", left.pairs) as advance:
+                work, watch = _Work(built, results, advance), self._watch(left, built)
+                started = time.monotonic()
+
+                def measure_chosen(worker: JobRunner, task: Task) -> None:
+                    self._build_more(task.kernels, built)
+                    self._measure_task(worker, task, work, watch)
+                    active.done(task, worker.node, lambda kernels: self._build_more(kernels, built))
+
+                self._driver.serve(active.next, measure_chosen)
+            self._is_enough = active.is_enough
+            if watch is not None:
+                self._measure_suspects(watch, built, time.monotonic() - started)
+
+        return self._timed(whole)
+
+    def _build_more(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> None:
+        """Build those of some kernels that are not yet."""
+        if all(full_name(kernel) in built for kernel in kernels):
+            return
+        with self._building:
+            built.update(self._build([kernel for kernel in kernels if full_name(kernel) not in built]))
+
+    @property
+    def reason(self) -> StopReason:
+        """Why it ended before all was measured."""
+        return StopReason.GAIN if self._is_enough else self._stop.reason
+
+    def _timed(self, whole: Callable[[], None]) -> Totals:
+        """Do all of a run, and write how it ended."""
+        start = time.monotonic()
+        try:
+            whole()
         finally:
             self.totals.phase_s, self.totals.restarts = self._driver.phase_s, self._driver.restarts
             self.totals.compile_s = self._driver.phase_s[COMPILE_PHASE]
             self.totals.wall_s = time.monotonic() - start
         phase_s = {phase: round(seconds, 3) for phase, seconds in self.totals.phase_s.items()}
         wall_s = round(self.totals.wall_s, 3)
-        self._journal.end_run(EndRecord(self._run.run_id, str(self._stop.reason), wall_s, phase_s))
+        self._journal.end_run(EndRecord(self._run.run_id, str(self.reason), wall_s, phase_s))
         return self.totals
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
@@ -232,7 +231,7 @@ class Sweep:
                 self.totals.suspects_left += len(task.kernels)
 
         if suspects and not self._stop():
-            self._driver.serve(suspects, again)
+            self._driver.serve(in_order(suspects), again)
             self.totals.statuses = counts  # of pairs, not of rows
 
     def _measure_task(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None = None) -> None:
@@ -293,7 +292,3 @@ def _twin_row(row: ResultRow, kernel: str, built: Built) -> ResultRow:
     """The row of a kernel whose code is that of one just measured."""
     message = f"the same code as {row.kernel}, measured once" + (f": {row.message}" if row.message else "")
     return replace(row, kernel=kernel, source_hash=built.source_hash, message=message)
-
-
-def _time_ns(row: ResultRow) -> float:
-    return (row.latency_ms or 0.0) * NS_PER_MS

@@ -10,6 +10,7 @@ import typer
 
 from ckh.bench.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.reference import DRIFT
+from ckh.bench.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.log import warn
@@ -24,6 +25,7 @@ _WHAT_TO_DO = (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.bench.active import ActiveReport
     from ckh.bench.building import BuildReport
     from ckh.bench.campaign import Campaign, Outcome, Outlook
     from ckh.bench.plan import Plan
@@ -163,6 +165,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             "wall_s": totals.wall_s,
             "phase_s": totals.phase_s,
             "orchestration": outcome.orchestration,
+            "active": None if outcome.active is None else asdict(outcome.active),
             "worker_restarts": totals.restarts,
             "next": after,
         }
@@ -181,7 +184,29 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     typer.echo(f"\nin all {format_duration(totals.wall_s)}, {outcome.orchestration:.1%} of measuring is orchestration")
     for line in machine_lines(totals):
         warn(line)
+    if outcome.active is not None:
+        typer.echo("\n".join(active_lines(outcome.active)))
     typer.echo(f"next: {after}")
+
+
+def active_lines(report: ActiveReport) -> list[str]:
+    """What a run that chooses knows, and what another hour would bring."""
+    chosen = (
+        f"chosen: {report.pairs} pairs of {report.problems} problems and {report.kernels} kernels, with "
+        f"{report.models} models learned on the way, {report.pairs_a_minute:.0f} pairs a minute"
+    )
+    if report.efficiency is None or report.minute is None or report.hour is None:
+        return [chosen, "too few problems were measured to say what more would bring"]
+    now, hour = report.efficiency, report.hour
+    known = (
+        f"now: a model of these pairs chooses kernels of {now.value:.1%} ({now.low:.1%} to {now.high:.1%}) of the best "
+        "measured speed for problems that it did not see"
+    )
+    more = (
+        f"another minute: {100 * report.minute.value:+.2f} points expected; another hour ({report.hour_pairs} pairs): "
+        f"{100 * hour.value:+.2f} ({100 * hour.low:+.2f} to {100 * hour.high:+.2f}), by the learning curve"
+    )
+    return [chosen, known, more]
 
 
 def machine_lines(totals: Totals) -> list[str]:
@@ -207,7 +232,8 @@ def _unstable_share(totals: Totals) -> float:
 
 
 def _next_command(campaign: Campaign, outcome: Outcome) -> str:
-    if outcome.pairs_left:
+    is_enough = outcome.reason is StopReason.GAIN
+    if outcome.pairs_left and not is_enough:
         identity = campaign.device.identity()
         arch = f" --arch {identity.arch}" if identity.kind != HOST_KIND else ""
         return f"ckh bench --resume --out {campaign.out} --device {identity.kind}{arch}"

@@ -42,6 +42,9 @@ any folder, with the pairs and the settings that the journal holds; options that
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
 emulated GPU (--device emulated) tells whether the same kernels are right, on small problems, without times.
 
+With --active pairs are chosen while results come in: of the problems that stand for most the kernels that a model of
+the results so far puts first, and others at random, until a minute is expected to bring less than --stop-gain.
+
 With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
 
@@ -59,6 +62,7 @@ def register(app: typer.Typer) -> None:
             "ckh bench --op gemm_universal --kernels best:60+20 --model models/gemm_universal_fp32_host",
             "ckh bench --problems my_layers.csv --plan 20 --dry-run",
             "ckh bench --problems my_layers.csv --plan auto --budget 15m",
+            "ckh bench --problems my_layers.csv --active --stop-gain 0.05 --budget 4h",
             "ckh bench --out runs/resnet --resume",
             "ckh bench --device hip --arch gfx942 --rule-set tiny --compile-only",
             "ckh bench --cluster tcp://head:8786 --device hip --out runs/mi300",
@@ -150,10 +154,17 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
 
     _warn_of_headers(campaign)
     outlook = campaign.outlook(limits)
-    note(
-        f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
-        f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into {campaign.out}"
-    )
+    if campaign.settings.active:
+        note(
+            f"chooses among {outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems until a "
+            f"minute is expected to bring less than {limits.stop_gain:g} points, into {campaign.out}"
+        )
+    else:
+        note(
+            f"{outlook.pairs} pairs of {outlook.kernels} kernels and {outlook.problems} problems "
+            f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into "
+            f"{campaign.out}"
+        )
     outcome = campaign.run(limits)
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:

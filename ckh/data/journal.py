@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from ckh.data.records import (
     RUN_START,
+    ChosenRecord,
     EndRecord,
     KernelRecord,
     PlanRecord,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "JOURNAL",
     "JOURNAL_NAME",
+    "ChosenRecord",
     "Damage",
     "EndRecord",
     "Journal",
@@ -58,7 +60,7 @@ __all__ = [
 
 JOURNAL_NAME = "journal.jsonl"
 _FSYNC_INTERVAL_S = 5.0
-_RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord)
+_RECORDS = (RunRecord, ResultRow, EndRecord, KernelRecord, PlanRecord, TaskRecord, ReferenceRecord, ChosenRecord)
 _BLOCK = 1 << 20
 _MOST_LINE = 1 << 26  # bytes; a longer one is none of ours
 
@@ -83,6 +85,7 @@ class Journal:
     plans: tuple[PlanRecord, ...] = ()
     tasks: tuple[TaskRecord, ...] = ()
     references: tuple[ReferenceRecord, ...] = ()
+    chosen: tuple[ChosenRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
         """The last row of each pair, in the order of the first."""
@@ -163,6 +166,7 @@ def read_journal(path: Path) -> Journal:
         parts[PlanRecord],  # type: ignore[arg-type]
         parts[TaskRecord],  # type: ignore[arg-type]
         parts[ReferenceRecord],  # type: ignore[arg-type]
+        parts[ChosenRecord],  # type: ignore[arg-type]
     )
 
 
@@ -235,6 +239,10 @@ class JournalWriter:
     def add_reference(self, reference: ReferenceRecord) -> None:
         """Write a look at the machine."""
         self._append([reference])
+
+    def add_chosen(self, chosen: ChosenRecord) -> None:
+        """Write what is measured next."""
+        self._append([chosen])
 
     def end_run(self, end: EndRecord) -> None:
         """Write how the run ended."""

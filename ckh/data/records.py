@@ -64,6 +64,21 @@ class TaskRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenRecord:
+    """A choice of an active run: a problem and the numbers of its kernels in the plan, and for which node.
+
+    `chosen_by` says what ordered the kernels: what was known before, or a model of so many pairs of this run.
+    """
+
+    run_id: str
+    problem: str
+    kernels: tuple[int, ...]
+    chosen_by: str
+    time: float
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class KernelRecord:
     """The compiler's report on a kernel, which result rows refer to by `source_hash`."""
 
@@ -129,12 +144,13 @@ class EndRecord:
     phase_s: dict[str, float]
 
 
-Record = RunRecord | PlanRecord | TaskRecord | KernelRecord | ResultRow | ReferenceRecord | EndRecord
+Record = RunRecord | PlanRecord | TaskRecord | ChosenRecord | KernelRecord | ResultRow | ReferenceRecord | EndRecord
 
 _KINDS: dict[type[Any], str] = {
     RunRecord: "run",
     PlanRecord: "plan",
     TaskRecord: "task",
+    ChosenRecord: "chosen",
     KernelRecord: "kernel",
     ResultRow: "result",
     ReferenceRecord: "reference",
@@ -249,6 +265,7 @@ _PARSERS: dict[str, Callable[[dict[str, Any]], Record]] = {
     "run": _run_record,
     "plan": lambda values: PlanRecord(**{**values, "kernels": tuple(values["kernels"])}),
     "task": lambda values: TaskRecord(**{**values, "kernels": tuple(values["kernels"])}),
+    "chosen": lambda values: ChosenRecord(**{**values, "kernels": tuple(values["kernels"])}),
     "kernel": _kernel_record,
     "result": _result_row,
     "reference": lambda values: ReferenceRecord(**values),

@@ -58,6 +58,9 @@ class Settings:
         ),
         default=None,
     )
+    active: bool = declared(
+        Declared("Go on choosing, as --plan does, by what was measured so far.", typed=("--active",)), default=False
+    )
     rule_set: str = declared(
         Declared("default, tiny, tests, full-tests, profiler or full.  [default]"), default="default"
     )

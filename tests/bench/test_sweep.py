@@ -13,8 +13,8 @@ from ckh.bench import campaign as campaign_module
 from ckh.bench.campaign import Campaign, Outcome
 from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.results import MAX_LEADERS, PairResults
 from ckh.bench.stop import StopReason
-from ckh.bench.sweep import MAX_LEADERS, PairResults
 from ckh.data.journal import ResultRow, read_journal
 from ckh.data.settings import Given
 from ckh.errors import UsageError

@@ -1,0 +1,164 @@
+"""What `ckh bench --active` saves: pairs until a model is as good as one that learned from random pairs.
+
+    python -m benchmarks.active [--workers 1 64] [--seeds N] [SET ...]
+
+Replays runs on data that hold every kernel's time, a third of the problems held out. So many simulated workers measure
+at a time: what is chosen is pending, and nothing known of it, until its worker has measured it (a second for a problem
+and 60 ms for a pair, simulated; the times of kernels are the data's). What is known before is what
+`benchmarks/few_shots.py` takes. `ckh train`'s defaults learn from the pairs, and choose on the held-out problems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.few_shots import SETS as EXHAUSTIVE
+from benchmarks.few_shots import THIRDS, Replay, judged, of_model, random_pairs, random_problems, replay
+from ckh.data.dataset import read_dataset
+from ckh.learn.active import Chosen, PairChooser, is_due, quick_options
+from ckh.learn.artifact import load_model
+from ckh.learn.outlook import FEWEST_PROBLEMS, learning_curve
+from ckh.learn.save import save
+from ckh.learn.train import train
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    Found = dict[tuple[str, int], list[NDArray[np.float64]]]
+
+_PROBLEM_S, _PAIR_S = 1.0, 0.06
+_ROOT = Path(__file__).parents[1]
+
+
+def _train_set(direction: str, other: str) -> Replay:
+    """Layers of which settings of the choosing were chosen: none of the others."""
+    data = read_dataset(_ROOT / "data" / f"host-train-{direction}.parquet")
+    return replay(data, of_model(f"grouped_conv_{other}_fp32_host"))
+
+
+SETS = {
+    **EXHAUSTIVE,
+    "train-forward": (lambda: _train_set("forward", "bwd_data"), (330, 1000)),
+    "train-bwd_data": (lambda: _train_set("bwd_data", "forward"), (330, 1000)),
+}
+
+
+class _Known:
+    """Scores by what is known before, or by a model of the results so far."""
+
+    def __init__(self, data: Replay, problems: NDArray[np.int64]) -> None:
+        self._data, self._problems = data, problems
+        self._row = [dict(zip(data.kernel[rows].tolist(), rows.tolist(), strict=True)) for rows in data.rows]
+        self.values = data.before
+
+    def rows(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of a problem's kernels."""
+        of_kernel = self._row[self._problems[problem]]
+        return np.array([of_kernel[kernel] for kernel in kernels.tolist()])
+
+    def __call__(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(self.values[self.rows(problem, kernels)])
+
+    def learn(self, rows: NDArray[np.int64]) -> None:
+        """Take a model of these rows, if it is better than what was known before."""
+        learned = self._data.dataset.select(rows)
+        options = quick_options(learned.op.train_defaults(len(learned)))
+        if int(learned.problem_ids.max()) + 1 < FEWEST_PROBLEMS:
+            return
+        curve = learning_curve(learned, options)
+        if curve.against(learned, self._data.before[rows]) <= 0:
+            return
+        with tempfile.TemporaryDirectory() as work:
+            save(train(learned, options, lambda *_: None), Path(work) / "model")
+            self.values = load_model(Path(work) / "model").scores(self._data.dataset)
+
+
+def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """The rows that a run measures, in the order in which their results come."""
+    known = _Known(data, problems)
+    kernels = [data.kernel[data.rows[problem]] for problem in problems]
+    chooser = PairChooser(data.places[problems], kernels, known, seed=seed)
+    rows: list[int] = []
+    learned = 1
+    pending: list[tuple[float, int, Chosen | None]] = [(0.0, worker, None) for worker in range(workers)]
+    while pending:
+        now, worker, chosen = heapq.heappop(pending)
+        if chosen is not None:
+            chooser.done(chosen, str(worker))
+            new = known.rows(chosen.problem, chosen.kernels)
+            rows += new.tolist()
+            yield new
+            if is_due(len(rows), learned):
+                known.learn(np.array(rows))
+                chooser.learn(known, chooser.useful_by(known))
+                learned = len(rows)
+        chosen = chooser.next(str(worker))
+        if chosen is not None:
+            heapq.heappush(pending, (now + _PROBLEM_S + _PAIR_S * len(chosen.kernels), worker, chosen))
+
+
+def chosen(
+    data: Replay, problems: NDArray[np.int64], counts: list[int], workers: int, seed: int
+) -> list[NDArray[np.int64]]:
+    """The first rows of a run, so many each time."""
+    rows: list[int] = []
+    for new in measured(data, problems, workers, seed):
+        rows += new.tolist()
+        if len(rows) >= max(counts):
+            break
+    return [np.array(rows[:count]) for count in counts]
+
+
+def compare(
+    data: Replay, held: NDArray[np.bool_], budgets: list[int], workers: list[int], seed: int, found: Found
+) -> None:
+    """Add the efficiency on held-out problems of models of pairs that were chosen, and of three times as many."""
+    is_held, problems = held[data.dataset.problem_ids], np.flatnonzero(~held)
+
+    def add(label: str, pairs: int, rows: NDArray[np.int64]) -> None:
+        found.setdefault((label, pairs), []).append(judged(data, rows, is_held))
+
+    for count in workers:
+        for pairs, rows in zip(budgets, chosen(data, problems, budgets, count, seed), strict=True):
+            add(f"{count} workers", pairs, rows)
+    for pairs in budgets:
+        for label, way in {"random": random_pairs, "random problems": random_problems}.items():
+            rows = way(data, problems, THIRDS * pairs, np.random.default_rng((seed, int(held.argmax()))))
+            add(f"{label}, {THIRDS} times", pairs, rows)
+
+
+def main() -> None:
+    """Print a table for each set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", choices=[[], *SETS], default=[])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 64])
+    arguments = parser.parse_args()
+    for name in arguments.sets or EXHAUSTIVE:
+        make, budgets = SETS[name]
+        data = make()
+        print(f"{name}: {len(data.rows)} problems, {len(data.dataset)} pairs; mean / P10 efficiency")
+        found: Found = {}
+        for seed in range(arguments.seeds):
+            third = np.random.default_rng(seed).permutation(len(data.rows)) % THIRDS
+            for held in range(THIRDS):
+                compare(data, third == held, list(budgets), arguments.workers, seed, found)
+        for pairs in budgets:
+            cells = []
+            for (label, count), values in found.items():
+                if count == pairs:
+                    joined = np.concatenate(values)
+                    cells.append(f"{label} {joined.mean():.1%} / {np.percentile(joined, 10):.1%}")
+            print(f"{pairs:6d} pairs  " + "   ".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

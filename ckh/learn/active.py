@@ -1,0 +1,162 @@
+"""Choosing what is measured next while results come in: which problem, and which of its kernels.
+
+Problems come in the order in which each brings most to those before it (`few_shots.representative`), whether these are
+measured or pending: so workers that choose at a time take problems that stand for others. Of a problem those kernels
+are chosen that stand first by what is known now, and others at random. What is known is a model of the results so far,
+as soon as its choices for problems that it did not see are better than those of what was known before.
+
+When every problem was measured, they are gone through again, each on the device that measured it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ckh.learn.few_shots import KERNELS, Shots, representative, useful_kernels
+from ckh.training import TrainOptions, TreeParams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+# Trees that are grown in a second, for a model that is soon replaced.
+QUICK_TREES = TreeParams(100, 0.1, 31, colsample_bytree=0.4, path_smooth=20.0)
+# Chosen by `benchmarks/active.py` on the host's training layers: fewer kernels of more problems than of a plan.
+ACTIVE_SHOTS = Shots(KERNELS, best=6, others=6)
+_ORDERED = 200  # problems by whose orders the useful kernels are chosen
+_GROWTH = 1.3  # of the pairs, until a model learns again
+
+
+class Scores(Protocol):
+    """The facts known of kernels now."""
+
+    def __call__(self, problem: int, kernels: NDArray[np.int64], /) -> NDArray[np.float64] | None:
+        """A score for each kernel of a problem, both by number, higher for faster ones; None: nothing is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """A problem and the kernels of it that are to be measured, by number."""
+
+    problem: int
+    kernels: NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class _Of:
+    """A problem: the kernels that may be measured, those chosen, where, and whether results are awaited."""
+
+    kernels: NDArray[np.int64]
+    chosen: set[int] = field(default_factory=set)
+    node: str | None = None
+    is_pending: bool = False
+
+    @property
+    def left(self) -> NDArray[np.int64]:
+        """The kernels that were not chosen yet."""
+        return self.kernels[~np.isin(self.kernels, list(self.chosen))]
+
+
+class PairChooser:
+    """Chooses pairs, one problem's at a time. What is chosen is pending until its results are in.
+
+    Args:
+        places: the problems as points, shape (problems, coordinates).
+        kernels: of each problem the numbers of the kernels that may be measured.
+        scores: what is known of them before.
+        shots: how many of a problem are measured at a time, and useful ones in all that each model adds.
+        seed: what is drawn at random follows from it.
+
+    Attributes:
+        useful: the numbers of the kernels that are chosen from.
+    """
+
+    def __init__(
+        self,
+        places: NDArray[np.float64],
+        kernels: Sequence[NDArray[np.int64]],
+        scores: Scores,
+        shots: Shots | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._shots = shots or ACTIVE_SHOTS
+        self._random = np.random.default_rng(seed)
+        self._of = [_Of(one) for one in kernels]
+        by_worth = list(representative(places, seed))
+        others = self._random.permutation(np.setdiff1d(np.arange(len(places)), by_worth)).tolist()
+        self._first: deque[int] = deque([*by_worth, *others])
+        self.useful: set[int] = set()
+        self.learn(scores, self.useful_by(scores))
+
+    def useful_by(self, scores: Scores) -> set[int]:
+        """The kernels that are chosen from, and those that are useful by other scores."""
+        drawn = np.sort(self._random.permutation(len(self._of))[:_ORDERED]).tolist()
+        orders = [self._ordered(scores, number, self._of[number].kernels) for number in drawn]
+        return self.useful | set(useful_kernels(orders, self._shots.kernels or KERNELS).tolist())
+
+    def learn(self, scores: Scores, useful: set[int]) -> None:
+        """Choose by these scores from now on, from these kernels as far as a problem has them."""
+        self._scores, self.useful = scores, useful
+
+    def take(self, problem: int, kernels: Sequence[int], node: str) -> None:
+        """Count kernels of a problem as measured on a node: results of before."""
+        of = self._of[problem]
+        of.chosen |= set(kernels)
+        of.node = node
+
+    def next(self, node: str) -> Chosen | None:
+        """The next pairs for a node's device; None if nothing is left for it."""
+        problem = self._next_problem(node)
+        if problem is None:
+            return None
+        of = self._of[problem]
+        chosen = Chosen(problem, self._kernels(problem))
+        of.chosen |= set(chosen.kernels.tolist())
+        of.is_pending = True
+        return chosen
+
+    def done(self, chosen: Chosen, node: str) -> None:
+        """The results of what was chosen are in, of a node that need not be the one it was chosen for."""
+        of = self._of[chosen.problem]
+        of.node, of.is_pending = node, False
+
+    def _next_problem(self, node: str) -> int | None:
+        while self._first:
+            problem = self._first.popleft()
+            if not self._of[problem].chosen:
+                return problem
+        again = [
+            (len(of.chosen), number)
+            for number, of in enumerate(self._of)
+            if of.node == node and not of.is_pending and len(of.left) > 0
+        ]
+        return min(again)[1] if again else None
+
+    def _kernels(self, problem: int) -> NDArray[np.int64]:
+        of = self._of[problem]
+        best, others = self._shots.of_problem(len(of.kernels))
+        left = of.left
+        useful = left[np.isin(left, list(self.useful))]
+        enough = useful if len(useful) >= min(best, len(left)) else left
+        order = self._ordered(self._scores, problem, enough)
+        return np.concatenate([order[:best], self._random.permutation(order[best:])[:others]])
+
+    def _ordered(self, scores: Scores, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Kernels of a problem, best first; in random order where nothing is known."""
+        values = scores(problem, kernels)
+        return self._random.permutation(kernels) if values is None else kernels[np.argsort(-values, kind="stable")]
+
+
+def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
+    """How models are trained that choose what is measured next: as the operation's, with fewer trees."""
+    return replace(defaults, targets=(), folds=0, ensemble=1, prior=0.0, params=QUICK_TREES, jobs=jobs)
+
+
+def is_due(pairs: int, learned: int) -> bool:
+    """Whether there are enough more results than a model learned from."""
+    return pairs >= _GROWTH * learned

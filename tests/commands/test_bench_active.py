@@ -1,0 +1,97 @@
+"""`ckh bench --active`: pairs chosen while results come in, stopped by what more would bring, and gone on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.plan import full_name
+from ckh.cli import run
+from ckh.data.journal import Journal, read_journal
+from ckh.errors import ExitCode
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+
+PROBLEMS = [
+    ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
+    for size in range(7, 22)
+]
+KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:30]]
+
+
+@pytest.fixture
+def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command line of an active run among fifteen problems and eight kernels into `run`, in an empty folder."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
+    (tmp_path / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "2"]
+    return ["bench", "--device", "host", "--out", "run", "--json", "--active", *what]
+
+
+def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The one JSON document on stdout."""
+    parsed: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return parsed
+
+
+def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """The pairs that were chosen, and those that were measured, by name."""
+    (plan,) = journal.plans
+    chosen = {(one.problem, plan.kernels[number]) for one in journal.chosen for number in one.kernels}
+    return chosen, {(row.problem, row.kernel) for row in journal.rows}
+
+
+def test_a_run_chooses_until_more_would_bring_little(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """It ends as soon as it knows what a minute brings; what it chose, and nothing else, is measured; it goes on."""
+    assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
+    stopped = document(capsys)
+    assert (stopped["ended"], stopped["next"].split()[:2]) == ("gain", ["ckh", "convert"])
+    report = stopped["active"]
+    assert 12 <= report["problems"] <= 15
+    assert report["models"] <= 2
+    assert 0 < report["efficiency"]["low"] <= report["efficiency"]["value"] <= report["efficiency"]["high"] <= 1
+    assert report["hour"]["value"] >= report["minute"]["value"] >= 0
+    assert report["hour_pairs"] == stopped["pairs_left"] == 15 * 8 - report["pairs"]
+    chosen, measured = pairs_of(read_journal(Path("run")))
+    assert chosen == measured
+    assert len(measured) == report["pairs"]
+    assert run(["bench", "--resume", "--out", "run", "--json", "--stop-gain", "0"]) == ExitCode.OK
+    whole = document(capsys)
+    assert (whole["ended"], whole["pairs_left"], whole["active"]["pairs"]) == ("complete", 0, 15 * 8)
+    assert whole["active"]["hour"]["value"] == 0
+    assert len(pairs_of(read_journal(Path("run")))[1]) == 15 * 8
+
+
+def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Pairs measured before are not measured again, and later choices follow from them."""
+    assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
+    capsys.readouterr()
+    journal = Path("run/journal.jsonl")
+    lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    results = [i for i, line in enumerate(lines) if json.loads(line)["kind"] == "result"]
+    journal.write_text("".join(lines[: results[30] + 1]) + lines[results[31]][:40], encoding="utf-8")
+    before = read_journal(Path("run")).final_rows()
+    assert run(["bench", "--resume", "--out", "run", "--json", "--stop-gain", "100"]) == ExitCode.OK
+    assert document(capsys)["ended"] == "gain"
+    rows = [row for row in read_journal(Path("run")).rows if not row.remeasured]
+    assert len({(row.problem, row.kernel) for row in rows}) == len(rows)
+    assert {(row.problem, row.kernel) for row in before} < {(row.problem, row.kernel) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"), [(["--plan", "3"], "leave one out"), (["--kernels", "sample:5"], "leave out --kernels")]
+)
+def test_two_ways_of_choosing_are_refused(
+    args: list[str], options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage, said in one line; nothing is created."""
+    assert run([*args, *options]) == ExitCode.USAGE
+    assert says in capsys.readouterr().err
+    assert not Path("run").exists()

@@ -1,0 +1,99 @@
+"""What is measured next: pending problems, devices, useful kernels; and what more would bring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.learn.active import ACTIVE_SHOTS, PairChooser
+from ckh.learn.outlook import LearningCurve
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PLACES = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
+KERNELS = [np.arange(start, start + 40) for start in (0, 0, 0, 20, 20, 20)]
+
+
+def large_first(_problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Kernels of large numbers first."""
+    return kernels.astype(np.float64)
+
+
+def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
+    """What is pending is as good as measured: the second worker takes a problem of the other group."""
+    chooser = PairChooser(PLACES, KERNELS, large_first)
+    first, second = chooser.next("a"), chooser.next("b")
+    assert first is not None
+    assert second is not None
+    assert {first.problem // 3, second.problem // 3} == {0, 1}
+
+
+def test_the_first_kernels_are_chosen_and_some_others() -> None:
+    """Six that stand first among the useful ones, and six others of the problem, none twice."""
+    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chosen = chooser.next("a")
+    assert chosen is not None
+    assert len(set(chosen.kernels.tolist())) == ACTIVE_SHOTS.best + ACTIVE_SHOTS.others
+    assert (
+        chosen.kernels[: ACTIVE_SHOTS.best].tolist() == sorted(KERNELS[chosen.problem])[: -1 - ACTIVE_SHOTS.best : -1]
+    )
+
+
+def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
+    """Times of two devices are not compared; at the end every pair was chosen once."""
+    chooser = PairChooser(PLACES, KERNELS, large_first)
+    node_of: dict[int, str] = {}
+    seen: set[tuple[int, int]] = set()
+    for turn in range(1000):
+        node = "ab"[turn % 2]
+        chosen = chooser.next(node)
+        if chosen is None:
+            continue
+        assert node_of.setdefault(chosen.problem, node) == node
+        pairs = {(chosen.problem, kernel) for kernel in chosen.kernels.tolist()}
+        assert not pairs & seen
+        seen |= pairs
+        chooser.done(chosen, node)
+        assert turn < 6 or chooser.next("c") is None
+    assert len(seen) == 6 * 40
+
+
+def test_other_scores_make_other_kernels_useful() -> None:
+    """What is learned is chosen from, beside what was useful before."""
+    chooser = PairChooser(PLACES, KERNELS, large_first)
+    before = set(chooser.useful)
+    found = chooser.useful_by(lambda _problem, kernels: -kernels.astype(np.float64))
+    assert found >= before
+    chooser.learn(lambda _problem, kernels: -kernels.astype(np.float64), found)
+    chosen = chooser.next("a")
+    assert chosen is not None
+    assert chosen.kernels[0] == min(KERNELS[chosen.problem])
+
+
+def test_kernels_of_which_nothing_is_known_are_drawn() -> None:
+    """Without scores as many are chosen, at random."""
+    chosen = PairChooser(PLACES, KERNELS, lambda _problem, _kernels: None).next("a")
+    assert chosen is not None
+    assert len(chosen.kernels) == ACTIVE_SHOTS.best + ACTIVE_SHOTS.others
+
+
+def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:
+    """A loss of 10 %, 5 %, 2.5 % of 1, 2, 4 parts is 1.25 % with twice as many pairs, whatever problems are drawn."""
+    curve = LearningCurve(np.array([100.0, 200.0, 400.0]), np.tile([[0.9], [0.95], [0.975]], (1, 20)))
+    assert curve.now().value == pytest.approx(0.975)
+    gain = curve.gain(1.0)
+    assert (gain.value, gain.low, gain.high) == pytest.approx((0.0125, 0.0125, 0.0125))
+    assert curve.gain(0.0).value == 0
+
+
+def test_a_curve_that_does_not_rise_promises_nothing() -> None:
+    """More pairs are expected to bring nothing, not less; the interval is of the problems."""
+    random = np.random.default_rng(0)
+    flat = LearningCurve(np.array([100.0, 200.0, 400.0]), random.uniform(0.8, 1.0, (3, 30)).cumsum(axis=0).clip(0, 0.9))
+    falls = LearningCurve(np.array([100.0, 200.0, 400.0]), np.array([[0.9] * 9, [0.8] * 9, [0.7] * 9]))
+    assert falls.gain(3.0).value == 0
+    found = flat.gain(3.0)
+    assert 0 <= found.low <= found.value <= found.high
