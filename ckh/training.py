@@ -51,8 +51,10 @@ class TreeParams:
     `path_smooth` draws leaves of few rows to their parents' values, 0 not at all.
     """
 
-    n_estimators: int = declared(Declared("Most boosting rounds.  [400]", typed=("--trees",), low=1), default=2000)
-    learning_rate: float = declared(Declared("Shrinkage of a tree.  [0.05]", low=1e-4, high=1.0), default=0.02)
+    n_estimators: int = declared(
+        Declared("Most boosting rounds.  [400 or 200]", typed=("--trees",), low=1), default=2000
+    )
+    learning_rate: float = declared(Declared("Shrinkage of a tree.  [0.05 or 0.1]", low=1e-4, high=1.0), default=0.02)
     num_leaves: int = declared(
         Declared("Leaves of a tree.  [31 to 255]", typed=("--leaves",), low=2, high=4096), default=255
     )
@@ -132,7 +134,7 @@ _SIZES = (
     (15_000, TreeParams(400, 0.05, 31, colsample_bytree=0.4, path_smooth=20.0)),
     (60_000, TreeParams(400, 0.05, 63, colsample_bytree=0.4, path_smooth=5.0)),
 )
-_LARGE = TreeParams(400, 0.05, 255, colsample_bytree=0.4)
+_LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
 _PRIOR = 0.5
 
 

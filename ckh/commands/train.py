@@ -35,8 +35,8 @@ _HELP = """Train LightGBM models of TFLOPS, latency and bandwidth, and one that 
 Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
 with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
-out have values that suit the number of rows (400 trees of 31, 63 or 255 leaves up to 15,000, 60,000 and more rows), or
-those of a recipe that the operation has.
+out have values that suit the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and of more
+200 of 255 that learn twice as fast), or those of a recipe that the operation has.
 
 --warm-start adds trees to a model of the same operation, direction, dtype, arch, hardware, features and targets. What
 is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same

@@ -70,6 +70,7 @@ class FeatureMatrix:
         names: Sequence[str] | None = None,
     ) -> None:
         self._rows = len(next(iter(columns.values())))
+        self._binned: tuple[int, Any] | None = None
         self._columns = [_Column(self._rows) for _ in (engine.names if names is None else names)]
         for start, block in feature_blocks(engine, columns, hardware, names):
             for column, values in zip(self._columns, block.T, strict=True):
@@ -77,6 +78,10 @@ class FeatureMatrix:
 
     def __len__(self) -> int:
         return self._rows
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another machine, which bins the rows by itself."""
+        return {**self.__dict__, "_binned": None}
 
     def take(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
         """The values of rows, shape (rows, features)."""
@@ -113,6 +118,22 @@ class FeatureMatrix:
                 return dict(self.params or {})
 
         return Data(Rows(), **arguments)
+
+    def binned(self, order: NDArray[np.int64], parameters: dict[str, Any], **arguments: Any) -> Any:
+        """All rows in an order as a `lightgbm.Dataset` of which subsets are taken; that of the last call is kept.
+
+        Args:
+            order: numbers of the rows, always the same.
+            parameters: LightGBM's, of which the least number of rows in a leaf decides which features are left out.
+            arguments: of the data.
+        """
+        least = parameters["min_child_samples"]
+        if self._binned is None or self._binned[0] != least:
+            none = np.zeros(len(order))  # subsets have labels of their own
+            data = self.lightgbm_data(order, label=none, params=parameters, **arguments).construct()
+            data.params = {}  # subsets have parameters of their own, too
+            self._binned = least, data
+        return self._binned[1]
 
     def predict(self, booster: Any, rows: NDArray[np.int64] | None = None, **parameters: Any) -> NDArray[np.float64]:
         """The values that a LightGBM model predicts for rows, or for all, shape (rows,)."""

@@ -16,6 +16,7 @@ from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
 from ckh.errors import DataError, OutputError, UsageError
+from ckh.learn import boosting
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
 from ckh.learn.save import MODEL, save
@@ -30,6 +31,8 @@ from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, prob
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 TARGETS = ("tflops", "latency", "bandwidth", "rank")
 FILES = {f"model_{target}.lgbm.gz" for target in TARGETS}
@@ -57,6 +60,15 @@ def test_threads_change_no_byte(tmp_path: Path) -> None:
         options = TrainOptions(targets=("tflops",), rank=RankObjective.TFLOPS, folds=3, jobs=jobs, params=short)
         save(train(measured(), options, lambda _steps, _text: None), tmp_path / str(jobs))
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
+
+
+def test_threads_change_no_byte_of_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where rows are binned together."""
+    monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
+    for jobs in (1, 3):
+        options = TrainOptions(rank=RankObjective.LAMBDARANK, folds=4, early_stopping=5, jobs=jobs, params=TREES)
+        save(train(measured(), options, lambda _steps, _text: None), tmp_path / str(jobs))
+    assert contents(tmp_path / "1") == contents(tmp_path / "3")
 
 
 def test_another_seed_gives_other_trees(tmp_path: Path) -> None:
@@ -101,10 +113,19 @@ def test_every_objective_gives_a_model_that_ranks(tmp_path: Path, rank: RankObje
     assert fmean(expected) < 0.6
 
 
+@pytest.mark.parametrize("are_many", [False, True])
 @pytest.mark.parametrize("target", ["tflops", "rank"])
-def test_metrics_of_a_fold_are_those_of_its_own_model(target: str) -> None:
-    """A fold trained anew by LightGBM alone has the trees, errors and efficiencies that were recorded."""
-    fold = trained().targets[target].folds[1]
+def test_metrics_of_a_fold_are_those_of_its_own_model(
+    target: str, are_many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fold trained anew by LightGBM alone has the trees, errors and efficiencies that were recorded.
+
+    Many rows are binned together, and their histograms are made row by row.
+    """
+    if are_many:
+        monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
+    options = TrainOptions(rank=RankObjective.RELATIVE, folds=4, early_stopping=5, params=TREES)
+    fold = train(measured(), options, lambda _steps, _text: None).targets[target].folds[1]
     frame = measured().frame[measured().frame["is_valid"]].reset_index(drop=True)
     keys = frame[["N", "C", "K", "G", "Hi", "Di", "stride_h"]].apply(tuple, axis=1)
     groups = keys.map({key: number for number, key in enumerate(dict.fromkeys(keys))}).to_numpy()
@@ -114,19 +135,23 @@ def test_metrics_of_a_fold_are_those_of_its_own_model(target: str) -> None:
     label = np.log1p(frame["tflops"].to_numpy()) if target == "tflops" else np.maximum(np.log(efficiency), -2.5)
     weight = None if target == "tflops" else efficiency
     parts = [held for _, held in GroupKFold(4).split(groups, groups=groups)]
-    sets = [
-        lightgbm.Dataset(
+    params = TREES.to_dict() | {"objective": "regression", "random_state": 42, "n_jobs": 1, "verbose": -1}
+    params |= {"deterministic": True, "force_row_wise" if are_many else "force_col_wise": True}
+
+    def data(rows: NDArray[np.int64]) -> lightgbm.Dataset:
+        return lightgbm.Dataset(
             matrix[rows],
             label[rows],
             weight=None if weight is None else weight[rows],
             feature_name=list(GROUPED_CONV.names),
             categorical_feature=list(GROUPED_CONV.categorical),
+            params=params,
         )
-        for rows in (np.sort(np.concatenate([parts[0], parts[3]])), parts[2])
-    ]
-    params = TREES.to_dict() | {"objective": "regression", "random_state": 42, "n_jobs": 1, "verbose": -1}
+
+    whole, both = data(np.arange(len(label))), (np.sort(np.concatenate([parts[0], parts[3]])), parts[2])
+    sets = [whole.subset(rows.tolist(), params=params) if are_many else data(rows) for rows in both]
     booster = lightgbm.train(
-        params | {"deterministic": True, "force_col_wise": True},
+        params,
         sets[0],
         valid_sets=[sets[1]],
         callbacks=[lightgbm.early_stopping(5, verbose=False)],
