@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands._common import print_json, print_table
-from ckh.log import warn
+from ckh.log import note, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 def warn_of_start(trained: Trained) -> None:
     """Warn of the limits of a continued model before it is used."""
     comparison = trained.targets[trained.rank_by].comparison
+    if trained.start is not None and trained.start.differs:
+        note(f"{trained.start.path} is of something else: {'; '.join(trained.start.differs)}")
     if comparison is None:
         warn("the model was not compared with its start: that needs folds, and 3 problems or more")
     elif comparison.worse:

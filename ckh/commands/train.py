@@ -38,8 +38,9 @@ with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_impor
 out have values that suit the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and of more
 200 of 255 that learn twice as fast), or those of a recipe that the operation has.
 
---warm-start adds trees to a model of the same operation, direction, dtype, arch, hardware, features and targets. What
-is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
+--warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the one that
+ckh predict would take for these data. Of another GPU or element type it says what differs, and the manifest keeps it.
+What is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
 problems: those that the start has not seen, if they are ten or more.
 
 --tune tries settings: the default, and others drawn from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
@@ -61,6 +62,7 @@ fifth of problems with the worst held-out choices, up to 5, and keeps the best r
 """
 
 
+_NEAREST = "nearest"
 _MANY_UNSTABLE = 0.1  # share of times from which rows are weighed by their noise
 
 
@@ -77,6 +79,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
+            "ckh train --data few.parquet --warm-start nearest --trees 200 --out models/mine",
             "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
             "ckh train --data data.parquet --out models/mine --noise-weights --mine 2",
             "ckh train --labels winners --data aiter.parquet --out models/aiter_gemm",
@@ -95,7 +98,7 @@ def train(
     *,
     params: dict[str, Any],
     given: dict[str, Any],
-    warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to."),
+    warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to, or nearest."),
     tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
@@ -109,11 +112,14 @@ def train(
     from ckh.learn.warm_start import continued, read_start
 
     paths = [*(inputs or []), *data]
-    check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start else [])])
+    is_nearest = warm_start is not None and str(warm_start) == _NEAREST
+    check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start and not is_nearest else [])])
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
-    start = None if warm_start is None else read_start(warm_start)
+    start = None if warm_start is None or is_nearest else read_start(warm_start)
     dataset = _select(read_dataset(*paths, columns=lambda one: one.column_names()), op, variant)
+    if is_nearest:
+        start = read_start(_nearest(dataset))
     defaults = dataset.op.train_defaults(len(dataset.valid()))
     chosen = {} if targets is None else {"targets": _targets(targets)}
     threads = {"jobs": len(os.sched_getaffinity(0))}
@@ -128,6 +134,20 @@ def train(
     if start is not None:
         warn_of_start(trained)
     print_trained(trained, out, as_json=as_json)
+
+
+def _nearest(dataset: Dataset) -> Path:
+    """The model that answers for the data's problems today.
+
+    Raises:
+        ModelError: there is none.
+    """
+    from ckh.learn.artifact import wanted_for
+    from ckh.learn.transfer import nearest_model
+
+    folder = nearest_model(wanted_for(dataset.problems()[0], dataset.arch))
+    note(f"adding trees to {folder}")
+    return folder
 
 
 def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> TrainOptions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,7 +79,7 @@ def prepare(dataset: Dataset, options: TrainOptions, start: Start | None = None)
     _check_rows(valid)
     _check_mining(valid, options)
     if start is not None:
-        check_start(start, spec_of(valid, options.all_targets), options)
+        start = replace(start, differs=check_start(start, spec_of(valid, options.all_targets), options))
     rows = with_rivals(valid, options.seed) if options.labels is Labels.WINNERS else valid
     columns = {name: rows.frame[name].to_numpy() for name in rows.op.input_columns}
     spread = rows.frame["spread"].to_numpy(dtype=np.float64)

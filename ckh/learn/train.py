@@ -68,7 +68,7 @@ def train(
         categorical=engine.categorical,
         targets=targets,
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
-        start=start,
+        start=prepared.start,
         calibration=trainer.calibration(),
     )
 

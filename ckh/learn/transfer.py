@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
-from ckh.learn.artifact import Model, find_model, list_models
+from ckh.learn.artifact import Model, find_model, fitting_models, list_models
 from ckh.learn.estimate import estimated_us
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
@@ -137,6 +137,17 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     # The reasons of the model that knows most such kernels say most.
     without = max([*near, *far], key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
     return find_model(wanted) if has_kernels(problem, without) else without
+
+
+def nearest_model(wanted: Wanted) -> Path:
+    """The folder of the model that fits, or of the nearest: of another element type, or GPU of the family.
+
+    Raises:
+        ModelError: there is none.
+    """
+    near, _ = _others_nearest_first(wanted)
+    folders = [ref.path for ref in [*fitting_models(wanted), *near]]
+    return folders[0] if folders else find_model(wanted).path
 
 
 def has_kernels(problem: Problem, model: Model) -> bool:

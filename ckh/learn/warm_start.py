@@ -1,4 +1,7 @@
-"""Warm start: training that adds trees to a model, which must have learned the same thing from the same inputs."""
+"""Warm start: training that adds trees to a model, which must have learned the same thing from the same inputs.
+
+Another GPU's model, or one of another element type, may be continued: what differs is told, and recorded.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.archs import HOST
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
 from ckh.learn.artifact import TREE_SIZES, load_model, read_forest
@@ -50,6 +54,7 @@ class Start:
         data_sha256: of the data it was trained on; None if unknown.
         lineage: what its manifest says of its own start; None if it had none.
         measured: what it says it learned from, if it does.
+        differs: what of GPU, hardware and element type is another than in the training that continues it.
     """
 
     path: Path
@@ -63,6 +68,7 @@ class Start:
     data_sha256: str | None
     lineage: dict[str, Any] | None
     measured: MeasuredSet | None
+    differs: tuple[str, ...] = ()
 
     def booster(self, target: str) -> Any:
         """LightGBM's model of a target.
@@ -86,6 +92,7 @@ class Start:
             "data_sha256": self.data_sha256,
             "prev_trees": self.trees,
             "problems_known": bool(self.problems),
+            **({"differs": list(self.differs)} if self.differs else {}),
             "validation": None if comparison is None else comparison.to_dict(),
             "start": self.lineage,
         }
@@ -182,26 +189,44 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
     )
 
 
-def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> None:
+def check_start(start: Start, spec: ModelSpec, options: TrainOptions) -> tuple[str, ...]:
     """Refuse to add trees that would learn something else than those that are there.
+
+    A GPU's model may be continued for another GPU; a host model never for a GPU, nor the other way round.
 
     Args:
         start: the model.
         spec: that of the new training.
         options: those of the new training.
 
+    Returns:
+        How architecture, hardware and element type differ.
+
     Raises:
-        UsageError: the models differ, all differences named, or the training cannot be continued.
+        UsageError: the models differ in what they learn, all differences named, or the training cannot be continued.
     """
     if options.ensemble > 1:
         reason = f"an ensemble of {options.ensemble} models, each of which would hold the trees of the start"
         raise UsageError(f"{start.path} cannot be continued by {reason}", "train with ensemble = 1")
     if options.rank is RankObjective.BLEND:
         raise UsageError(f"{start.path} cannot be continued by a blend of models", "train with --rank lambdarank")
+    elsewhere = tuple(_elsewhere(start.spec, spec))
     found = list(_differences(start, spec, options))
-    if found:
+    if found or (start.spec.arch == HOST) != (spec.arch == HOST):
         hint = "a start must have learned the same from the same inputs; train anew without --warm-start"
-        raise UsageError(f"{start.path} cannot be continued with this training: {'; '.join(found)}", hint)
+        why = "; ".join([*found, *elsewhere])
+        raise UsageError(f"{start.path} cannot be continued with this training: {why}", hint)
+    return elsewhere
+
+
+def _elsewhere(old: ModelSpec, new: ModelSpec) -> Iterator[str]:
+    """How architecture, element type and hardware differ."""
+    for name, was, now in (("dtype", old.dtype, new.dtype), ("arch", old.arch, new.arch)):
+        if was != now:
+            yield f"{name}: {was} there, {now} here"
+    for name in sorted({*old.hardware, *new.hardware}):
+        if (had := old.hardware.get(name)) != (has := new.hardware.get(name)):
+            yield f"hardware {name}: {had} there, {has} here"
 
 
 def _differences(start: Start, new: ModelSpec, options: TrainOptions) -> Iterator[str]:
@@ -212,16 +237,11 @@ def _differences(start: Start, new: ModelSpec, options: TrainOptions) -> Iterato
     values = (
         ("operation", old.op_type, new.op_type),
         ("direction", str(old.variant or "any"), str(new.variant or "any")),
-        ("dtype", old.dtype, new.dtype),
-        ("arch", old.arch, new.arch),
         ("rank objective", known, str(options.rank)),
     )
     for name, was, now in values:
         if was != now:
             yield f"{name}: {was} there, {now} here"
-    for name in sorted({*old.hardware, *new.hardware}):
-        if (had := old.hardware.get(name)) != (has := new.hardware.get(name)):
-            yield f"hardware {name}: {had} there, {has} here"
     yield from _order("features", old.feature_names, new.feature_names)
     yield from _order("categorical features", sorted(old.categorical_features), sorted(new.categorical_features))
     yield from _order("targets", sorted(old.targets), sorted(new.targets))

@@ -195,14 +195,43 @@ def test_every_difference_is_told_at_once(tmp_path: Path) -> None:
         train(measured(), options, quiet, read_start(folder))
     assert caught.value.message.split(": ", 1)[1].split("; ") == [
         "direction: bwd_data there, forward here",
-        "dtype: bf16 there, fp32 here",
-        "arch: gfx942 there, host here",
         "rank objective: relative there, lambdarank here",
-        "hardware num_cus: 304 there, 3 here",
         "categorical features: kernel_variant tile_shape only here",
         "targets: latency only here",
         "log targets: tflops only here",
+        "dtype: bf16 there, fp32 here",
+        "arch: gfx942 there, host here",
+        "hardware num_cus: 304 there, 3 here",
     ]
+
+
+def of_other_gpu(folder: Path, arch: str, **changes: object) -> Path:
+    """A model's folder as if another GPU had been measured."""
+    spec = json.loads((folder / "feature_spec.json").read_text(encoding="utf-8")) | {"arch": arch, **changes}
+    (folder / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    return folder
+
+
+def test_a_model_of_other_hardware_is_continued_and_that_is_recorded(tmp_path: Path) -> None:
+    """Other compute units and another element type: the trees are added, and the manifest says what differs."""
+    start = of_other_gpu(start_in(tmp_path / "start"), "host", dtype="bf16", hardware={**HARDWARE, "num_cus": 304})
+    made = train(measured(), replace(OPTIONS, folds=0), quiet, read_start(start))
+    save(made, tmp_path / "made")
+    manifest = json.loads((tmp_path / "made" / "train_manifest.json").read_text(encoding="utf-8"))
+    assert manifest["ckh"]["warm_start"]["differs"] == [
+        "dtype: bf16 there, fp32 here",
+        "hardware num_cus: 304 there, 3 here",
+    ]
+    assert made.targets[made.rank_by].trees == 24
+    model = load_model(tmp_path / "made")
+    assert (model.spec.dtype, model.hardware["num_cus"]) == ("fp32", 3)
+
+
+def test_the_hosts_model_is_not_continued_for_a_gpu(tmp_path: Path) -> None:
+    """Nor the other way round: times of a CPU say nothing about a GPU."""
+    start = read_start(of_other_gpu(start_in(tmp_path / "start"), "gfx950"))
+    with pytest.raises(UsageError, match="arch: gfx950 there, host here"):
+        train(measured(), OPTIONS, quiet, start)
 
 
 def test_the_order_of_features_matters(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""What continuing the nearest model saves (`ckh train --warm-start`), by replay of data whose every time is known.
+
+    python benchmarks/warm_start.py
+
+Of a target's problems a third is held out. From some of the others a model learns anew, by the defaults of `ckh train`,
+and another continues a model of the source, trained on the source's data alone: another run of other problems on the
+same GPU, or another GPU. Mean and P10 efficiency on the held-out problems, over three draws; beside them the source's
+model as it is.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
+from ckh.data.dataset import Dataset, read_dataset
+from ckh.learn.artifact import Model, load_model
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.learn.warm_start import continued, read_start
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DATA = Path(__file__).parents[1] / "data"
+SEEDS = range(3)
+NEW_TREES = 200
+
+
+class Pair(NamedTuple):
+    """A source to continue, and a target of which few problems are known."""
+
+    name: str
+    source: str
+    target: str
+    counts: tuple[int, ...]
+
+
+PAIRS = (
+    Pair("gfx950, 20 kernels -> 30 kernels", "amd-gfx950-conv-20kernels", "amd-gfx950-conv-30kernels", (5, 15, 40)),
+    Pair("gfx950, 30 kernels -> 20 kernels", "amd-gfx950-conv-30kernels", "amd-gfx950-conv-20kernels", (5, 15, 40)),
+    Pair("experts, gfx950 -> gfx942", "aiter-moe-gfx950", "aiter-moe-gfx942", (4, 8, 16)),
+    Pair("experts, gfx942 -> gfx950", "aiter-moe-gfx942", "aiter-moe-gfx950", (10, 30, 90)),
+)
+
+
+def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
+    """Efficiency of a model's choices on held-out problems, with features of their hardware."""
+    arch = held.arch
+    if model.spec.arch != arch:
+        model = Model(model.path, replace(model.spec, arch=arch, hardware={}))
+    times = times_of(held)
+    return np.asarray(times.efficiency()[choices(model.scores(held), times.problem, times.count)])
+
+
+def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
+    """A model of rows, anew or continued, without folds."""
+    options = replace(rows.op.train_defaults(len(rows)), folds=0, jobs=1)
+    if start is None:
+        save(train(rows, options, lambda *_: None), folder)
+    else:
+        before = read_start(start)
+        options = replace(continued(before, options), folds=0)
+        options = replace(options, params=replace(options.params, n_estimators=NEW_TREES))
+        save(train(rows, options, lambda *_: None, before), folder)
+    return load_model(folder)
+
+
+def main() -> None:
+    """Judge and print a line for each number of problems."""
+    for pair in PAIRS:
+        source, target = (read_dataset(DATA / f"{name}.parquet").valid() for name in (pair.source, pair.target))
+        target = target.select(np.bincount(target.problem_ids)[target.problem_ids] > 1)
+        found: dict[tuple[str, int], list[NDArray[np.float64]]] = {}
+        with tempfile.TemporaryDirectory() as work:
+            first = Path(work) / "source"
+            learned(source, first)
+            for seed in SEEDS:
+                order = np.random.default_rng(seed).permutation(target.problem_ids.max() + 1)
+                held = target.select(np.isin(target.problem_ids, order[: len(order) // 3]))
+                found.setdefault(("source", 0), []).append(efficiency(load_model(first), held))
+                for count in pair.counts:
+                    rows = target.select(np.isin(target.problem_ids, order[len(order) // 3 :][:count]))
+                    for how, start in (("anew", None), ("continued", first)):
+                        model = learned(rows, Path(work) / f"{how}-{seed}-{count}", start)
+                        found.setdefault((how, count), []).append(efficiency(model, held))
+        for (how, count), some in found.items():
+            values = np.concatenate(some)
+            print(
+                f"{pair.name:34s} {how:10s} {count:3d} problems  {values.mean():.1%} / {np.percentile(values, 10):.1%}"
+            )
+
+
+if __name__ == "__main__":
+    main()
