@@ -11,7 +11,7 @@ import typer
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table
 from ckh.errors import UsageError
-from ckh.export.consumers import all_of, named, the_one
+from ckh.export.consumers import all_of, named, the_one, the_table
 from ckh.log import warn
 from ckh.outputs import check_output, write_folder
 from ckh.requested import as_option
@@ -26,8 +26,8 @@ Of models: --to c writes a folder that needs nothing but a C compiler: a header,
 LightGBM's text and the inputs' names. --to ck-dispatcher is --to c, and beside it a C++ header that gives AMD's
 dispatcher a heuristic on it.
 
-Of problems: --to aiter writes tuned tables for --problems. Winners of measured rows (--data) go before
-predictions, which stand apart and say that nobody measured them.
+Of problems: --to aiter writes tuned tables for --problems, of GEMMs or of mixtures of experts. Winners of measured rows
+(--data) go before predictions, which stand apart and say that nobody measured them.
 
 For PyTorch: --to inductor writes a Python module that has Inductor time the instances of CK and CK Tile that ckh has
 first, instead of a random draw.
@@ -93,6 +93,7 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
             "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
+            "ckh export --to aiter --arch gfx950 --problems untuned_fmoe.csv --out tables",
             "ckh export --to inductor --arch gfx942 --top 8 --out choices",
             "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
@@ -203,7 +204,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     if len(typed.model) > 1:
         raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
-    op, table = the_one("tables", to, typed.op)
+    op, table = the_table(to, typed.op, str(typed.problems))
     wanted = ChoicesWanted(
         str(typed.problems),
         typed.model[0] if typed.model else None,

@@ -57,11 +57,14 @@ class ChoiceTable:
         name: of the program, as on the command line.
         summary: what is written, in a few words.
         write: the files; raises `CkhError`.
+        reads: whether a file is of this operation's problems, where several operations write for the program; None:
+            any file that is of no other.
     """
 
     name: str
     summary: str
     write: Callable[[Choices], WrittenChoices]
+    reads: Callable[[str], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,19 @@ def all_of(kind: str) -> Iterator[tuple[AnyOperation, Any]]:
 def named(kind: str, name: str) -> dict[str, Any]:
     """Operation -> its part of a kind for a program."""
     return {op.name: one for op, one in all_of(kind) if one.name == name}
+
+
+def the_table(name: str, op: str | None, problems: str) -> tuple[AnyOperation, ChoiceTable]:
+    """The operation that writes a table for a program: the one that is named, or that the problems are of.
+
+    Raises:
+        UsageError: as `the_one`.
+    """
+    found = named("tables", name)
+    if op is None and len(found) > 1:
+        mine = [one for one, table in found.items() if table.reads is not None and table.reads(problems)]
+        op = next(iter(mine or [one for one, table in found.items() if table.reads is None]), None)
+    return the_one("tables", name, op)
 
 
 def the_one(kind: str, name: str, op: str | None) -> tuple[AnyOperation, Any]:

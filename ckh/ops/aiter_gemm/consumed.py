@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.learn.answer import Answer
     from ckh.ops.aiter_gemm.installed import InstalledKernel
     from ckh.ops.aiter_gemm.problem import AiterGemm
+    from ckh.ops.aiter_moe.problem import AiterMoe
 
 # No winner of AMD's tables took longer than this many times the roofline's time with that much added
 # (tests/ops/aiter_gemm/test_consumed.py goes over all that ship).
@@ -71,7 +72,7 @@ class _Measured:
         return min((time for m, time in known if m >= problem.m), default=None)
 
 
-def roofline_us(problem: AiterGemm, arch: str) -> float:
+def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
     """The least time that a device's peaks allow, in microseconds.
 
     Raises:

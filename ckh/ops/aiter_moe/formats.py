@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ckh.data.formats import Formats, Reader, Reading, ReadOptions
+from ckh.data.formats import Formats, Reader, Reading, ReadOptions, RowsFormat
 from ckh.data.readers.base import parquet_columns, parquet_frame, source_of_file
 from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
+from ckh.ops.aiter_moe import tuned
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
+from ckh.ops.aiter_moe.tuned_csv import TUNED, write_tuned
 from ckh.schema import Column
 
 if TYPE_CHECKING:
@@ -191,4 +193,7 @@ def _table(arch: str, num_cus: int, found: _Times, run_id: str) -> pa.Table:
     return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))
 
 
-FORMATS = Formats(readers=(Reader(NAME, sniff, read),))
+FORMATS = Formats(
+    readers=(Reader(NAME, sniff, read), Reader(tuned.NAME, tuned.sniff, tuned.read)),
+    rows=(RowsFormat("aiter-moe", "a tuned table of AITER's mixtures of experts", TUNED, write_tuned),),
+)

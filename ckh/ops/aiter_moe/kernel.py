@@ -97,6 +97,16 @@ def joint(first: str, second: str) -> str:
     return f"{first}{_JOINED}{second}"
 
 
+def parts(name: str) -> tuple[MoeChoice, MoeChoice]:
+    """The two kernels of a joint choice.
+
+    Raises:
+        DataError: it is none.
+    """
+    first, _, second = name.partition(_JOINED)
+    return parse_choice(first), parse_choice(second)
+
+
 def _part(name: str) -> _Part:
     match = _CK.fullmatch(name) or _CKTILE.fullmatch(name)
     if match is None:

@@ -142,5 +142,6 @@ OPERATION = Operation(
         ),
     ),
     exported=lazily("ckh.ops.aiter_moe.exported:EXPORTED"),
+    consumers=lazily("ckh.ops.aiter_moe.consumed:CONSUMERS"),
     grows_with="tokens",
 )

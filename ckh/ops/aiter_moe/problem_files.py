@@ -1,12 +1,53 @@
-"""Files of mixtures of experts: canonical texts, one a line."""
+"""Files of mixtures of experts: AITER's untuned CSV files, its logs, and canonical texts.
+
+    token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1
+    [fused_moe] using 2stage default for ('gfx950', 256, 64, 7168, 256, 256, 8, 'ActivationType.Silu', …)
+
+The values of a log's line are those of a tuned table's key. What ckh has no kernels for, as experts without a gate, is
+passed over with a warning.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError, UsageError
-from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
-from ckh.untrusted import read_text
+from ckh.log import warn
+from ckh.ops.aiter_moe.problem import PREFIX, QUANTS, AiterMoe, parse_aiter_moe
+from ckh.untrusted import csv_rows, integer, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_CSV = ".csv"
+_UNTUNED = (
+    *("token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a", "q_dtype_w", "q_type"),
+    *("use_g1u1", "doweight_stage1"),
+)
+_LOGGED = ("cu_num", *_UNTUNED)
+_MISS = re.compile(r"\[fused_moe\] using [12]stage\b.{0,20} default for \((?P<key>[^)]{1,600})\)")
+_GFX = re.compile(r"gfx[0-9a-f]{3,8}")
+_SIZES = {"token": "tokens", "expert": "experts", "cu_num": "num_cus"} | {
+    name: name for name in ("model_dim", "inter_dim", "topk")
+}
+DTYPES = {"float8_e4m3fn": "fp8", "float8_e4m3fnuz": "fp8", "float4_e2m1fn_x2": "pk_fp4", "bfloat16": "bf16"}
+QUANT_OF = {"per_token": "per_token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "no": "none"}
+_TRUE, _FALSE = ("1", "true"), ("0", "false")
+
+
+def is_of_mixtures(source: str) -> bool:
+    """True if a file is of mixtures of experts, and of nothing else."""
+    path = Path(source)
+    if not path.is_file():
+        return False
+    text = read_text(path)
+    if path.suffix.lower() == _CSV:
+        return {"model_dim", "inter_dim"} <= {name.strip() for name in text.split("\n", 1)[0].split(",")}
+    lines = text.splitlines()
+    return any(line.strip().startswith(PREFIX) or _MISS.search(line) for line in lines) and "shape is M:" not in text
 
 
 def load_problems(
@@ -22,19 +63,95 @@ def load_problems(
         raise UsageError("aiter_moe has no directions", "leave out --variant")
     path = Path(source)
     if not path.is_file():
-        raise UsageError(f"there is no file {source}", "name a .txt file of problems as ckh prints them")
+        raise UsageError(f"there is no file {source}", "name an untuned CSV of AITER, a log of it, or a .txt file")
     problems: dict[AiterMoe, None] = {}
+    passed_over: Counter[str] = Counter()
+    for line, found in (_csv if path.suffix.lower() == _CSV else _text)(path):
+        if isinstance(found, str):
+            passed_over[found] += 1
+            continue
+        if dtype is not None and found.dtype != dtype:
+            raise DataError(f"{path}:{line}: the problem is of {found.dtype}, not {dtype}")
+        problems[found] = None
+    others = ", ".join(f"{count} of {what}" for what, count in passed_over.items())
+    if not problems:
+        raise DataError(f"{path} has no problem" + (f" that ckh has kernels for, only {others}" if others else ""))
+    if others:
+        warn(f"{path}: passed over, for ckh has no kernels of AITER's for them: {others}")
+    return tuple(problems)
+
+
+def problem_of(path: Path, line: int, values: Mapping[str, str]) -> AiterMoe | str:
+    """The problem of a row of AITER's, by column; or in words what ckh has no kernels for.
+
+    Raises:
+        DataError: a size is none, or a column is missing.
+    """
+    fields: dict[str, Any] = {}
+    for column, name in _SIZES.items():
+        if column not in values:
+            if column == "cu_num":
+                continue
+            raise DataError(f"{path}:{line}: there is no {column}")
+        try:
+            fields[name] = integer(values[column].strip())
+        except ValueError:
+            raise DataError(f"{path}:{line}: {column} is {values[column]!r}, which is no integer") from None
+    if (foreign := _foreign(values)) is not None:
+        return foreign
+    fields |= {"dtype": DTYPES[_word(values["q_dtype_a"])], "quant": QUANT_OF[_word(values["q_type"])]}
+    try:
+        return AiterMoe(**fields, activation=_word(values["act_type"]))
+    except UsageError as error:
+        raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
+
+
+def _foreign(values: Mapping[str, str]) -> str | None:
+    """In words what of a row ckh has no kernels for; None if it may have some."""
+    if values.get("use_g1u1", "1").strip().lower() not in _TRUE:
+        return "experts without a gate"
+    if values.get("doweight_stage1", "0").strip().lower() not in _FALSE:
+        return "weights before the first product"
+    activation, quant = _word(values.get("act_type", "")), _word(values.get("q_type", ""))
+    types = _word(values.get("q_dtype_a", "")), _word(values.get("q_dtype_w", ""))
+    if activation not in ("silu", "swiglu"):
+        return activation or "no activation"
+    if quant not in QUANT_OF or types[0] not in DTYPES or types[1] not in DTYPES:
+        return f"{types[0]} by {types[1]}, {quant}"
+    return None if QUANTS[QUANT_OF[quant]] == DTYPES[types[1]] else f"{types[0]} by {types[1]}, {quant}"
+
+
+def _word(text: str) -> str:
+    """A name of PyTorch's or of an enumeration of AITER's, without its class and number."""
+    bare = text.strip().strip("'\"<>").partition(":")[0].strip().strip("'\"<>")
+    return bare.rpartition(".")[2].lower()
+
+
+def _csv(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
+    rows = ((line, cells) for line, cells in csv_rows(path, read_text(path)) if any(cells))
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    if missing := [name for name in _UNTUNED[:-2] if name not in header]:
+        raise DataError(f"{path}: there is no column {missing[0]}", "AITER's are " + ", ".join(_UNTUNED))
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+        yield line, problem_of(path, line, dict(zip(header, cells, strict=True)))
+
+
+def _text(path: Path) -> Iterator[tuple[int, AiterMoe | str]]:
+    """Canonical texts and a log's misses; what else stands there is passed over, but a line that is neither."""
+    is_log = False
     for line, text in enumerate(read_text(path).splitlines(), 1):
         content = text.partition("#")[0].strip()
-        if not content:
-            continue
-        try:
-            problem = parse_aiter_moe(content)
-        except UsageError as error:
-            raise DataError(f"{path}:{line}: {error.message}", error.hint) from error
-        if dtype is not None and problem.dtype != dtype:
-            raise DataError(f"{path}:{line}: the problem is of {problem.dtype}, not {dtype}")
-        problems[problem] = None
-    if not problems:
-        raise DataError(f"{path} has no problem")
-    return tuple(problems)
+        if match := _MISS.search(text):
+            is_log = True
+            values = [one.strip() for one in match["key"].split(",")]
+            values = values[1:] if _GFX.fullmatch(values[0].strip("'\"")) else values
+            if len(values) != len(_LOGGED):
+                raise DataError(f"{path}:{line}: {len(values)} values where AITER prints {len(_LOGGED)}")
+            yield line, problem_of(path, line, dict(zip(_LOGGED, values, strict=True)))
+        elif content.startswith(PREFIX) or (content and not is_log and path.suffix == ".txt"):
+            try:
+                yield line, parse_aiter_moe(content)
+            except UsageError as error:
+                raise DataError(f"{path}:{line}: {error.message}", error.hint) from error

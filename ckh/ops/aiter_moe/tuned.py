@@ -1,0 +1,169 @@
+"""Reader of AITER's tuned tables of mixtures of experts (tuned_fmoe.csv), ckh's own among them.
+
+A row is the winner of one tuning: both products, and where their times stand there each. What is of other libraries,
+or of a kind that ckh has no kernels for, is left out and counted; predictions of ckh's keep their bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ckh.data.formats import Reading
+from ckh.data.readers.base import read_bytes, source_of
+from ckh.data.spool import store
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
+from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, bound_message
+from ckh.ops.aiter_moe.kernel import joint, parse_choice
+from ckh.ops.aiter_moe.pool import kind_of, moe_pool
+from ckh.ops.aiter_moe.problem import OP_TYPE, STAGE1, STAGE2, AiterMoe
+from ckh.ops.aiter_moe.problem_files import problem_of
+from ckh.ops.aiter_moe.tuned_csv import known_name
+from ckh.untrusted import as_text, csv_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from ckh.data.formats import ReadOptions
+
+NAME = "aiter-moe-csv"
+FOREIGN = "of kernels that are not of Composable Kernel, or of one kernel for both products"
+UNLISTED = "of kernels that ckh's lists do not hold"
+OTHER_KIND = "of a kind that ckh has no kernels for"
+OTHER_ARCH = "of another architecture than --arch, or of one that ckh does not know"
+BAD_TIME = "with a time that is impossible"
+_REQUIRED = ("cu_num", "token", "model_dim", "inter_dim", "expert", "kernelName1", "kernelName2", "us")
+_US_PER_MS = 1000.0
+
+
+class _Row(NamedTuple):
+    """A choice with its time in microseconds, or if it is predicted a bound."""
+
+    problem: AiterMoe
+    kernel: str
+    time_us: float
+    is_predicted: bool
+
+
+class _LeftOut(Exception):  # noqa: N818 - the row is left out and counted
+    """A row that is not taken over, and why."""
+
+
+def sniff(head: bytes) -> bool:
+    """True if the first line names the columns of such tables."""
+    names = {name.strip().strip('"') for name in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")}
+    return names.issuperset(_REQUIRED)
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a tuned table.
+
+    Raises:
+        DataError: the file is malformed, or not one row is of kernels of Composable Kernel.
+    """
+    content = read_bytes(path)
+    rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content)) if any(cells))
+    header = [name.strip() for name in next(rows, (0, []))[1]]
+    left_out: Counter[str] = Counter()
+    found: dict[tuple[str, int], list[_Row]] = defaultdict(list)
+    for line, cells in rows:
+        if len(cells) != len(header):
+            raise DataError(f"{path}:{line}: {len(cells)} cells under {len(header)} columns")
+        try:
+            arch, some = _rows(path, line, dict(zip(header, cells, strict=True)), options)
+        except _LeftOut as why:
+            left_out[str(why)] += 1
+            continue
+        found[arch, some[0].problem.num_cus] += some
+    if not found:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+        raise DataError(f"{path}: not one row is of kernels to choose from ({reasons or 'it has none'})")
+    tables = [_table(arch, cus, _fastest(some), path.name) for (arch, cus), some in sorted(found.items())]
+    return Reading(store(tables, options.output), (source_of(path, content, NAME),), bad=dict(left_out))
+
+
+def _rows(path: Path, line: int, values: Mapping[str, str], options: ReadOptions) -> tuple[str, list[_Row]]:
+    problem = problem_of(path, line, values)
+    if isinstance(problem, str):
+        raise _LeftOut(OTHER_KIND)
+    arch = _arch(values.get("gfx", ""), problem.num_cus, options)
+    stages = [_with_stage(problem, stage) for stage in (STAGE1, STAGE2)]
+    columns = zip(("kernelName1", "kernelName2"), stages, strict=True)
+    names = [known_name(values[column].strip(), arch, stage) for column, stage in columns]
+    try:
+        choice = parse_choice(joint(*names))
+    except DataError:
+        raise _LeftOut(FOREIGN) from None
+    if choice not in moe_pool(arch, *kind_of(problem)):
+        raise _LeftOut(UNLISTED)
+    is_predicted = values.get(PREDICTED, "").strip() in ("1", "1.0")
+    rows = [_Row(problem, choice.name, _time(values["us"]), is_predicted)]
+    for stage, name, column in zip(stages, names, ("us1", "us2"), strict=True):
+        if values.get(column, "").strip() and not is_predicted:
+            rows.append(_Row(stage, name, _time(values[column]), is_predicted=False))
+    return arch, rows
+
+
+def _arch(stated: str, num_cus: int, options: ReadOptions) -> str:
+    from ckh.archs import arch_names
+
+    wanted = (options.arch or "").split(":", 1)[0]
+    arch = stated.strip().split(":", 1)[0] or wanted or ARCH_OF_CUS.get(num_cus, "")
+    if arch not in arch_names() or (wanted and arch != wanted):
+        raise _LeftOut(OTHER_ARCH)
+    return arch
+
+
+def _time(text: str) -> float:
+    try:
+        time_us = float(text.replace("_", "no number"))
+    except ValueError:
+        raise _LeftOut(BAD_TIME) from None
+    if not (math.isfinite(time_us) and time_us > 0):
+        raise _LeftOut(BAD_TIME)
+    return time_us
+
+
+def _with_stage(problem: AiterMoe, stage: str) -> AiterMoe:
+    return AiterMoe(**{**problem.to_dict(), "stage": stage})
+
+
+def _fastest(rows: list[_Row]) -> list[_Row]:
+    """Of a choice that stands there twice the faster, as AITER keeps it."""
+    found: dict[tuple[AiterMoe, str, bool], _Row] = {}
+    for row in rows:
+        key = row.problem, row.kernel, row.is_predicted
+        if key not in found or row.time_us < found[key].time_us:
+            found[key] = row
+    return list(found.values())
+
+
+def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
+    from ckh.archs import load_arch
+    from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+    from ckh.schema import Status
+
+    problems, names = list(dict.fromkeys(r.problem for r in rows)), list(dict.fromkeys(r.kernel for r in rows))
+    problem_at, name_at = ({one: place for place, one in enumerate(some)} for some in (problems, names))
+    is_predicted = np.array([row.is_predicted for row in rows])
+    latency_ms = np.where(is_predicted, np.nan, np.array([row.time_us for row in rows]) / _US_PER_MS)
+    messages = [bound_message(row.time_us) if row.is_predicted else None for row in rows]
+    pairs = Pairs(
+        problems,
+        np.array([problem_at[row.problem] for row in rows]),
+        [parse_choice(name) for name in names],
+        names,
+        np.array([name_at[row.kernel] for row in rows]),
+        OP_TYPE,
+    )
+    status = np.where(is_predicted, str(Status.PREDICTED), status_of(latency_ms > 0, Status.LAUNCH_ERROR))
+    hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
+    results = Results(status, latency_ms, {"message": messages})
+    return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))

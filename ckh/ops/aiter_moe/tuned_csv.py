@@ -1,0 +1,198 @@
+"""AITER's tuned tables of mixtures of experts (tuned_fmoe.csv) as written: columns, cells, which row is found.
+
+As of GEMMs, measured rows have AITER's own columns, and predicted ones a column `predicted` more, tables of their own,
+and for `us` a bound from above. A row is a kernel for each of the two products.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import DataError
+from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, bound_of, torch_dtype
+from ckh.ops.aiter_moe.kernel import parts
+from ckh.ops.aiter_moe.pool import kind_of, moe_pool
+from ckh.ops.aiter_moe.problem import BOTH, QUANTS, STAGE1, STAGE2, AiterMoe
+from ckh.outputs import FileKind, head_of, write_output
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.data.formats import MeasuredRows
+
+KEY = (
+    *("gfx", "cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
+    *("q_dtype_w", "q_type", "use_g1u1", "doweight_stage1"),
+)
+_CHOICE = (
+    *("block_m", "ksplit", "us1", "kernelName1", "err1", "us2", "kernelName2", "err2", "us", "run_1stage"),
+    *("tflops", "bw", "_tag"),
+)
+_US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
+_OUTPUT = "torch.bfloat16"
+_FP4 = "torch.float4_e2m1fn_x2"
+_QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
+# AITER's get_padded_M: powers of two below the first of these tiers.
+_TIERS = (32768, 131072)
+# What names of kernels in bf16 were before they stated their types.
+_OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
+
+TUNED = FileKind("tuned table of AITER's mixtures of experts", lambda path: b"kernelName2" in head_of(path))
+
+
+@dataclass(frozen=True, slots=True)
+class TunedMixture:
+    """A row of a tuned table.
+
+    Attributes:
+        arch: the architecture.
+        problem: both products, with the device's compute units.
+        kernel: the names of both kernels, as `MoeChoice` has them.
+        time_us: what was measured, or if predicted a bound from above.
+        is_predicted: whether nobody measured it.
+        times_us: of each product, where they are known.
+    """
+
+    arch: str
+    problem: AiterMoe
+    kernel: str
+    time_us: float
+    is_predicted: bool
+    times_us: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values of `KEY`, by which AITER looks a row up."""
+        problem, arch = self.problem, self.arch
+        return (
+            *(arch, problem.num_cus, problem.tokens, problem.model_dim, problem.inter_dim, problem.experts),
+            *(problem.topk, f"ActivationType.{problem.activation.capitalize()}", _OUTPUT),
+            *(_torch(problem.dtype, arch), _torch(QUANTS[problem.quant], arch)),
+            *(f"QuantType.{_QUANT_NAMES[problem.quant]}", 1, 0),
+        )
+
+    def cells(self) -> dict[str, Any]:
+        """The row by column."""
+        problem, (first, second) = self.problem, parts(self.kernel)
+        rates: dict[str, Any] = {"tflops": "", "bw": ""}
+        if not self.is_predicted:
+            tflops = problem.flops / self.time_us / _US_FLOPS_PER_TFLOPS
+            rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
+        us1, us2 = ("" if time is None else f"{time:.10g}" for time in self.times_us)
+        return {
+            **dict(zip(KEY, self.key, strict=True)),
+            "block_m": first.block_m,
+            "ksplit": 0,
+            "us1": us1,
+            "kernelName1": newer_name(first.name),
+            "err1": "",
+            "us2": us2,
+            "kernelName2": newer_name(second.name),
+            "err2": "",
+            "us": f"{self.time_us:.10g}",
+            "run_1stage": 0,
+            **rates,
+            "_tag": "",
+            PREDICTED: 1,
+        }
+
+
+def _torch(dtype: str, arch: str) -> str:
+    names = {"bf16": _OUTPUT, "pk_fp4": _FP4}
+    return names[dtype] if dtype in names else torch_dtype(dtype, arch)
+
+
+def newer_name(name: str) -> str:
+    """A kernel's name as AITER's newest lists have it."""
+    return name.replace(_OLD, _NEW) + _TYPES if _OLD in name else name
+
+
+def known_name(name: str, arch: str, problem: AiterMoe) -> str:
+    """A kernel's name as ckh's lists have it, of one that may be newer; as it is if it is none of these."""
+    kernels = {newer_name(one.name): one.name for one in moe_pool(arch, *kind_of(problem))}
+    return kernels.get(name, name)
+
+
+def looked_up(problem: AiterMoe) -> AiterMoe:
+    """The problem whose row AITER finds: tokens up to the next power of two, or the next of the large tiers."""
+    tokens = problem.tokens
+    padded = 1 << (tokens - 1).bit_length()
+    if padded > _TIERS[0]:
+        padded = _TIERS[0] if tokens <= _TIERS[0] else _TIERS[1]
+    return replace(problem, tokens=padded)
+
+
+def table_text(lines: Sequence[TunedMixture]) -> str:
+    """A table of rows.
+
+    Raises:
+        DataError: rows are measured and predicted, or of kernels that AITER does not have; or two are of one shape.
+    """
+    if len({line.is_predicted for line in lines}) != 1:
+        raise DataError(
+            "rows of one table of AITER must not be measured and predicted, or none at all", "write tables of their own"
+        )
+    seen: set[tuple[Any, ...]] = set()
+    for line in lines:
+        if line.kernel not in {one.name for one in moe_pool(line.arch, *kind_of(line.problem))}:
+            raise DataError(f"AITER has no kernels {line.kernel} for {line.problem.canonical()} on {line.arch}")
+        if line.key in seen:
+            raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}")
+        seen.add(line.key)
+    text = io.StringIO(newline="")
+    names = [*KEY, *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])]
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(line.cells() for line in lines)
+    return text.getvalue()
+
+
+def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
+    """Write a dataset's rows as a tuned table: the best choice for both products, or predictions that were read back.
+
+    Raises:
+        DataError: as `table_text`; or no row is of both products.
+        OutputError: the file cannot be written.
+    """
+    lines = dataset_lines(rows)
+    write_output(path, table_text(lines).encode())
+    omitted = len(rows) - len(lines)
+    return [f"rows of slower kernels, single products and failures are not in {path}: {omitted}"] if omitted else []
+
+
+def dataset_lines(rows: MeasuredRows) -> list[TunedMixture]:
+    """The best choices for both products in the order of the rows, with the times of each, and predictions."""
+    from ckh.ops.aiter_moe.operation import OPERATION
+
+    names = [*OPERATION.identity, "arch", "kernel_name", "status", "is_valid", "latency_ms", "message"]
+    found: dict[tuple[Any, ...], TunedMixture] = {}
+    single: dict[tuple[str, AiterMoe, str], float] = {}
+    for block in rows.blocks(names):
+        for row in block.to_pylist():
+            problem: AiterMoe = OPERATION.problem_of_row(row)
+            is_predicted = row["status"] == Status.PREDICTED
+            if not (row["is_valid"] or is_predicted):
+                continue
+            time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
+            if problem.stage != BOTH:
+                single[row["arch"], problem, row["kernel_name"]] = time_us
+                continue
+            line = TunedMixture(row["arch"], problem, row["kernel_name"], time_us, is_predicted)
+            key = (*line.key, is_predicted)
+            if key not in found or time_us < found[key].time_us:
+                found[key] = line
+    return [replace(line, times_us=_of_each(line, single)) for line in found.values()]
+
+
+def _of_each(line: TunedMixture, single: dict[tuple[str, AiterMoe, str], float]) -> tuple[float | None, float | None]:
+    """The times of each product, if they were measured."""
+    first, second = (
+        single.get((line.arch, replace(line.problem, stage=stage), part.name))
+        for stage, part in zip((STAGE1, STAGE2), parts(line.kernel), strict=True)
+    )
+    return first, second
