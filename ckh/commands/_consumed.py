@@ -12,8 +12,6 @@ from ckh.errors import DataError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
-
     from ckh.data.dataset import Dataset
     from ckh.data.formats import RowsFormat
     from ckh.export.consumers import ChoiceTable, WrittenChoices
@@ -117,24 +115,7 @@ def write_records(paths: Sequence[Path], op: AnyOperation, records: RowsFormat, 
     Raises:
         CkhError: the rows are unusable, or the file cannot be written.
     """
+    from ckh.data.dataset import DatasetRows
+
     dataset = measured_rows(paths, op)
-    return len(dataset), records.write(_DatasetRows(dataset), out)
-
-
-class _DatasetRows:
-    """A dataset as `MeasuredRows`."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        import pyarrow as pa
-
-        frame = self._dataset.frame
-        yield pa.Table.from_pandas(frame if names is None else frame[list(names)], preserve_index=False)
-
-    def distinct(self, name: str) -> tuple[str, ...]:
-        return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))
+    return len(dataset), records.write(DatasetRows(dataset), out)

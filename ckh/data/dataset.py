@@ -16,7 +16,7 @@ from ckh.outputs import FileKind, open_output
 from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from typing import TypeAlias
 
     import numpy as np
@@ -300,3 +300,24 @@ def refuse_duplicates(dataset: Dataset, files: Sequence[tables.DatasetFile]) -> 
             f"e.g. {dataset.frame['kernel_name'][row]} on {dataset.problem(row).canonical()}",
             "merge the inputs with ckh convert",
         )
+
+
+class DatasetRows:
+    """A dataset as `formats.MeasuredRows`."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def blocks(self, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        """The rows as one table, with all columns or those of these names."""
+        import pyarrow as pa
+
+        frame = self._dataset.frame
+        yield pa.Table.from_pandas(frame if names is None else frame[list(names)], preserve_index=False)
+
+    def distinct(self, name: str) -> tuple[str, ...]:
+        """The texts of a column, sorted."""
+        return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))

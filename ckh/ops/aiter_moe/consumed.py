@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ckh.data.dataset import DatasetRows
 from ckh.errors import UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
@@ -12,11 +13,6 @@ from ckh.ops.aiter_moe.problem_files import is_of_mixtures
 from ckh.ops.aiter_moe.tuned_csv import TunedMixture, dataset_lines, looked_up, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pyarrow as pa
-
-    from ckh.data.dataset import Dataset
     from ckh.export.consumers import Choices
     from ckh.learn.answer import Answer
 
@@ -36,24 +32,6 @@ export AITER_CONFIG_FMOE={paths}
 """
 
 
-class _Rows:
-    """A dataset as `MeasuredRows`."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def blocks(self, names: Any = None) -> Iterator[pa.Table]:
-        import pyarrow as pa
-
-        yield pa.Table.from_pandas(self._dataset.frame[list(names)], preserve_index=False)
-
-    def distinct(self, name: str) -> tuple[str, ...]:
-        return tuple(sorted({str(text) for text in self._dataset.frame[name].unique()}))
-
-
 def write_tables(choices: Choices) -> WrittenChoices:
     """The tables for the mixtures of answers. Of several that AITER pads to one row, the one of most tokens decides.
 
@@ -64,7 +42,7 @@ def write_tables(choices: Choices) -> WrittenChoices:
     """
     if choices.installed is not None:
         raise UsageError("--installed is for tables of GEMMs", "leave it out: tables of experts go by kernels' names")
-    lines = [] if choices.measured is None else dataset_lines(_Rows(choices.measured))
+    lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
     measured = {line.key: line for line in lines if not line.is_predicted}
     found: dict[tuple[Any, ...], TunedMixture] = {}
     rows = {}
