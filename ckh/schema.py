@@ -83,7 +83,9 @@ _RESULT = (
     Column("remeasured", "bool", "", "measured again among the leaders of its problem", nullable=True),
     Column("earlier_ms", "float64", "ms", "of a pair measured more than once, the earlier time", nullable=True),
     Column("later_ms", "float64", "ms", "the later one; geometric means where there are more than two", nullable=True),
+    Column("measured_at", "float64", "s", "when it was measured, in seconds since 1970 (UTC)", nullable=True),
 )
+WHERE_WHEN = ("measured_at", "node")  # that rows of ckh bench say of themselves
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which tell its noise
 # Of the operations that have it: what a kernel needs besides its operands and its result.
 WORKSPACE = Column(
@@ -110,6 +112,7 @@ _RESOURCES = tuple(
 MEASURED_NUMBERS = frozenset(column.name for column in (*_RESULT, *_RESOURCES) if column.type != "string")
 _PROVENANCE = (
     Column("run_id", "string", "", "the run of ckh bench, or the file, that the row came from", nullable=True),
+    Column("node", "string", "", "machine and device of a cluster that measured it", nullable=True),
 )
 
 

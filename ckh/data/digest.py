@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ckh.resources import RESOURCE_NAMES
-from ckh.schema import REPEATED, SCHEMA_VERSION, WORKSPACE
+from ckh.schema import REPEATED, SCHEMA_VERSION, WHERE_WHEN, WORKSPACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ckh.schema import Column
 
-_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, WORKSPACE.name})
+_SINCE = frozenset({*RESOURCE_NAMES, *REPEATED, *WHERE_WHEN, WORKSPACE.name})
 
 
 class ContentDigest:
@@ -41,6 +41,8 @@ class ContentDigest:
         """
         import numpy as np
 
+        if column.name in _SINCE and all(chunk.null_count == len(chunk) for chunk in chunks):
+            return
         if column.type == "string":
             self._add_name(column)
             self._add_texts(chunks)

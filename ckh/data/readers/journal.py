@@ -201,6 +201,8 @@ def _table(
         "spread": np.array([row.spread for row in rows], dtype=np.float64),
         "samples": [len(row.samples_ns) for row in rows],
         "remeasured": [row.remeasured for row in rows],
+        "measured_at": np.array([row.time or None for row in rows], dtype=np.float64),
+        "node": [row.node or None for row in rows],
     }
     before = [earlier.get((row.problem, row.kernel)) if row.latency_ms else None for row in rows]
     if any(before):

@@ -7,14 +7,17 @@ from dataclasses import asdict, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 from ckh.archs import load_arch
+from ckh.cli import run
+from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord, read_journal
 from ckh.data.readers import find_reader, journal_rows, read_input, readers
 from ckh.data.readers import journal as reader
-from ckh.errors import DataError
+from ckh.errors import DataError, ExitCode
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
@@ -90,6 +93,25 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
     assert {name: ok[name] for name in expected} == expected
     assert (failed["status"], failed["message"], failed["is_valid"]) == (status, "signal 11", False)
     assert [failed[name] for name in ("latency_ms", "tflops", "bandwidth_gb_s", "spread")] == [None] * 4
+
+
+def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
+    """They do in the dataset, too; where no row says so, as of old journals, its digest is as it was before."""
+    far = replace(OK, node="head/hip3", time=1700000000.25)
+    write(tmp_path / "far", far, FAILED)
+    assert [(row["node"], row["measured_at"]) for row in rows_of(tmp_path / "far")] == [
+        ("head/hip3", 1700000000.25),
+        (None, None),
+    ]
+    write(tmp_path / "near", OK, FAILED)
+    datasets = {}
+    for name in ("far", "near"):
+        assert run(["convert", str(tmp_path / name), "--out", str(tmp_path / f"{name}.parquet")]) == ExitCode.OK
+        datasets[name] = read_dataset(tmp_path / f"{name}.parquet")
+    assert datasets["far"].frame["node"].fillna("").tolist() == ["head/hip3", ""]
+    assert datasets["far"].frame["measured_at"].tolist()[0] == 1700000000.25
+    without = datasets["far"].frame.assign(node=None, measured_at=np.nan)
+    assert Dataset(without).content_hash == datasets["near"].content_hash != datasets["far"].content_hash
 
 
 def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:
