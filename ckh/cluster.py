@@ -34,6 +34,7 @@ _WORKER_S = 60  # until there is a worker
 _POLL_S = 0.25
 _LOOK_S = 1.0  # between looks for workers that came or went
 _RETRIES = 3  # of a call whose worker dies
+_CLAIM_S = 1.0  # after which what was claimed must have been called
 _AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
 
 
@@ -62,6 +63,7 @@ class Call:
         key: two calls of one key, of whatever client, run once; empty: the call is like no other.
         needs: what it takes of a worker's resources while it runs.
         on: the address of the only worker that may run it; empty: any.
+        joins: whether the call of another client with this key is waited for, which `claim` named.
     """
 
     function: Callable[..., Any]
@@ -69,6 +71,7 @@ class Call:
     key: str = ""
     needs: dict[str, float] = field(default_factory=dict)
     on: str = ""
+    joins: bool = False
 
 
 class Cluster:
@@ -124,6 +127,25 @@ class Cluster:
     def advertise(self, address: str, resources: dict[str, float]) -> None:
         """Have a worker tell the scheduler what it has, of which calls take a part (`Call.needs`)."""
         self.everywhere(_set_resources, resources, on=[address])
+
+    def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
+        """Claim what a call is about to compute, so that no other client computes it meanwhile.
+
+        Returns:
+            The names that calls of other clients compute already, each with the key of that call, which can be joined;
+            all others are claimed for `key`, which must be called at once.
+
+        Raises:
+            DeviceError: the scheduler is gone.
+        """
+        try:
+            while True:
+                found: dict[str, str] = self.client.run_on_scheduler(_claim, list(names), key, self.client.id)
+                if self.client.run_on_scheduler(_are_called, list(set(found.values()))):
+                    return found
+                time.sleep(_POLL_S)  # claimed, and about to be called, or it was done a moment ago
+        except (OSError, TimeoutError) as error:
+            raise _gone(error) from error
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
         """Run a call on one worker; its result, None if it was stopped before it ended.
@@ -186,6 +208,12 @@ class Cluster:
             yield call
 
     def _submit(self, call: Call) -> Future:
+        if call.joins:
+            from distributed import Future
+
+            future = Future(call.key, self.client)
+            self.client.run_on_scheduler(_join, call.key, self.client.id)
+            return future
         key = {"key": call.key} if call.key else {"pure": False}
         where = {"workers": [call.on]} if call.on else {}
         needs = call.needs or None
@@ -290,6 +318,32 @@ def _require_same(cluster: Cluster) -> None:
     for address, version in versions.items():
         if version != __version__:
             raise DeviceError(f"the worker {address} has ckh {version}, this is {__version__}", "install the same")
+
+
+def _claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
+    """On the scheduler: see `Cluster.claim`. Calls that are named are kept for the client."""
+    claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
+    tasks, now = dask_scheduler.tasks, time.monotonic()
+    found = {}
+    for name in names:
+        other, since = claims.get(name, ("", 0.0))
+        is_running = other in tasks and tasks[other].state != "erred"
+        if other != key and (is_running or now < since + _CLAIM_S):
+            found[name] = other
+        else:
+            claims[name] = key, now
+    dask_scheduler.client_desires_keys([other for other in set(found.values()) if other in tasks], client)
+    return found
+
+
+def _join(key: str, client: str, dask_scheduler: Any) -> None:
+    """On the scheduler: tell a client of a call's result, now or when there is one."""
+    dask_scheduler.client_desires_keys([key], client)
+
+
+def _are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
+    """On the scheduler: whether there is a call of each key."""
+    return all(key in dask_scheduler.tasks for key in keys)
 
 
 def _own_version() -> str:

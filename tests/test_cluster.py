@@ -8,9 +8,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -63,6 +64,39 @@ def test_calls_of_one_key_run_once(local: Cluster) -> None:
     moments = [result for _, result in local.results(Call(time.time_ns, (), key="moment") for _ in range(4))]
     assert len(moments) == 4
     assert len(set(moments)) == 1
+
+
+def test_what_another_client_computes_is_waited_for(local: Cluster, tmp_path: Path) -> None:
+    """Of names that two clients want each is computed once: the second client joins the call of the first."""
+    slow = Call(_write_slowly, (str(tmp_path / "runs"), "ab"), key="first")
+    with connected(local.client.scheduler.address) as other:
+        assert local.claim(["a", "b"], "first") == {}
+        calls = local.results([slow])
+        waiting = threading.Thread(target=lambda: found.append(next(calls)[1]))
+        found: list[str] = []
+        waiting.start()
+        assert other.claim(["b", "c"], "second") == {"b": "first"}
+        joined = [result for _, result in other.results([Call(_write_slowly, (), key="first", joins=True)])]
+        waiting.join()
+        assert found == joined == ["ab"]
+        assert (tmp_path / "runs").read_text(encoding="utf-8") == "ab"
+        list(calls)
+        deadline = time.monotonic() + 20
+        while local.client.run_on_scheduler(_has_call, "first") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert other.claim(["a", "b"], "third") == {}
+
+
+def _has_call(key: str, dask_scheduler: Any) -> bool:
+    return key in dask_scheduler.tasks
+
+
+def _write_slowly(path: str, text: str) -> str:
+    """Leave a sign of each run."""
+    time.sleep(1.0)
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(text)
+    return text
 
 
 def test_no_more_than_needed_is_given_out(local: Cluster) -> None:

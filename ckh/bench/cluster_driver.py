@@ -7,6 +7,7 @@ device, whole. Rows are made here, and the journal is written here, so that a ro
 from __future__ import annotations
 
 import hashlib
+import secrets
 import threading
 import time
 from collections import deque
@@ -20,7 +21,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import HOST_KIND
 from ckh.bench.driver import Driver, measure
 from ckh.bench.kernel_cache import KernelCache
-from ckh.bench.remote import Missing, build_here, describe, end_devices, run_jobs, store
+from ckh.bench.remote import Missing, build_here, cached, describe, end_devices, run_jobs, store, whole_files
 from ckh.cluster import Call, NodeLostError
 from ckh.errors import CkhError, DeviceError
 from ckh.log import note
@@ -122,22 +123,46 @@ class _ClusterBuilder(KernelBuilder):
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterator[dict[str, Built]]:
-        """Build units; yields results as they come; a unit that two clients want is compiled once."""
+        """Build units; yields results as they come. What a node has, or another client builds, is not built again."""
         del jobs  # nodes say how many compilers they can run
-
-        def call(unit: Sequence[str]) -> Call:
-            kernels = [order.sources[key][0] for key in unit]
-            name = hashlib.sha256("".join(unit).encode()).hexdigest()[:32]
-            needs = {COMPILERS: 1.0}
-            return Call(build_here, (self._request, kernels, self._timeout_s), key=f"ckh-build-{name}", needs=needs)
-
-        for _, (made, files) in self._cluster.results(map(call, together), order.should_stop):
+        found = self._from_nodes([key for unit in together for key in unit], order)
+        advance(len(found), "")
+        yield found
+        units = [left for unit in together if (left := [key for key in unit if key not in found])]
+        done: set[str] = set()
+        for _, (made, files) in self._cluster.results(self._calls(units, order), order.should_stop):
             self._cache.adopt(files)
-            advance(sum(one.status is not Status.COMPILE_INTERRUPTED for one in made.values()), "")
+            new = {key: one for key, one in made.items() if key in order.sources and key not in done}
+            done |= new.keys()
+            advance(sum(one.status is not Status.COMPILE_INTERRUPTED for one in new.values()), "")
             yield {
                 key: replace(one, library=str(self._cache.path(key))) if one.library else one
-                for key, one in made.items()
+                for key, one in new.items()
             }
+
+    def _from_nodes(self, keys: Sequence[str], order: BuildOrder) -> dict[str, Built]:
+        """What nodes have in their caches, taken into this one."""
+        left = set(keys)
+        calls = []
+        for address, known in self._cluster.everywhere(cached, list(keys)).items():
+            of_node = [key for key in known if key in left]
+            left -= set(of_node)
+            starts = range(0, len(of_node), _SHIPPED)
+            calls += [Call(whole_files, (of_node[start : start + _SHIPPED],), on=address) for start in starts]
+        for _, files in self._cluster.results(calls, order.should_stop):
+            self._cache.adopt(files)
+        return self._found(replace(order, sources={key: order.sources[key] for key in keys if key not in left}))
+
+    def _calls(self, units: Sequence[Sequence[str]], order: BuildOrder) -> Iterator[Call]:
+        """Calls that build units, each claimed when its turn comes, or wait for those of other clients."""
+        for unit in units:
+            key = f"ckh-build-{secrets.token_hex(16)}"
+            others = self._cluster.claim(unit, key)
+            own = [order.sources[one][0] for one in unit if one not in others]
+            if own:
+                yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
+            for other in dict.fromkeys(others.values()):
+                yield Call(build_here, (), key=other, joins=True)
 
 
 class _Serving(Generic[T]):

@@ -110,6 +110,18 @@ def build_here(
     return made, KernelCache().files(key for key, one in made.items() if one.library)
 
 
+def cached(keys: Sequence[str]) -> list[str]:
+    """The keys of which this node's cache has libraries, whole or not."""
+    kernels = KernelCache()
+    return [key for key in keys if kernels.has(key)]
+
+
+def whole_files(keys: Sequence[str]) -> dict[str, bytes]:
+    """The files of libraries of this node's cache, of those that are there as they were written."""
+    kernels = KernelCache()
+    return kernels.files(key for key in keys if kernels.find(key) is not None)
+
+
 def store(files: dict[str, bytes]) -> None:
     """Take files of compiled kernels into this node's cache.
 

@@ -111,6 +111,33 @@ def test_kernels_that_nodes_lack_are_sent_to_them(nodes: Cluster) -> None:
     assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
 
 
+def test_kernels_that_nodes_have_are_not_compiled_again(
+    nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client with an empty cache takes them from the nodes: no compiler runs anywhere."""
+    assert bench("first", cluster=nodes) == ExitCode.OK
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "another"))
+    try:
+        nodes.everywhere(_forbid_compilers)
+        assert bench("second", cluster=nodes) == ExitCode.OK
+    finally:
+        nodes.everywhere(_allow_compilers)
+    assert all(row.latency_ms for row in read_journal(Path("second")).final_rows())
+    assert len(list(KernelCache().folder.glob("??/*.so"))) == len(KERNELS)
+
+
+def _forbid_compilers() -> None:
+    from ckh.bench import compile as module
+
+    module.run_compiler, module.was = None, module.run_compiler  # type: ignore[assignment,attr-defined]
+
+
+def _allow_compilers() -> None:
+    from ckh.bench import compile as module
+
+    module.run_compiler = module.was  # type: ignore[attr-defined]
+
+
 def _empty_cache() -> int:
     from ckh.bench.kernel_cache import KernelCache as Cache
 
