@@ -21,6 +21,7 @@ _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one da
 Formats are recognised from the content. Failures stay as rows. Of a problem and kernel measured several times, the last
 row of a run counts; across runs a wrong result, then a measured time, then a remeasured one, then more samples; or,
 with --average, the geometric mean of the inputs, which should have measured the same.
+With --partition-rows the dataset is a folder of files, which other commands read as they do one file.
 A file that exists is replaced with --force only, and only by one of its kind; an input never is.
 A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
 """
@@ -45,6 +46,7 @@ def register(app: typer.Typer) -> None:
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
+            "ckh convert large.csv --arch gfx942 --partition-rows 1000000 --out large",
             "ckh convert runs/today --to csv --out for_amd.csv",
             "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
         ),
@@ -55,7 +57,7 @@ def convert(
     inputs: list[Path] = typer.Argument(
         ..., metavar="INPUT...", help="Journals, folders of runs, CSV or JSON files, logs."
     ),
-    out: Path = typer.Option(..., "--out", "-o", help="File to write."),
+    out: Path = typer.Option(..., "--out", "-o", help="File to write, or folder."),
     arch: str | None = typer.Option(
         None,
         "--arch",
@@ -80,17 +82,23 @@ def convert(
     skip_bad: bool = typer.Option(False, "--skip-bad", help="Leave out rows that cannot be used."),
     force: bool = typer.Option(False, "--force", help="Replace a file of the same kind."),
     average: bool = typer.Option(False, "--average", help="Average the times of what several inputs measured."),
+    partition_rows: int | None = typer.Option(
+        None, "--partition-rows", min=1000, max=10_000_000, help="Make --out a folder of files with so many rows each."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
-    check_output(out, conversion.output_kind(to), force=force, inputs=inputs)
+    kind = conversion.output_kind(to, is_partitioned=partition_rows is not None)
+    check_output(out, kind, force=force, inputs=inputs)
     options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
         written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
         _report_winners(out, written, as_json)
         return
-    summary = conversion.convert(inputs, out, options, format_name=from_format, to=to, averages=average)
+    summary = conversion.convert(
+        inputs, out, options, format_name=from_format, to=to, averages=average, partition_rows=partition_rows
+    )
     _warn(summary)
     next_command = f"ckh train {out} --out model" if to == PARQUET else None
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
+from ckh.data.partitions import PARTITIONED, save_partitions
 from ckh.data.readers import find_reader, formats_of, read_input
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from ckh.data.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
     from ckh.ops.base import AnyOperation
-    from ckh.outputs import FileKind
+    from ckh.outputs import FileKind, FolderKind
 
 PARQUET = "parquet"  # the name of the dataset's own format
 
@@ -34,12 +35,16 @@ def output_formats() -> dict[str, RowsFormat | ProblemsFormat]:
     return found
 
 
-def output_kind(name: str) -> FileKind:
-    """The kind of file of a format.
+def output_kind(name: str, *, is_partitioned: bool = False) -> FileKind | FolderKind:
+    """The kind of file of a format, or of folder.
 
     Raises:
-        UsageError: there is no such format.
+        UsageError: there is no such format, or it is written as one file only.
     """
+    if is_partitioned:
+        if name != PARQUET:
+            raise UsageError(f"{name} is written as one file", "leave out --partition-rows")
+        return PARTITIONED
     if name == PARQUET:
         return DATASET
     if name not in output_formats():
@@ -81,8 +86,11 @@ def convert(
     format_name: str | None = None,
     to: str = PARQUET,
     averages: bool = False,
+    partition_rows: int | None = None,
 ) -> ConversionSummary:
     """Merge journals, run folders and CSV files into one dataset file; nothing is written unless all is well.
+
+    With `partition_rows` it is a folder of files with so many rows each.
 
     With `averages` the time of a pair that several inputs measured is their geometric mean.
 
@@ -100,7 +108,9 @@ def convert(
         dropped.update(reading.bad)
     warnings = [warning for reading in readings for warning in reading.warnings]
     warnings += [str(merged.noise)] if merged.noise is not None else []
-    if to == PARQUET:
+    if partition_rows is not None:
+        save_partitions(out, merged.op, merged.blocks(), merged.metadata, partition_rows)
+    elif to == PARQUET:
         save_blocks(out, merged.op, merged.blocks(), merged.metadata, merged.content_hash)
     else:
         warnings += _row_format(merged.op, to).write(merged, out)

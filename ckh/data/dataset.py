@@ -222,8 +222,12 @@ def open_files(paths: Sequence[Path | str], *, predictions: bool = False) -> lis
 
 
 def merged_metadata(files: Sequence[tables.DatasetFile]) -> dict[str, Any]:
-    """Where the rows of files come from."""
-    return {key: [item for file in files for item in file.metadata[key]] for key in tables.METADATA_KEYS}
+    """Where the rows of files come from; what several say is said once."""
+    found: dict[str, list[Any]] = {key: [] for key in tables.METADATA_KEYS}
+    for key, items in found.items():
+        for file in files:
+            items += [item for item in file.metadata[key] if item not in items]
+    return found
 
 
 def names_read(op: AnyOperation, columns: ColumnsOf | None) -> frozenset[str]:

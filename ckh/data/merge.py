@@ -140,12 +140,8 @@ class _ColumnChunks:
         self._column = column
 
     def __iter__(self) -> Iterator[pa.Array]:
-        import pyarrow as pa
-
-        plain = pa.type_for_alias(self._column.type)
         for block in self._merged.blocks([self._column.name]):
-            for chunk in block.column(0).chunks:
-                yield chunk if self._column.type == "string" else chunk.cast(plain)
+            yield from tables.digested(block, self._column)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -285,3 +285,19 @@ def test_tuned_tables_become_a_problem_file(tmp_path: Path, csv: Path, capsys: p
     assert run(["convert", str(table), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
     assert run(["convert", str(csv), "--to", "problems", "--out", str(tmp_path / "y.csv")]) == ExitCode.USAGE
     assert sorted(path.name for path in tmp_path.iterdir()) == ["amd.csv", "shapes.csv", "tuned.csv"]
+
+
+def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And only if it is a partitioned dataset; other formats are one file."""
+    folder = tmp_path / "parts"
+    args = ["convert", str(csv), "--arch", "gfx942", "--partition-rows", "1000", "--out", str(folder)]
+    assert run(args) == ExitCode.OK
+    assert [path.name for path in folder.iterdir()] == ["part-00000.parquet"]
+    assert run(args) == ExitCode.USAGE
+    assert "replace this partitioned dataset of ckh with --force" in capsys.readouterr().err
+    assert run([*args, "--force"]) == ExitCode.OK
+    (folder / "mine.txt").write_text("mine", encoding="utf-8")
+    assert run([*args, "--force"]) == ExitCode.USAGE
+    assert "mine.txt in it does not belong to the partitioned dataset" in capsys.readouterr().err
+    assert run(["convert", str(folder), "--to", "csv", "--partition-rows", "1000", "--out", "x"]) == ExitCode.USAGE
+    assert "csv is written as one file" in capsys.readouterr().err

@@ -6,11 +6,15 @@ import math
 import random
 from typing import TYPE_CHECKING
 
+import pandas as pd
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from ckh.data import conversion
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
+from ckh.data.parts import read_parts
 from ckh.data.readers import cells
 from ckh.errors import DataError
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
@@ -72,6 +76,38 @@ def test_rows_do_not_depend_on_blocks(
     with pytest.raises(DataError, match=r"line 22: C is 'x'"):
         conversion.convert(inputs, tmp_path / "none.parquet", ReadOptions(arch="gfx942"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv", "c.csv", "out.parquet"]
+
+
+def test_a_folder_of_parts_is_the_same_dataset(tmp_path: Path) -> None:
+    """Rows, their order, sources and digest are those of one file; parts have so many rows, the last one fewer."""
+    inputs, out, folder = write_inputs(tmp_path), tmp_path / "out.parquet", tmp_path / "parts"
+    options = ReadOptions(arch="gfx942", skip_bad=True)
+    one = conversion.convert(inputs, out, options)
+    found = conversion.convert(inputs, folder, options, partition_rows=100)
+    assert found == one
+    whole, parts = read_dataset(out), read_dataset(folder)
+    pd.testing.assert_frame_equal(parts.frame, whole.frame)
+    assert (parts.metadata, parts.content_hash) == (whole.metadata, one.sha256)
+    assert [len(read_dataset(path)) for path in sorted(folder.iterdir())] == [100, 100, 100, 35]
+    streamed = read_parts(folder, columns=lambda op: op.column_names())
+    assert streamed.whole().problems() == whole.problems()
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    """A changed time does not have the digest that was written; a part that is cut off is no Parquet file."""
+    folder = tmp_path / "parts"
+    conversion.convert(write_inputs(tmp_path), folder, ReadOptions(arch="gfx942", skip_bad=True), partition_rows=100)
+    second = folder / "part-00001.parquet"
+    content = second.read_bytes()
+    table = pq.read_table(second)
+    place = table.column_names.index("latency_ms")
+    changed = pc.add(table["latency_ms"], 1.0)
+    pq.write_table(table.set_column(place, table.schema.field(place), changed), second)
+    with pytest.raises(DataError, match=r"part-00001\.parquet: the rows are not those that were written"):
+        read_dataset(folder)
+    second.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError, match=r"cannot read .*part-00001\.parquet"):
+        read_parts(folder, columns=lambda op: op.column_names())
 
 
 @pytest.mark.parametrize("block_bytes", [1 << 23, 3000])

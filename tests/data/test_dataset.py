@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,12 +161,15 @@ def test_the_content_hash_sees_values_nulls_and_order(dataset: Dataset) -> None:
 
 
 def test_several_files_and_folders(dataset: Dataset, tmp_path: Path) -> None:
-    """Files are joined in order, those of a folder by name, with their sources."""
+    """Files are joined in order, those of a folder by name, with their sources; what both are of is said once."""
+    (source,) = dataset.metadata["sources"]
     for i in (0, 1):
-        write_dataset(dataset.select(dataset.problem_ids == i), tmp_path / f"{i}.parquet")
+        metadata = {**dataset.metadata, "sources": [{"name": str(i)}, source]}
+        part = replace(dataset.select(dataset.problem_ids == i), metadata=metadata)
+        write_dataset(part, tmp_path / f"{i}.parquet")
     joined = read_dataset(tmp_path)
     pd.testing.assert_frame_equal(joined.frame, dataset.frame)
-    assert len(joined.metadata["sources"]) == 2
+    assert joined.metadata["sources"] == [{"name": "0"}, source, {"name": "1"}]
     assert read_dataset(tmp_path / "1.parquet", tmp_path / "0.parquet").content_hash != joined.content_hash
 
 
