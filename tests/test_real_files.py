@@ -1,0 +1,76 @@
+"""Files that others measured and published load as they are: what `ckh convert` makes of each, without further options.
+
+They are facts of other people and no part of the repository: a test is left where its file is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.errors import ExitCode
+
+REAL = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[2] / "shared")) / "data"
+
+
+def real(name: str) -> Path:
+    """A published file."""
+    path = REAL / name
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "problems", "archs"),
+    [
+        ("miopen_finddb_gfx942_304cu.parquet", 30_880, 7_838, ["gfx942"]),
+        ("aiter_a8w8_tuned_gemm.csv", 579, 579, ["gfx942", "gfx950"]),
+        ("aiter_a8w8_bpreshuffle_tuned_gemm.csv", 291, 291, ["gfx942", "gfx950"]),
+        ("aiter_a8w8_blockscale_tuned_gemm.csv", 6_630, 6_630, ["gfx950"]),
+        ("new/aiter_moe_all_candidates.parquet", 5_566, 612, ["gfx942", "gfx950"]),
+    ],
+)
+def test_a_published_file_is_converted(
+    name: str, rows: int, problems: int, archs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With no option but --out; what is not of Composable Kernel or MIOpen is counted, and nothing is an error."""
+    out = tmp_path / "out.parquet"
+    assert run(["convert", str(real(name)), "--out", str(out), "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"], document["problems"], document["archs"]) == (rows, problems, archs)
+    assert len(read_dataset(out)) == rows
+
+
+def test_amds_csv_with_problems_that_were_measured_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """AMD's benchmark of CK Tile, as CSV: a problem that stands there twice is a repeated measurement, and no error."""
+    frame = pd.read_parquet(real("new/cktile_conv_fwd_bf16_gfx950_20kernels.parquet"))
+    sizes = ["N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "pad_h", "pad_w"]
+    kernel = "grouped_conv_forward_bf16_2d_" + frame["tile"] + "_" + frame["pipeline"]
+    table = frame.assign(kernel=kernel, latency_ms=frame["latency_us"] / 1000, non_zero=1)
+    path, out = tmp_path / "training_data_forward_bf16.csv", tmp_path / "out.parquet"
+    table[["kernel", "problem_idx", *sizes, "latency_ms", "tflops", "non_zero"]].to_csv(path, index=False)
+    assert run(["convert", str(path), "--arch", "gfx950", "--out", str(out)]) == ExitCode.OK
+    again = frame.duplicated([*sizes, "tile", "pipeline"]).sum()
+    assert again >= 20
+    assert f"{again} pairs were measured more than once" in capsys.readouterr().err
+    dataset = read_dataset(out)
+    assert len(dataset.problems()) == len(frame[sizes].drop_duplicates())
+    assert len(dataset) == len(frame) - again
+    # Of a pair that was measured twice the geometric mean, as published.
+    twice = frame[frame.duplicated([*sizes, "tile", "pipeline"], keep=False)]
+    one = twice.iloc[0]
+    times = twice.loc[(twice[[*sizes, "tile", "pipeline"]] == one[[*sizes, "tile", "pipeline"]]).all(axis=1)]
+    found = dataset.frame
+    is_one = np.logical_and.reduce([found[name].to_numpy() == one[name] for name in sizes])
+    names = found["kernel_name"].astype(str).to_numpy()
+    is_one &= np.array([f"_{one['tile']}_{one['pipeline']}" in name for name in names])
+    expected = float(np.exp(np.log(times["latency_us"] / 1000).mean()))
+    assert found.loc[is_one, "latency_ms"].to_list() == pytest.approx([expected])
