@@ -103,24 +103,34 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     )
 
 
-def over_time(hours: NDArray[np.float64], spread: NDArray[np.float64]) -> Drawing | None:
-    """How the spread moves during a run: medians of as many parts; None where there is too little to say so."""
+def over_time(when: NDArray[np.float64], spread: NDArray[np.float64], unit: str) -> Drawing | None:
+    """How the spread moves during a run: medians of as many parts; None where there is too little to say so.
+
+    Args:
+        when: hours since the start, or places in the order of measuring; shape (rows,).
+        spread: of each row, shape (rows,).
+        unit: what `when` counts.
+    """
     known = np.isfinite(spread)
-    if known.sum() < 2 * _POINTS or np.ptp(hours[known]) <= 0:
+    if known.sum() < 2 * _POINTS or np.ptp(when[known]) <= 0:
         return None
-    order = np.argsort(hours[known], kind="stable")
+    order = np.argsort(when[known], kind="stable")
     parts = np.array_split(order, _POINTS)
-    x = [float(np.median(hours[known][part])) for part in parts]
+    x = [float(np.median(when[known][part])) for part in parts]
     low, middle, high = ([float(np.quantile(spread[known][part], q)) for part in parts] for q in (0.25, 0.5, 0.75))
     return Drawing(
         "noise-over-time",
-        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {np.ptp(hours):.2g} hours",
+        f"The spread is {middle[0]:.1%} at the start and {middle[-1]:.1%} at the end of {_round(np.ptp(when))} {unit}",
         f"Medians of {_POINTS} parts of the run, with the middle half of the measurements as a band.",
         Lines(
             [Line("spread", x, middle, low=low, high=high)],
-            "hours since the start",
+            f"{unit} since the start",
             "spread of the samples",
             percent_y=True,
             y_range=(0.0, max(high) * 1.05 or 0.01),
         ),
     )
+
+
+def _round(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"  # noqa: PLR2004 - three digits

@@ -10,11 +10,14 @@ from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.report import measurements
 from ckh.report.drawing import Report
+from ckh.report.machine import looks_of_runs, machine, repeats
+from ckh.schema import REPEATED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
+    from ckh.report.drawing import Drawing
 
 
 def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
@@ -28,11 +31,15 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
     first = frame.iloc[dataset.first_rows]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in dataset.op.sizes}
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
+    spread = frame["spread"].to_numpy(dtype=np.float64)[is_valid]
     figures = [
         measurements.coverage(sizes, times.count),
         measurements.winners(names[best].tolist(), kernels) if len(best) else None,
         measurements.failures(_reasons(dataset, is_valid), len(frame)),
-        measurements.noise(frame["spread"].to_numpy(dtype=np.float64)[is_valid]),
+        measurements.noise(spread),
+        measurements.over_time(np.arange(len(spread), dtype=np.float64), spread, "measurements"),
+        *machine(looks_of_runs(dataset.metadata["runs"])),
+        _repeats(dataset),
     ]
     where = ", ".join(dict.fromkeys(frame["device"].dropna().astype(str))) if "device" in frame else ""
     return Report(
@@ -46,6 +53,13 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
         ],
         figures=[figure for figure in figures if figure is not None],
     )
+
+
+def _repeats(dataset: Dataset) -> Drawing | None:
+    if not set(REPEATED) <= set(dataset.frame.columns):
+        return None
+    earlier, later = (dataset.frame[name].to_numpy(dtype=np.float64) for name in REPEATED)
+    return repeats(earlier, later, dataset.problem_ids)
 
 
 def _reasons(dataset: Dataset, is_valid: np.ndarray) -> dict[str, int]:

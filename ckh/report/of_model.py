@@ -9,10 +9,10 @@ import numpy as np
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
+from ckh.learn.predicted_times import predicted_speeds
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning import learning_curve
-from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,6 @@ _WORST = 20  # problems
 _CELLS = 7  # of a heat map, along each axis
 _LEAST_PROBLEMS = 3  # of a cell that a title may name
 _PARTS = 16  # of the measured times, for calibration
-_FLOPS_PER_TFLOPS_MS = 1e9
 _LEAST_ROWS = 40  # of a part
 
 
@@ -171,12 +170,11 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
 
 def _calibration(judged: Judged) -> Drawing | None:
     """Predicted over measured times, by the measured time."""
-    ms = _predicted_ms(judged)
-    if ms is None:
+    found = predicted_speeds(judged.model, judged.dataset)
+    if found is None:
         return None
-    measured = judged.times.latency_ms
-    good = np.isfinite(measured) & np.isfinite(ms) & (ms > 0)
-    measured, off = measured[good], ms[good] / measured[good] - 1.0
+    measured = judged.times.latency_ms[found.rows]
+    off = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)[found.rows] / found.tflops - 1.0
     parts = np.array_split(np.argsort(measured, kind="stable"), max(2, min(_PARTS, len(measured) // _LEAST_ROWS)))
     quantiles = np.array([np.quantile(off[part], (0.05, 0.25, 0.5, 0.75, 0.95)) for part in parts])
     x = [float(np.median(measured[part])) for part in parts]
@@ -196,14 +194,6 @@ def _calibration(judged: Judged) -> Drawing | None:
             zero=True,
         ),
     )
-
-
-def _predicted_ms(judged: Judged) -> NDArray[np.float64] | None:
-    if TFLOPS not in judged.model.spec.targets:
-        return None
-    tflops = judged.model.predict_dataset(judged.dataset, TFLOPS)
-    flops = np.array([problem.flops for problem in judged.dataset.problems()], dtype=np.float64)
-    return np.asarray(flops[judged.times.problem] / np.maximum(tflops * _FLOPS_PER_TFLOPS_MS, 1e-12))
 
 
 def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> PageTable:

@@ -11,6 +11,7 @@ from ckh.bench.plan import SEARCH
 from ckh.ops import operation_of
 from ckh.report import measurements
 from ckh.report.drawing import Drawing, Line, Lines, PageTable, Report
+from ckh.report.machine import HOUR_S, LEAST_FAR, Look, machine, unit_of_time
 from ckh.schema import MEASURED
 
 if TYPE_CHECKING:
@@ -18,11 +19,8 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import Journal, ResultRow
 
-_HOUR_S = 3600.0
 _POINTS = 200
-_FEW_UNITS = 2  # of time: fewer are told in the next smaller unit
 _FASTEST = 10
-_LEAST_FAR = 0.02  # what the axis of drift reaches at least
 
 
 def report_run(journal: Journal, refresh_s: int | None) -> Report:
@@ -42,7 +40,10 @@ def report_run(journal: Journal, refresh_s: int | None) -> Report:
         *_time_left(rows, pairs, done, ended=ended),
     ]
     figures = [_search(rows)] if is_search else [_progress(rows, pairs), *_of_rows(journal)]
-    figures += [_drift(journal.rows), _reference(journal)]
+    looks: dict[str, list[Look]] = {}
+    for one in journal.references:
+        looks.setdefault(one.run_id, []).append(Look(one.time, one.latency_ms, one.clock_mhz, one.temperature_c))
+    figures += [_drift(journal.rows), *machine(looks)]
     return Report(
         title=f"{'Search' if is_search else 'Run'}: {journal.path.resolve().parent.name}",
         subtitle=f"{run.op} on {run.arch} ({run.device}), started {run.started}"
@@ -74,16 +75,7 @@ def _time_left(rows: Sequence[ResultRow], pairs: int | None, done: int, *, ended
 
 def _hours(rows: Sequence[ResultRow]) -> np.ndarray:
     times = np.array([row.time for row in rows])
-    return (times - times.min()) / _HOUR_S if len(times) else times
-
-
-def _clock(hours: np.ndarray) -> tuple[np.ndarray, str]:
-    """Hours in the unit that suits the longest, and that unit."""
-    longest = float(hours.max(initial=0.0))
-    for unit, per_hour in (("hours", 1), ("minutes", 60)):
-        if longest * per_hour >= _FEW_UNITS:
-            return hours * per_hour, unit
-    return hours * _HOUR_S, "seconds"
+    return (times - times.min()) / HOUR_S if len(times) else times
 
 
 def _of_rows(journal: Journal) -> list[Drawing | None]:
@@ -105,7 +97,7 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
         measurements.winners([row.kernel for row in best.values()], kernels) if best else None,
         measurements.failures(reasons, len(final)),
         measurements.noise(spread),
-        measurements.over_time(_hours(final), spread),
+        measurements.over_time(_hours(final), spread, "hours"),
     ]
 
 
@@ -118,7 +110,7 @@ def _progress(rows: Sequence[ResultRow], pairs: int | None) -> Drawing | None:
     if len(hours) < 2:  # noqa: PLR2004 - one row is no line
         return None
     at = np.unique(np.linspace(0, len(hours) - 1, _POINTS).astype(int))
-    x, unit = _clock(hours[at])
+    x, unit = unit_of_time(hours[at])
     rate = len(hours) / hours[-1] if hours[-1] > 0 else 0.0
     of = f" of {pairs:,}" if pairs else ""
     return Drawing(
@@ -141,10 +133,10 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
             again.append((row, row.latency_ms / _ms(first[pair]) - 1.0))
     if len(again) < _FASTEST:
         return None
-    hours = (np.array([row.time for row, _ in again]) - min(row.time for row in rows)) / _HOUR_S
+    hours = (np.array([row.time for row, _ in again]) - min(row.time for row in rows)) / HOUR_S
     ratio = np.array([value for _, value in again])
-    x, unit = _clock(hours)
-    far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, _LEAST_FAR)
+    x, unit = unit_of_time(hours)
+    far = max(float(np.quantile(np.abs(ratio), 0.9)) * 1.2, LEAST_FAR)
     return Drawing(
         "drift",
         f"Measured again, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first time, "
@@ -155,32 +147,6 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
             [Line("", x.tolist(), ratio.tolist(), style="points")],
             f"{unit} since the start",
             "second time over the first",
-            percent_y=True,
-            y_range=(-far, far),
-            zero=True,
-        ),
-    )
-
-
-def _reference(journal: Journal) -> Drawing | None:
-    """Times of the reference kernel, which is measured all along: what moves it moves all times."""
-    looks = [one for one in journal.references if one.latency_ms > 0]
-    if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
-        return None
-    ms = np.array([one.latency_ms for one in looks], dtype=np.float64)
-    clock = np.array([one.time for one in looks])
-    x, unit = _clock((clock - clock.min()) / _HOUR_S)
-    drift = ms / np.median(ms) - 1.0
-    far = max(float(np.abs(drift).max()) * 1.1, _LEAST_FAR)
-    return Drawing(
-        "machine",
-        f"The machine moved by {drift.min():+.1%} to {drift.max():+.1%}, as the reference kernel shows",
-        "One kernel on one problem, measured again and again during the run, against its median. Above zero, all was "
-        "slower then.",
-        Lines(
-            [Line("", x.tolist(), drift.tolist())],
-            f"{unit} since the start",
-            "reference kernel against its median",
             percent_y=True,
             y_range=(-far, far),
             zero=True,

@@ -99,7 +99,7 @@ def test_a_dataset(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     args = ["report", data, "--plots", "pictures", "--json"]
     assert run(args) == ExitCode.OK
     names = figures(capsys.readouterr().out)
-    assert names == ["coverage", "winners", "failures", "noise"]
+    assert names == ["coverage", "winners", "failures", "noise", "noise-over-time"]
     assert sorted(path.name for path in Path("pictures").iterdir()) == sorted(
         f"{name}.{kind}" for name in names for kind in ("svg", "png")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -16,6 +17,7 @@ from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
 from ckh.report.judged import baseline_efficiencies, judge
+from ckh.report.machine import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
 from ckh.report.of_model import report_model
@@ -162,9 +164,48 @@ def test_noise_and_its_drift_are_quantiles() -> None:
     assert noise is not None
     assert "spread less than 5.1%" in noise.title  # 0.0505
     hours = np.linspace(0, 3, 1001)
-    drift = measurements.over_time(hours, spread)
+    drift = measurements.over_time(hours, spread, "hours")
     assert drift is not None
     assert isinstance(drift.body, Lines)
     line = drift.body.lines[0]
     assert line.y == pytest.approx(np.interp(line.x, hours, spread), rel=0.02)
     assert measurements.noise(np.full(3, np.nan)) is None
+
+
+def test_the_machine_is_drawn_from_its_looks() -> None:
+    """Drift is against a run's median; clock and temperature are drawn where known, and one look is no drift."""
+    looks = [Look(60.0 * i, 1.0 + 0.1 * (i == 4), 3000.0 - 100 * i if i else None, None) for i in range(5)]
+    found = machine({"a": looks, "b": looks[:1]})
+    assert [one.name for one in found] == ["machine", "clock"]
+    assert "+0.0% to +10.0%" in found[0].title
+    assert "2600 to 2900 MHz" in found[1].title
+    body = found[0].body
+    assert isinstance(body, Lines)
+    (line,) = body.lines
+    assert list(line.x) == pytest.approx([0, 1, 2, 3, 4])
+    assert list(line.y) == pytest.approx([0, 0, 0, 0, 0.1])
+    assert body.x_label == "minutes since the start"
+    assert machine({"b": looks[:1]}) == []
+
+
+def test_looks_come_from_a_dataset_s_metadata() -> None:
+    """Those that are whole; what a stranger wrote there instead is passed over."""
+    good = [0.0, 1.5, None, 61.0]
+    bad: list[Any] = [[0.0, 1.5], [0.0, "1", None, None], [0.0, None, None, None], "text", [float("inf"), 1, 1, 1]]
+    runs: list[dict[str, Any]] = [{"run_id": "r", "looks": [good, *bad]}, {"run_id": "s"}, {"run_id": "t", "looks": 1}]
+    assert looks_of_runs(runs) == {"r": [Look(0.0, 1.5, None, 61.0)]}
+
+
+def test_repeated_problems_show_how_far_they_drifted() -> None:
+    """Each problem is the median of its kernels' second times over their first, in the order of measuring."""
+    problem = np.repeat(np.arange(12), 5)
+    earlier = np.random.default_rng(0).uniform(1, 2, 60)
+    drift = np.linspace(-0.1, 0.1, 12)
+    later = earlier * (1 + drift[problem])
+    later[3] = np.nan
+    found = repeats(earlier, later, problem)
+    assert found is not None
+    assert isinstance(found.body, Lines)
+    assert found.body.lines[0].y == pytest.approx(drift)
+    assert "within 5.5%" in found.title
+    assert repeats(earlier[:20], later[:20], problem[:20]) is None

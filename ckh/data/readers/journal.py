@@ -96,7 +96,10 @@ def _read(path: Path, file: BinaryIO, options: ReadOptions) -> Reading:
     return Reading(
         kept,
         (source_of_file(path, NAME),),
-        runs=tuple({**asdict(run), "flags": list(run.flags)} for run in runs.values()),
+        runs=tuple(
+            {**asdict(run), "flags": list(run.flags), **({"looks": looks} if (looks := rows.looks.get(name)) else {})}
+            for name, run in runs.items()
+        ),
         bad={**judge.bad, **({DAMAGED: rows.damaged} if rows.damaged else {})},
         superseded=rows.count - final,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.journal import Damage, KernelRecord, ResultRow, RunRecord
+from ckh.data.journal import Damage, KernelRecord, ReferenceRecord, ResultRow, RunRecord
 from ckh.data.spool import Buckets
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class JournalRows:
 
     Attributes:
         runs: the records of runs, in order.
+        looks: of each run at the machine: when, ms of the reference kernel, clock and temperature where shown.
         resources: what the compiler said of a kernel, by `source_hash`; the last record counts.
         damaged: how many lines hold no record.
         count: number of rows.
@@ -39,6 +40,7 @@ class JournalRows:
         import numpy as np
 
         self.runs: list[RunRecord] = []
+        self.looks: dict[str, list[list[float | None]]] = {}
         self.resources: dict[str, Resources | None] = {}
         self.damaged = self.count = 0
         self._output = output
@@ -78,6 +80,9 @@ class JournalRows:
         if isinstance(record, RunRecord):
             self.runs.append(record)
             self._number(record.run_id)
+        elif isinstance(record, ReferenceRecord):
+            look = [record.time, record.latency_ms, record.clock_mhz, record.temperature_c]
+            self.looks.setdefault(record.run_id, []).append(look)
         elif isinstance(record, KernelRecord):
             self.resources[record.source_hash] = record.resources
         self.damaged += isinstance(record, Damage)

@@ -1,0 +1,145 @@
+"""Figures of how the machine moved while it measured: by the reference kernel, its sensors, and repeated times."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ckh.report.drawing import Drawing, Line, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+HOUR_S = 3600.0
+LEAST_FAR = 0.02  # what an axis of drift reaches at least
+_FEW_UNITS = 2  # of time: fewer are told in the next smaller unit
+_MOST_RUNS = 4  # lines that can be told apart
+_LEAST_PAIRS = 3  # measured twice, to know a problem's median
+_LEAST_PROBLEMS = 10  # that were measured twice, to see a drift
+
+
+class Look(NamedTuple):
+    """A look at the machine: seconds since 1970, time of the reference kernel, and sensors where they are shown."""
+
+    time: float
+    latency_ms: float
+    clock_mhz: float | None
+    temperature_c: float | None
+
+
+def unit_of_time(hours: NDArray[np.float64]) -> tuple[NDArray[np.float64], str]:
+    """Hours in the unit that suits the longest, and that unit."""
+    longest = float(hours.max(initial=0.0))
+    for unit, per_hour in (("hours", 1), ("minutes", 60)):
+        if longest * per_hour >= _FEW_UNITS:
+            return hours * per_hour, unit
+    return hours * HOUR_S, "seconds"
+
+
+def looks_of_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[Look]]:
+    """The looks that a dataset's metadata holds of its runs, those that are whole."""
+    found: dict[str, list[Look]] = {}
+    for run in runs:
+        rows = run.get("looks")
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, list) and len(row) == len(Look._fields) and all(map(_is_number, row)) and row[1]:
+                found.setdefault(str(run.get("run_id")), []).append(Look(*row))
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, (int, float)) and isfinite(value))
+
+
+def machine(looks: Mapping[str, Sequence[Look]]) -> list[Drawing]:
+    """The reference kernel's time, clock and temperature over the time since each run's start, as far as known."""
+    usable = {run: [one for one in some if one.latency_ms > 0] for run, some in looks.items()}
+    longest = sorted((run for run in usable if len(usable[run]) > 1), key=lambda run: -len(usable[run]))[:_MOST_RUNS]
+    if not longest:
+        return []
+    drift = {run: _against_median([one.latency_ms for one in usable[run]]) for run in longest}
+    every = np.concatenate(list(drift.values()))
+    far = max(float(np.abs(every).max()) * 1.1, LEAST_FAR)
+    figures = [
+        _over_time(
+            "machine",
+            f"The machine moved by {every.min():+.1%} to {every.max():+.1%}, as the reference kernel shows",
+            "One kernel on one problem, measured again and again during the run, against its median. Above zero, all "
+            "was slower then.",
+            {run: (usable[run], drift[run].tolist()) for run in longest},
+            Lines([], "", "reference kernel against its median", percent_y=True, y_range=(-far, far), zero=True),
+        )
+    ]
+    for name, what, unit in (("clock", "clock_mhz", "MHz"), ("temperature", "temperature_c", "°C")):
+        shown = {run: [one for one in usable[run] if getattr(one, what) is not None] for run in longest}
+        values = {run: (some, [float(getattr(one, what)) for one in some]) for run, some in shown.items() if some}
+        flat = [value for _, some in values.values() for value in some]
+        if len(flat) > 1:
+            title = f"The {name} was {min(flat):.0f} to {max(flat):.0f} {unit}"
+            note = "As the system showed it when the reference kernel was measured."
+            figures.append(_over_time(name, title, note, values, Lines([], "", f"{name} in {unit}")))
+    return figures
+
+
+def _against_median(ms: Sequence[float]) -> NDArray[np.float64]:
+    values = np.array(ms, dtype=np.float64)
+    return np.asarray(values / np.median(values) - 1.0)
+
+
+def _over_time(
+    name: str, title: str, note: str, values: Mapping[str, tuple[Sequence[Look], list[float]]], axes: Lines
+) -> Drawing:
+    hours = {run: np.array([one.time - some[0].time for one in some]) / HOUR_S for run, (some, _) in values.items()}
+    _, unit = unit_of_time(np.concatenate(list(hours.values())))
+    scale = {"hours": 1.0, "minutes": 60.0, "seconds": HOUR_S}[unit]
+    lines = [
+        Line(run if len(values) > 1 else "", (hours[run] * scale).tolist(), some) for run, (_, some) in values.items()
+    ]
+    body = Lines(
+        lines,
+        f"{unit} since the start",
+        axes.y_label,
+        percent_y=axes.percent_y,
+        y_range=axes.y_range,
+        zero=axes.zero,
+    )
+    return Drawing(name, title, note, body)
+
+
+def repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], problem: NDArray[np.int64]) -> Drawing | None:
+    """How far a second measurement of each problem lies from its first, in the order of measuring.
+
+    Args:
+        earlier: times of pairs, NaN where they were measured once, shape (rows,).
+        later: those measured again, shape (rows,).
+        problem: number of each row's problem, shape (rows,).
+    """
+    twice = np.flatnonzero((earlier > 0) & (later > 0))
+    numbers, counts = np.unique(problem[twice], return_counts=True)
+    ratio: dict[int, list[float]] = {int(one): [] for one in numbers[counts >= _LEAST_PAIRS]}
+    for row in twice.tolist():
+        if int(problem[row]) in ratio:
+            ratio[int(problem[row])].append(float(later[row] / earlier[row]))
+    drift = np.array([np.median(some) for some in ratio.values()]) - 1.0
+    if len(drift) < _LEAST_PROBLEMS:
+        return None
+    far = max(float(np.quantile(np.abs(drift), 0.98)) * 1.1, LEAST_FAR)
+    return Drawing(
+        "repeats",
+        f"Measured again, half of the problems are within {np.median(np.abs(drift)):.1%} of their first time, "
+        f"by {np.median(drift):+.1%} in the middle",
+        "The median of a problem's kernels, each point a problem in the order of measuring: above zero all of it was "
+        "slower the second time. That moves all kernels alike, and with them times, not the order.",
+        Lines(
+            [Line("", (np.arange(len(drift)) + 1).tolist(), drift.tolist(), style="points")],
+            "problems, in the order of measuring",
+            "second time over the first",
+            percent_y=True,
+            y_range=(-far, far),
+            zero=True,
+        ),
+    )
