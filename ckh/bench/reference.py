@@ -1,4 +1,4 @@
-"""Watching the machine while it measures: one kernel on one small problem, timed first and every minute.
+"""Watching the machine while it measures: one kernel on one small problem, timed first, every minute, and at the end.
 
 Its time says whether the device still is what it was: a clock that throttles, other work on the machine, heat. What was
 measured between two looks, of which the second is more than 5 % from the first of all, is suspect and measured again.
@@ -48,6 +48,8 @@ class ReferenceWatch:
     Args:
         run_id: of the run.
         journal: where each look goes.
+        tasks: how many are measured.
+        workers: how many measure them.
         problem: canonical text of a small problem.
         built: a kernel for it that could be built.
         kernel: its name.
@@ -58,6 +60,8 @@ class ReferenceWatch:
         self,
         run_id: str,
         journal: JournalWriter,
+        tasks: int,
+        workers: int,
         problem: str,
         built: Built,
         kernel: str,
@@ -65,13 +69,15 @@ class ReferenceWatch:
     ) -> None:
         self._run_id = run_id
         self._journal = journal
+        self._left = tasks
+        self._workers = workers
         self._problem = problem
         self._built = built
         self._kernel = kernel
         self._clock = clock
         self._seen: dict[int, _Seen] = {}
         self._lock = threading.Lock()
-        self.ratios: list[float] = []
+        self.looks: list[ReferenceRecord] = []
         self.suspects: list[Task] = []
 
     def before(self, worker: JobRunner, task: Task) -> None:
@@ -79,6 +85,14 @@ class ReferenceWatch:
         self._look(worker, EVERY_S)
         with self._lock:
             self._seen[id(worker)].since.append(task)
+
+    def after(self, worker: JobRunner) -> None:
+        """Look once more behind the last task of each worker: what was measured last would be between no two looks."""
+        with self._lock:
+            self._left -= 1
+            is_last = self._left < self._workers
+        if is_last:
+            self._look(worker, 0.0)
 
     def _look(self, worker: JobRunner, every_s: float) -> None:
         with self._lock:
@@ -106,7 +120,7 @@ class ReferenceWatch:
         )
         with self._lock:
             self._journal.add_reference(record)
-            self.ratios.append(ratio)
+            self.looks.append(record)
             if abs(ratio - 1) > DRIFT:
                 self.suspects += seen.since
             seen.since.clear()

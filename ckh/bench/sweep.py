@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ckh.bench.protocol import Reply
     from ckh.bench.stop import Stop
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+    from ckh.data.records import ReferenceRecord
     from ckh.ops.base import Kernel
 
 
@@ -47,7 +48,7 @@ class Totals:
         remeasured: leaders measured again.
         drifted: pairs measured again because the machine drifted.
         suspects_left: pairs measured while it drifted that were not.
-        references: times of the reference kernel over its first.
+        references: looks at the machine by the reference kernel, in their order.
         compile_s: of compiling.
         wall_s: in all.
         phase_s: by phase.
@@ -59,7 +60,7 @@ class Totals:
     remeasured: int = 0
     drifted: int = 0
     suspects_left: int = 0
-    references: list[float] = field(default_factory=list)
+    references: list[ReferenceRecord] = field(default_factory=list)
     compile_s: float = 0.0
     wall_s: float = 0.0
     phase_s: dict[str, float] = field(default_factory=dict)
@@ -111,9 +112,7 @@ class Sweep:
                 work = _Work(built, results, advance)
                 watch = self._watch(left, built)
                 started = time.monotonic()
-                self._driver.serve(
-                    in_order(left.tasks), lambda worker, task: self._measure_task(worker, task, work, watch)
-                )
+                self._driver.serve(in_order(left.tasks), lambda worker, task: self._watched(worker, task, work, watch))
             if watch is not None:
                 self._measure_suspects(watch, built, time.monotonic() - started)
 
@@ -132,7 +131,9 @@ class Sweep:
 
                 def measure_chosen(worker: JobRunner, task: Task) -> None:
                     self._build_more(task.kernels, built)
-                    self._measure_task(worker, task, work, watch)
+                    if watch is not None:
+                        watch.before(worker, task)  # which task is the last, nobody knows before
+                    self._measure_task(worker, task, work)
                     active.done(task, worker.node, lambda kernels: self._build_more(kernels, built))
 
                 self._driver.serve(active.next, measure_chosen)
@@ -215,11 +216,13 @@ class Sweep:
         good = next((name for name in names if built[name].status is Status.OK), None)
         if good is None:
             return None
-        return ReferenceWatch(self._run.run_id, self._journal, smallest.problem.canonical(), built[good], good)
+        counts = len(left.tasks), len(self._driver.configs)
+        problem = smallest.problem.canonical()
+        return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[good], good)
 
     def _measure_suspects(self, watch: ReferenceWatch, built: dict[str, Built], measuring_s: float) -> None:
         """Measure again what was measured while the machine drifted, for a tenth of the time of measuring at most."""
-        self.totals.references = watch.ratios
+        self.totals.references = watch.looks
         until, suspects = time.monotonic() + AGAIN_SHARE * measuring_s, list(dict.fromkeys(watch.suspects))
         counts = self.totals.statuses.copy()
 
@@ -234,9 +237,14 @@ class Sweep:
             self._driver.serve(in_order(suspects), again)
             self.totals.statuses = counts  # of pairs, not of rows
 
-    def _measure_task(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None = None) -> None:
+    def _watched(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
         if watch is not None:
             watch.before(worker, task)
+        self._measure_task(worker, task, work)
+        if watch is not None:
+            watch.after(worker)
+
+    def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
         canonical, results = task.problem.canonical(), work.results
         names = [full_name(kernel) for kernel in task.kernels]
         if any(name not in work.built for name in names):

@@ -11,8 +11,9 @@ from ckh.bench import reference, sweep
 from ckh.bench.protocol import Reply
 from ckh.bench.sensors import Sensors, read_sensors
 from ckh.bench.sweep import Totals
-from ckh.commands._bench_output import machine_lines
+from ckh.commands._bench_output import machine_lines, reference_lines
 from ckh.data.journal import read_journal
+from ckh.data.records import ReferenceRecord
 from ckh.schema import Status
 from tests.bench.faults import GOOD, OTHER_PROBLEM, PROBLEM
 from tests.bench.test_sweep import LIMITS, Runs, make_runs
@@ -75,6 +76,43 @@ def test_measuring_again_has_a_budget(
     assert "2 more were not" in machine_lines(outcome.totals)[0]
 
 
+def test_the_last_look_is_behind_the_last_problem(
+    make_runs: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch, drifting: None
+) -> None:
+    """Within a minute there are two looks, before the first problem and after the last: a drift between is seen."""
+    monkeypatch.setattr(reference, "EVERY_S", 60.0)
+    monkeypatch.setattr(sweep, "AGAIN_SHARE", 1e9)
+    runs = make_runs(GOOD, GOOD, problems=(PROBLEM, OTHER_PROBLEM))
+    totals = runs.run().totals
+    journal = read_journal(runs.out)
+    assert [one.ratio for one in journal.references] == pytest.approx([1.0, 1.2])
+    first_pass = [row for row in journal.rows if not row.remeasured][:4]
+    assert journal.references[0].time <= first_pass[0].time
+    assert journal.references[1].time >= first_pass[-1].time
+    assert totals.references == list(journal.references)
+    assert totals.drifted == 4
+
+
+def test_the_machine_is_a_line_of_bars() -> None:
+    """A quiet machine is level, one that drifts is not; clock and temperature stand below where they are shown."""
+
+    def look(ratio: float, *sensors: float | None) -> ReferenceRecord:
+        clock, heat = sensors or (None, None)
+        return ReferenceRecord("r", "p", "k", ratio, ratio, clock, heat, 0.0)
+
+    assert reference_lines([look(1.0)]) == []
+    quiet = reference_lines([look(1.0), look(1.004), look(0.999)])
+    assert quiet == ["reference ▅▅▄ 1.00 to 1.00 times its first time, 3 looks"]
+    loud = reference_lines([look(1.0, 3000.0, 50.0), look(1.25, 2400.0, 81.0)])
+    assert loud == [
+        "reference ▂█ 1.00 to 1.25 times its first time, 2 looks",
+        "clock 2400 to 3000 MHz, temperature 50 to 81 °C",
+    ]
+    many = reference_lines([look(1.0)] * 500 + [look(1.5)])
+    assert len(many[0]) <= 80
+    assert "█" in many[0]
+
+
 def test_a_short_run_is_not_watched(make_runs: Callable[..., Runs]) -> None:
     """A run of few pairs ends before a machine changes."""
     runs = make_runs(GOOD, problems=(PROBLEM,))
@@ -84,11 +122,15 @@ def test_a_short_run_is_not_watched(make_runs: Callable[..., Runs]) -> None:
 
 def test_unstable_times_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """Above a tenth of the times their share and what to do stand in the output; a quiet machine has nothing."""
+
+    def look(ratio: float) -> ReferenceRecord:
+        return ReferenceRecord("r", "p", "k", ratio, ratio, None, None, 0.0)
+
     loud = Totals(statuses=Counter({"ok": 73, "unstable": 27, "crash": 5}))
     share, what = machine_lines(loud)
     assert share.startswith("27% of the times are unstable")
     assert what.startswith("to get steadier times: stop other programs, fix the clock")
-    assert machine_lines(Totals(statuses=Counter({"ok": 95, "unstable": 5}), references=[1.0, 1.01])) == []
+    assert machine_lines(Totals(statuses=Counter({"ok": 95, "unstable": 5}), references=[look(1.0), look(1.01)])) == []
     assert capsys.readouterr().out == ""
 
 
@@ -99,6 +141,12 @@ def test_clock_and_temperature_are_those_of_the_files(tmp_path: Path) -> None:
         folder = tmp_path / f"sys/devices/system/cpu/cpu{number}/cpufreq"
         folder.mkdir(parents=True)
         (folder / "scaling_cur_freq").write_text(f"{khz}\n", encoding="utf-8")
+    for number, name in enumerate(("nvme", "k10temp")):
+        chip = tmp_path / f"sys/class/hwmon/hwmon{number}"
+        chip.mkdir(parents=True)
+        (chip / "name").write_text(f"{name}\n", encoding="utf-8")
+        (chip / "temp1_input").write_text("70000\n" if name == "nvme" else "44000\n", encoding="utf-8")
+    assert read_sensors(tmp_path) == Sensors(2450.0, 44.0)
     zone = tmp_path / "sys/class/thermal/thermal_zone0"
     zone.mkdir(parents=True)
     (zone / "temp").write_text("61500\n", encoding="utf-8")
