@@ -1,7 +1,8 @@
 """Makes the calibrations of shipped models (`calibration.json`): how far speeds and order lie apart on held-out folds.
 
-    python benchmarks/calibrate.py [MODEL ...] [--write]
+    python benchmarks/calibrate.py [MODEL ...] [--write | --seed N]
 
+`ckh train` writes the same where it has folds; models that were trained before it did, or without, get theirs here.
 For each fold, models are trained as the shipped one was, with as many trees and on all other problems; its own trees
 stay as they are. Prints what orders better on the folds, the ranking's score or the TFLOPS, with the mean difference in
 efficiency and its 95 % interval over problems; and the median error of the times of the first five kernels, as told by
@@ -25,10 +26,14 @@ from ckh.learn.boosting import Boosting
 from ckh.learn.calibrate import SHOWN, calibrate, in_order
 from ckh.learn.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.prepared import prepare
+from ckh.learn.ranking_text import interval_at
+from ckh.learn.spec import read_spec
 from ckh.learn.targets import BLEND_WEIGHT, make_fit
 from ckh.training import RANK, TFLOPS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from ckh.learn.prepared import Prepared
@@ -55,17 +60,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", default=list(DATA), help="names of shipped models; all by default")
     parser.add_argument("--write", action="store_true", help=f"write {CALIBRATION_NAME} into their directories")
+    parser.add_argument("--seed", type=int, help="draw other folds, and train with another seed")
     options = parser.parse_args()
+    if options.write and options.seed is not None:
+        parser.error("calibrations are made with the models' own seed")
     for name in options.models:
-        prepared, score, told = _held_out(name)
+        prepared, score, told = _held_out(name, options.seed)
         tflops = prepared.dataset.frame["tflops"].to_numpy(dtype=np.float64)
-        _show(name, prepared, score, told, tflops)
-        made = calibrate(score, told, tflops, prepared.dataset.problem_ids)
+        speeds_order = read_spec(ROOT / "models" / name).rank_by == TFLOPS
+        _show(name, prepared, score, told, tflops, speeds_order=speeds_order)
+        made = calibrate(None if speeds_order else score, told, tflops, prepared.dataset.problem_ids)
         if made is not None and options.write:
             (ROOT / "models" / name / CALIBRATION_NAME).write_text(made.to_json())
 
 
-def _held_out(name: str) -> tuple[Prepared, Floats, Floats]:
+def _held_out(name: str, seed: int | None) -> tuple[Prepared, Floats, Floats]:
     """The rows, and what the models of the other folds say of each: its score and its TFLOPS; NaN if none was asked."""
     folder = ROOT / "models" / name
     given, manifest = read_json(folder / "feature_spec.json")["params"], read_json(folder / "train_manifest.json")
@@ -74,7 +83,7 @@ def _held_out(name: str) -> tuple[Prepared, Floats, Floats]:
     options = TrainOptions(
         targets=(TFLOPS,),
         rank=RankObjective(ours["rank_objective"]),
-        seed=ours["seed"],
+        seed=ours["seed"] if seed is None else seed,
         folds=0,
         prior=ours.get("prior", 0.0),
         params=params,
@@ -84,7 +93,8 @@ def _held_out(name: str) -> tuple[Prepared, Floats, Floats]:
     trees = {TFLOPS: ours["trees"][TFLOPS], RANK: params.n_estimators if options.prior else ours["trees"][RANK]}
     boosting, groups = Boosting(prepared, options, lambda _steps, _text: None), prepared.dataset.split_ids
     score, told = (np.full(len(groups), np.nan) for _ in range(2))
-    splits = list(GroupKFold(GEMM_FOLDS if name in FEW else FOLDS).split(groups, groups=groups))
+    folds = GroupKFold(GEMM_FOLDS if name in FEW else FOLDS, shuffle=seed is not None, random_state=seed)
+    splits = list(folds.split(groups, groups=groups))
     for learned, held in splits[: FEW.get(name)]:
         score[held] = _scores(boosting, learned, held, trees[RANK])
         model = boosting.fit(make_fit(TFLOPS, prepared.dataset, options.rank), learned, None, name, trees[TFLOPS])
@@ -106,8 +116,8 @@ def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int
     return score
 
 
-def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats) -> None:
-    """Print what orders better, and whose times are nearer."""
+def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Floats, *, speeds_order: bool) -> None:
+    """Print what orders better, whose times are nearer, and how many lie within the interval."""
     rows = np.flatnonzero(np.isfinite(score) & np.isfinite(told) & (told > 0) & (tflops > 0))
     problem = np.unique(prepared.dataset.problem_ids[rows], return_inverse=True)[1]
     count, draw = int(problem.max()) + 1, np.random.default_rng(0)
@@ -118,31 +128,40 @@ def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Fl
     low, high = np.percentile(means, [2.5, 97.5])
     half = draw.integers(0, 2, count)[problem]
     errors: dict[str, list[Floats]] = {"TFLOPS alone": [], "calibrated": []}
+    covered: list[float] = []
     for part in (0, 1):
-        known = rows[half != part]
-        made = calibrate(score[known], told[known], tflops[known], prepared.dataset.problem_ids[known])
+        known, others = rows[half != part], rows[half == part]
+        by = None if speeds_order else score[known]
+        made = calibrate(by, told[known], tflops[known], prepared.dataset.problem_ids[known])
         assert made is not None
         plain = replace(made, gap=(), share=(), scale=1.0)
-        others = rows[half == part]
-        errors["calibrated"] += _errors(made, score[others], told[others], tflops[others], problem[half == part])
-        errors["TFLOPS alone"] += _errors(plain, score[others], told[others], tflops[others], problem[half == part])
+        ordered = told[others] if speeds_order else score[others]
+        for what, table in (("calibrated", made), ("TFLOPS alone", plain)):
+            times = list(_times(table, ordered, told[others], tflops[others], problem[half == part]))
+            errors[what] += [np.abs(1.0 / time - 1.0) for _, time in times]
+            if table is made:
+                covered += [_share_within(made, speed, time) for speed, time in times]
     figures = ", ".join(f"{what} {np.median(np.concatenate(one)):.1%}" for what, one in errors.items())
     print(
         f"{name:34} {count} problems: by score {ranked.mean():.4f}, by TFLOPS {by_speed.mean():.4f}, "
-        f"difference {difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]; error of times: {figures}",
+        f"difference {difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]; error of times: {figures}; "
+        f"within the interval: {np.mean(covered):.1%}",
         flush=True,
     )
 
 
-def _errors(
+def _times(
     table: Calibration, score: Floats, told: Floats, tflops: Floats, problem: NDArray[np.int64]
-) -> list[Floats]:
-    """|predicted / measured time - 1| of the first kernels of each problem."""
-    found = []
+) -> Iterator[tuple[float, Floats]]:
+    """The predicted speed of each problem's first kernel, and measured over predicted times of the first ones."""
     for rows in in_order(score, problem):
         speeds = table.speeds(score[rows], told[rows])[:SHOWN]
-        found.append(np.abs(tflops[rows[:SHOWN]] / speeds - 1.0))
-    return found
+        yield float(speeds[0]), speeds / tflops[rows[:SHOWN]]
+
+
+def _share_within(table: Calibration, speed: float, time: Floats) -> float:
+    low, high = interval_at(table.bands, speed)
+    return float(np.mean((time >= low) & (time <= high)))
 
 
 if __name__ == "__main__":

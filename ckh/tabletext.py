@@ -27,6 +27,8 @@ _HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
 
+_BARS = "▁▂▃▄▅▆▇█"
+
 _whole = False  # whether tables are as wide as they are
 
 
@@ -74,6 +76,16 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     return "\n".join(([printable(title)] if title else []) + text) + "\n"
 
 
+def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
+    """A bar for each value, from the least to the largest of them, or from `low` to `high`: ▁▂▃▄▅▆▇█."""
+    if not values:
+        return ""
+    least = min(values) if low is None else low
+    width = (max(values) if high is None else high) - least
+    places = [(value - least) / width if width > 0 else 0.0 for value in values]
+    return "".join(_BARS[max(0, min(int(place * len(_BARS)), len(_BARS) - 1))] for place in places)
+
+
 def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
@@ -113,14 +125,30 @@ def _total(widths: Sequence[int], gap: int) -> int:
     return sum(widths) + gap * (len(widths) - 1)
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    """A sentence in lines; a word that is longer than one is shortened."""
+def prose(text: str, indent: int = 0) -> str:
+    """Sentences in lines that fit the terminal, or else 80 columns; within `whole_names` they stay in one.
+
+    A word that is longer, a path or a name, is a line of its own and stays whole.
+
+    Args:
+        text: what the first line begins with, and all that follows.
+        indent: spaces before the further lines.
+    """
+    room = max(_terminal_columns(), _LEAST_COLUMNS)
+    if _whole or len(text) <= room:
+        return text
+    head, rest = text[:indent], text[indent:]
+    return head + ("\n" + " " * indent).join(_wrapped(rest, room - indent, is_whole=True))
+
+
+def _wrapped(text: str, width: int, *, is_whole: bool = False) -> list[str]:
+    """A sentence in lines; a word that is longer than one is shortened, or stays whole if that is wanted."""
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + 1 + len(word) <= width:
             lines[-1] += f" {word}"
         else:
-            lines += shortened([word], width)
+            lines += [word] if is_whole else shortened([word], width)
     return lines or [""]
 
 

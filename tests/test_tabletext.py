@@ -9,7 +9,7 @@ import pytest
 from ckh.cli import COMMANDS, build_app, run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.tabletext import shortened, table_text, whole_names
+from ckh.tabletext import prose, shortened, sparkline, table_text, whole_names
 from tests.learn.conftest import measured, saved
 from tests.test_docs import options_of
 
@@ -69,6 +69,9 @@ def test_shortened_names_stay_apart(names: list[str]) -> None:
     assert shortened(["short"], 9) == ["short"]
 
 
+_COMMANDS = ("measure them again: ", "         conv_")  # to copy, or names
+
+
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "validate"])
 def test_every_command_has_it(command: str) -> None:
     """--wide is an option of each command, and of each command of `validate`."""
@@ -96,5 +99,31 @@ def test_commands_print_tables_that_fit(
         tables = [line for line in lines if re.search(r"\S {2,}\S", line) and not line.startswith(("problem", "model"))]
         assert len(tables) > 5
         assert max(map(len, tables)) <= 80
+        assert max(len(line) for line in lines if " " in line.strip() and not line.startswith(_COMMANDS)) <= 80
         assert run([*call, "--wide"]) == ExitCode.OK
         assert "…" not in capsys.readouterr().out
+
+
+def test_a_sparkline_has_a_bar_for_each_value() -> None:
+    """From the least to the largest, or between given ends, beyond which bars are the least and the fullest."""
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5, 5]) == "▁▁"
+    assert sparkline([0, 1], 0, 2) == "▁▅"
+    assert sparkline([-1, 9], 0, 2) == "▁█"
+    assert sparkline([]) == ""
+
+
+@pytest.mark.usefixtures("narrow")
+def test_prose_takes_lines_and_leaves_names_whole() -> None:
+    """Lines end before column 80, further ones are indented; a long name is a line of its own; --wide has one line."""
+    name = "conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1_and_more_of_it_still"
+    text = "worth    " + "some words and others " * 10 + name + " and the end"
+    lines = prose(text, 9).split("\n")
+    assert max(map(len, lines[:3])) <= 80
+    assert all(line.startswith(" " * 9) for line in lines[1:])
+    assert lines[0].startswith("worth    some")
+    assert f"{' ' * 9}{name}" in lines
+    assert " ".join(" ".join(lines).split()) == " ".join(text.split())
+    with whole_names(is_whole=True):
+        assert prose(text, 9) == text
+    assert prose("short") == "short"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,14 +16,17 @@ from ckh.commands._common import print_json, print_table, reasons_by_kind
 from ckh.commands._duration import format_duration
 from ckh.log import warn
 from ckh.schema import MEASURED, Status
+from ckh.tabletext import prose, sparkline
 
 _MANY_UNSTABLE = 0.1  # share of times
+_SPARKS = 24  # bars in a line
 _WHAT_TO_DO = (
     "stop other programs, fix the clock (cpupower frequency-set --governor performance, "
     "rocm-smi --setperfdeterminism), let the device cool, or take more samples (--samples 9) in a new run"
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ckh.bench.active import ActiveReport
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from ckh.bench.campaign import Campaign, Outcome, Outlook
     from ckh.bench.plan import Plan
     from ckh.bench.sweep import Totals
+    from ckh.data.records import ReferenceRecord
     from ckh.ops.base import Kernel
 
 
@@ -156,8 +161,8 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
             "unstable": _unstable_share(totals),
             "reference": {
                 "looks": len(totals.references),
-                "least": min(totals.references, default=None),
-                "most": max(totals.references, default=None),
+                "least": min((one.ratio for one in totals.references), default=None),
+                "most": max((one.ratio for one in totals.references), default=None),
                 "measured_again": totals.drifted,
                 "suspects_left": totals.suspects_left,
             },
@@ -181,11 +186,14 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     phases = sorted(totals.phase_s.items(), key=lambda item: -item[1])
     typer.echo("")
     print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
-    typer.echo(f"\nin all {format_duration(totals.wall_s)}, {outcome.orchestration:.1%} of measuring is orchestration")
+    share = f"{outcome.orchestration:.1%} of measuring is orchestration"
+    typer.echo("\n" + prose(f"in all {format_duration(totals.wall_s)}, {share}"))
+    for line in reference_lines(totals.references):
+        typer.echo(line)
     for line in machine_lines(totals):
         warn(line)
     if outcome.active is not None:
-        typer.echo("\n".join(active_lines(outcome.active)))
+        typer.echo("\n".join(map(prose, active_lines(outcome.active))))
     typer.echo(f"next: {after}")
 
 
@@ -209,10 +217,33 @@ def active_lines(report: ActiveReport) -> list[str]:
     return [chosen, known, more]
 
 
+def reference_lines(looks: Sequence[ReferenceRecord]) -> list[str]:
+    """How the machine moved during a run, as the reference kernel, clock and temperature show; nothing of one look."""
+    if len(looks) < 2:  # noqa: PLR2004 - one look is no drift
+        return []
+    ratios = [one.ratio for one in looks]
+    shown = [max(part, key=lambda ratio: abs(ratio - 1)) for part in _parts(ratios, _SPARKS)]
+    # A machine that is quiet is to look so: what moves by less than the drift that counts fills no bar.
+    bars = sparkline(shown, min(1 - DRIFT, *ratios), max(1 + DRIFT, *ratios))
+    lines = [f"reference {bars} {min(ratios):.2f} to {max(ratios):.2f} times its first time, {len(looks)} looks"]
+    clocks = [one.clock_mhz for one in looks if one.clock_mhz is not None]
+    heat = [one.temperature_c for one in looks if one.temperature_c is not None]
+    seen = [f"clock {min(clocks):.0f} to {max(clocks):.0f} MHz"] if clocks else []
+    seen += [f"temperature {min(heat):.0f} to {max(heat):.0f} °C"] if heat else []
+    return [*lines, ", ".join(seen)] if seen else lines
+
+
+def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
+    """Values in at most so many parts, in their order."""
+    count = min(most, len(values))
+    ends = [len(values) * i // count for i in range(count + 1)]
+    return [values[a:b] for a, b in pairwise(ends)]
+
+
 def machine_lines(totals: Totals) -> list[str]:
     """What to know of the machine that measured, and what to do about it; nothing where it was quiet."""
     lines = []
-    share, looks = _unstable_share(totals), totals.references
+    share, looks = _unstable_share(totals), [one.ratio for one in totals.references]
     if looks and max(abs(one - 1) for one in looks) > DRIFT:
         rest = f", {totals.suspects_left} more were not" if totals.suspects_left else ""
         lines.append(

@@ -10,6 +10,7 @@ import typer
 
 from ckh.commands._common import print_table
 from ckh.commands._judging import percent
+from ckh.tabletext import prose, sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from ckh.assess.report import Choice, Evaluation
     from ckh.learn.spec import ModelSpec
 
+_BARS = 20
+_INDENT, _SHORT = 11, ("ceiling ", "the model ", "  ")  # of lines that stand in columns
+_LEAST_SHOWN = 0.8  # of efficiency
 NOT_REPEATED = (
     "repeat noise is unknown: no pair was measured more than once; the spread of the samples of one run counts, 1 % at "
     "least"
@@ -44,12 +48,14 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
     print_table(f"{title}: {result.rows} rows", columns, rows)
+    typer.echo(distribution_line([one.efficiency for one in result.choices]))
     if HINDSIGHT not in result.baselines:
         typer.echo(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
     for line in noise_lines(result.noise, result.ceiling):
-        typer.echo(line)
+        typer.echo(prose(line, _INDENT if line.startswith(_SHORT) else 0))
     if result.unstable:
-        typer.echo(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
+        unstable = f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %"
+        typer.echo(prose(unstable))
     typer.echo("")
     top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
     print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)
@@ -68,6 +74,16 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
     if worst:
         _print_worst(sorted(result.choices, key=lambda choice: choice.efficiency)[:worst], spec)
+
+
+def distribution_line(efficiency: Sequence[float]) -> str:
+    """How many problems the model's efficiency has, from low to high, as bars."""
+    least = min(int(min(efficiency) * 10) / 10, _LEAST_SHOWN)
+    width = (1.0 - least) / _BARS
+    counts = [0] * _BARS
+    for value in efficiency:
+        counts[min(int((value - least) / width + 1e-9), _BARS - 1)] += 1
+    return f"the model's choices from {least:.0%} {sparkline(counts, 0)} to 100%, by efficiency"
 
 
 def noise_lines(noise: Sequence[DeviceNoise], ceiling: Ceiling | None) -> list[str]:

@@ -21,6 +21,7 @@ from ckh.commands._judging import (
 )
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
+from ckh.tabletext import prose
 from ckh.training import Labels
 
 if TYPE_CHECKING:
@@ -145,8 +146,6 @@ def _judge_times(
     model: Model, parts: DatasetParts, learned_from: DatasetParts | None, others: dict[str, Scorer], worst: int
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
     """The document, the figures that gates use, and what prints the result under a title."""
-    import numpy as np
-
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
@@ -162,13 +161,13 @@ def _judge_times(
 
     learned = None if learned_from is None else Learned(learned_from)
     result = report.evaluate(parts, score, learned, others, is_copy=is_copy(parts, model, learned_from))
-    values, times = figures(result.efficiency), time_errors(model, np.concatenate(ratios))
+    values, times = figures(result.efficiency), time_errors(ratios)
     whole = {**document(result, model.spec, worst), "times": None if times is None else asdict(times)}
 
     def show(title: str) -> None:
         print_report(result, model.spec, title, worst)
         if times is not None:
-            typer.echo(f"\n{times}")
+            typer.echo("\n" + "\n".join(map(prose, times.lines())))
 
     return whole, values, show
 

@@ -18,6 +18,7 @@ from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
+from ckh.tabletext import prose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,7 +226,7 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         unknown = [one for one in found if one.known.line and one.not_measured is None]
         if unknown:
             typer.echo(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
-            typer.echo(unknown[0].known.line)
+            typer.echo(prose(unknown[0].known.line))
         far = [one for one in found if one.beyond]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].beyond}"
@@ -259,7 +260,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         probe=found.probe,
         not_measured=doubts,
         known=found.known(top),
-        interval=found.model.interval,
+        bands=found.model.bands,
         kernels=[
             KernelRow(
                 spec.op.kernel_name(one.kernel),

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 _HELP = """Draw what was measured or learned, as one page that loads nothing, or as files.
 
-WHAT is a dataset (sizes, kernels that ever win, failures, noise and drift over time), a folder of ckh bench or ckh search --measure
-(progress, noise and drift over time, the best found), a model with --data (efficiency beside baselines, regret, a heat
-map, calibration, learning curve, the worst choices), or two models with --data, which are compared.
+WHAT is a dataset (sizes, kernels that ever win, failures, noise and drift over time), a folder of ckh bench or ckh
+search --measure (progress, noise and drift over time, the best found), a model with --data (efficiency beside
+baselines, regret, a heat map, calibration, learning curve, the worst choices), or two models with --data, which are
+compared.
 
 The page has light and dark colours, fits a phone, and has every figure's numbers for screen readers. --plots writes
 each figure as SVG and as PNG too. --watch writes the page again while a run is measuring;

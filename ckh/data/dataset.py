@@ -100,6 +100,10 @@ class Dataset:
 
     def problems(self) -> list[Any]:
         """The problems, so that `problems()[problem_ids[i]]` is the problem of row `i`."""
+        return self._all_problems
+
+    @cached_property
+    def _all_problems(self) -> list[Any]:
         return self._problems(self.first_rows)
 
     @property

@@ -290,9 +290,9 @@ class Model:
         return in_order(problem, pool, order, score[0, order], self.speeds(score[0, order], expected))
 
     @property
-    def interval(self) -> tuple[float, float] | None:
-        """Measured over predicted time that nine in ten held-out times lay between; None without a calibration."""
-        return None if self.calibration is None else (self.calibration.low, self.calibration.high)
+    def bands(self) -> tuple[tuple[float, float, float], ...]:
+        """Between which nine in ten held-out times lay (`Calibration.bands`); empty without a calibration."""
+        return () if self.calibration is None else self.calibration.bands
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         """The speeds of kernels in their order, shape (..., kernels), as told or, if that was learned, calibrated.

@@ -10,7 +10,7 @@ import numpy as np
 from ckh.learn.calibration import COVERED, Calibration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -20,28 +20,45 @@ _ROWS = 33  # of the table
 SHOWN = 5  # kernels whose times people look at: the interval is theirs
 _LEAST_SHARE = 1e-3
 _FEWEST = 20  # problems: fewer say nothing of what 5 % lie above
+# Chosen on the folds of the host models: more bands make the interval no better (docs/results.md).
+_BANDS, _PROBLEMS_OF_BAND = 4, 40
 
 
-def calibrate(score: Floats, told: Floats, tflops: Floats, problem: NDArray[np.int64]) -> Calibration | None:
+def calibrate(score: Floats | None, told: Floats, tflops: Floats, problem: NDArray[np.int64]) -> Calibration | None:
     """The calibration of held-out rows; None for too few problems.
 
     The shares are an isotonic regression of log(TFLOPS / best TFLOPS of the problem), the better kernels weighing more.
     The interval has the quantiles of measured over predicted time among the first kernels of each problem, so that it
-    holds that share of the times of further problems, were these drawn as the others (split conformal prediction).
+    holds that share of the times of further problems, were these drawn as the others: split conformal prediction, by
+    bands of the predicted speed (Mondrian conformal prediction).
 
     Args:
-        score: what orders kernels, shape (rows,), by models that have not seen the row's problem.
+        score: what orders kernels, shape (rows,), by models that have not seen the row's problem; None: the speeds do.
         told: the speeds that such models tell, shape (rows,).
         tflops: the measured ones, shape (rows,).
         problem: number of each row's problem, shape (rows,).
     """
-    from sklearn.isotonic import IsotonicRegression
-
-    usable = np.isfinite(score) & np.isfinite(told) & (told > 0) & (tflops > 0)
-    score, told, tflops, problem = score[usable], told[usable], tflops[usable], problem[usable]
-    groups = list(in_order(score, problem))
+    by = told if score is None else score
+    usable = np.isfinite(by) & np.isfinite(told) & (told > 0) & (tflops > 0)
+    by, told, tflops, problem = by[usable], told[usable], tflops[usable], problem[usable]
+    groups = list(in_order(by, problem))
     if len(groups) < _FEWEST:
         return None
+    gap, share = ((), ()) if score is None else _shares(by, tflops, groups)
+    plain = Calibration(gap, share, 1.0, ((0.0, 1.0, 1.0),), len(groups))
+    predicted = [plain.speeds(by[rows], told[rows])[:SHOWN] for rows in groups]
+    times = [speeds / tflops[rows[:SHOWN]] for speeds, rows in zip(predicted, groups, strict=True)]
+    scale = 1.0 / float(np.median(np.concatenate(times)))
+    first = np.array([speeds[0] for speeds in predicted]) * scale
+    return replace(plain, scale=scale, bands=_bands(first, [time * scale for time in times]))
+
+
+def _shares(
+    score: Floats, tflops: Floats, groups: Sequence[NDArray[np.intp]]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Distances to the best score, and the shares of the best speed that kernels have there."""
+    from sklearn.isotonic import IsotonicRegression
+
     gap, best = np.empty(len(score)), np.empty(len(score))
     for rows in groups:
         gap[rows], best[rows] = score[rows[0]] - score[rows], tflops[rows].max()
@@ -52,15 +69,27 @@ def calibrate(score: Floats, told: Floats, tflops: Floats, problem: NDArray[np.i
     knots = np.unique(np.concatenate([[0.0], knots]))
     share = np.exp(isotonic.predict(knots) - isotonic.predict([0.0])[0])
     share = np.maximum(np.minimum.accumulate(share), _LEAST_SHARE)
-    plain = Calibration(tuple(knots.tolist()), (1.0, *share[1:].tolist()), 1.0, 1.0, 1.0, len(groups))
-    predicted = np.concatenate([plain.speeds(score[rows], told[rows])[:SHOWN] for rows in groups])
-    measured = np.concatenate([tflops[rows[:SHOWN]] for rows in groups])
-    scale = float(np.median(measured / predicted))
-    time = predicted * scale / measured
-    # The conformal quantiles of so many values, of which none may lie outside of them all.
-    level = min((1 + COVERED) / 2 * (1 + 1 / len(time)), 1.0)
-    low, high = float(np.quantile(time, 1 - level)), float(np.quantile(time, level))
-    return replace(plain, scale=scale, low=low, high=high)
+    return tuple(knots.tolist()), (1.0, *share[1:].tolist())
+
+
+def _bands(first: Floats, times: Sequence[Floats]) -> tuple[tuple[float, float, float], ...]:
+    """The interval by predicted speed, of bands with as many problems each.
+
+    Args:
+        first: the speed that is predicted for the first kernel, shape (problems,).
+        times: measured over predicted times of the first kernels of each problem.
+    """
+    count = max(1, min(_BANDS, len(first) // _PROBLEMS_OF_BAND))
+    starts = np.unique(np.quantile(first, np.linspace(0, 1, count + 1)[1:-1]))
+    band = np.searchsorted(starts, first, side="right")
+    found = []
+    for number, start in enumerate((0.0, *starts.tolist())):
+        inside = np.flatnonzero(band == number)
+        time = np.concatenate([times[i] for i in inside.tolist()])
+        # The conformal quantiles of so many problems, whose times err alike; none may lie outside of them all.
+        level = min((1 + COVERED) / 2 * (1 + 1 / len(inside)), 1.0)
+        found.append((start, float(np.quantile(time, 1 - level)), float(np.quantile(time, level))))
+    return tuple(found)
 
 
 def in_order(score: Floats, problem: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:

@@ -1,8 +1,10 @@
-"""Speeds that agree with the ranking: they fall with its score, and times have an interval.
+"""Speeds that agree with the ranking: they fall with its score, and times have an interval that depends on the speed.
 
 What orders kernels and what tells their speed are models of their own. The calibration joins them: a table, made on
 held-out folds, says which share of the best one's speed a kernel has whose score lies so far below the best score. The
-speeds that are told of the first kernels, each divided by its share, give the speed of the best.
+speeds that are told of the first kernels, each divided by its share, give the speed of the best. Slow problems (small,
+depthwise) are harder to predict than fast ones, so the interval is wider for them: it comes in bands of the speed that
+is predicted for the first kernel.
 """
 
 from __future__ import annotations
@@ -36,16 +38,16 @@ class Calibration:
         gap: distances of a score to the best one, ascending from 0; empty: the speeds stay as they are told.
         share: speeds of kernels at these distances over that of the best, from 1 on and never rising.
         scale: what corrects the median of all.
-        low: the measured time over the predicted one that 5 % lie below, on held-out folds.
-        high: the same that 5 % lie above.
+        bands: the interval by predicted speed, ascending: the TFLOPS of the first kernel from which a band holds, 0 in
+            the first; and the measured times over the predicted ones that 5 % lie below, and 5 % above, on held-out
+            folds (`ranking_text.interval_at`).
         problems: held-out problems that all this is from.
     """
 
     gap: tuple[float, ...]
     share: tuple[float, ...]
     scale: float
-    low: float
-    high: float
+    bands: tuple[tuple[float, float, float], ...]
     problems: int
 
     def __post_init__(self) -> None:
@@ -54,12 +56,15 @@ class Calibration:
         Raises:
             DataError: a number is not finite or out of order.
         """
-        numbers = (*self.gap, *self.share, self.scale, self.low, self.high)
+        numbers = (*self.gap, *self.share, self.scale, *(one for band in self.bands for one in band))
         is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(map(isfinite, numbers))
         is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
         is_falling = all(a < b for a, b in pairwise(self.gap)) and all(a >= b for a, b in pairwise(self.share))
-        if not (is_table and is_falling and min((*self.share, self.scale, self.low)) > 0 and self.low <= self.high):
-            raise DataError("a calibration is a table of falling shares, a scale and an interval of time")
+        starts = [start for start, _, _ in self.bands]
+        is_banded = starts[:1] == [0.0] and all(a < b for a, b in pairwise(starts)) and len(starts) <= _MOST_ROWS
+        is_banded = is_banded and all(0 < low <= high for _, low, high in self.bands)
+        if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > 0):
+            raise DataError("a calibration is a table of falling shares, a scale and intervals of time by speed")
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -120,5 +125,5 @@ def _parsed(values: Any) -> Calibration:
     if values["first"] != FIRST:
         raise ValueError(f"it is from the first {values['first']}, not {FIRST}")
     gap, share = (tuple(float(one) for one in values[name]) for name in ("gap", "share"))
-    scale, low, high = (float(values[name]) for name in ("scale", "low", "high"))
-    return Calibration(gap, share, scale, low, high, int(values["problems"]))
+    bands = tuple((float(start), float(low), float(high)) for start, low, high in values["bands"])
+    return Calibration(gap, share, float(values["scale"]), bands, int(values["problems"]))

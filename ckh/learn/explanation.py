@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.tabletext import prose
+
 if TYPE_CHECKING:
     from ckh.learn.measured_set import NearestProblem
+
+
+_INDENT = 13  # of what follows the first word of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +120,7 @@ class Explanation:
             waves = f"{one.blocks} tiles" + (rounds if one.rounds < one.blocks else "")
             lines.append(f"  sizes {place}    {used}; {waves}")
         lines += [f"  measured   {near.problem}: best {near.kernel}, {near.latency_ms:.4g} ms" for near in self.nearest]
-        return lines
+        return [prose(line, _INDENT) for line in lines]
 
 
 def _roofline_text(one: Roofline) -> str:

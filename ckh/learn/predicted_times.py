@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ckh.assess.intervals import estimates, mean_of
 from ckh.learn.calibrate import SHOWN, in_order
 from ckh.learn.calibration import COVERED
+from ckh.learn.ranking_text import interval_at
 from ckh.training import TFLOPS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -25,28 +30,60 @@ class TimeErrors:
     Attributes:
         times: how many: the measured times of the first kernels of each problem.
         median: of |predicted / measured - 1|.
-        covered: the share of measured times within the model's intervals; None if it has none.
+        covered: the share of a problem's times within the model's interval, mean over problems; None if it has none.
+        covered_95: what holds that share with 95 % confidence, by a bootstrap over problems; None if it has none.
         wanted: the share that is to be.
     """
 
     times: int
     median: float
     covered: float | None
+    covered_95: tuple[float, float] | None
     wanted: float = COVERED
 
-    def __str__(self) -> str:
+    def lines(self) -> list[str]:
         """In words."""
-        interval = "" if self.covered is None else f"; {self.covered:.1%} within the interval, {self.wanted:.0%} wanted"
-        return f"predicted times lie {self.median:.1%} from the {self.times} measured ones in the median{interval}"
+        said = [f"predicted times lie {self.median:.1%} from the {self.times} measured ones in the median"]
+        if self.covered is not None and self.covered_95 is not None:
+            low, high = self.covered_95
+            covered = f"{self.covered:.1%} ({low:.1%} - {high:.1%})"
+            said.append(f"{covered} lie within the interval, {self.wanted:.0%} wanted")
+        return said
 
 
-def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Measured over predicted times of the first kernels of each problem; none if the model tells no times.
+@dataclass(frozen=True, slots=True, eq=False)
+class PredictedSpeeds:
+    """The speeds that a model tells of measured kernels, in its order.
 
-    The first kernels are those of the measured ones that the model places first.
+    Attributes:
+        rows: numbers of rows of the dataset, those of a problem together and its best first.
+        starts: where a problem begins in them, shape (problems,).
+        tflops: shape as `rows`.
+    """
+
+    rows: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    tflops: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeRatios:
+    """Measured over predicted times of the first kernels of problems.
+
+    Attributes:
+        times: of all of them, shape (times,).
+        covered: the share of each problem's that lies within the interval, shape (problems,); empty without intervals.
+    """
+
+    times: NDArray[np.float64]
+    covered: NDArray[np.float64]
+
+
+def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> PredictedSpeeds | None:
+    """The speeds that `ckh predict` would tell of the rows with a time; None if it tells none, or no row has one.
 
     Args:
-        model: what is judged.
+        model: what tells them.
         dataset: whole problems.
         score: the model's, shape (rows,).
 
@@ -54,24 +91,49 @@ def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> N
         ModelError: a file of the model is damaged.
         DataError: a column is missing.
     """
-    if TFLOPS not in model.spec.targets:
-        return np.zeros(0)
+    usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
+    if TFLOPS not in model.spec.targets or not len(usable):
+        return None
     told = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
-    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
-    usable = np.flatnonzero(measured > 0)
-    ratios = [np.zeros(0)]
-    for rows in in_order(score[usable], dataset.problem_ids[usable]) if len(usable) else ():
-        chosen = usable[rows]
-        speeds = model.speeds(score[chosen], told[chosen])
-        assert speeds is not None
-        ratios.append(speeds[:SHOWN] / measured[chosen[:SHOWN]])
-    return np.concatenate(ratios)
+    rows, speeds = [], []
+    for group in in_order(score[usable], dataset.problem_ids[usable]):
+        rows.append(usable[group])
+        found = model.speeds(score[rows[-1]], told[rows[-1]])
+        assert found is not None
+        speeds.append(found)
+    starts = np.cumsum([0, *map(len, rows[:-1])])
+    return PredictedSpeeds(np.concatenate(rows), starts, np.concatenate(speeds))
 
 
-def time_errors(model: Model, time: NDArray[np.float64]) -> TimeErrors | None:
-    """The errors that ratios show (`time_ratios`); None if there are none."""
+def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> TimeRatios:
+    """Measured over predicted times of the first kernels of each problem; none if the model tells no times.
+
+    The first kernels are those of the measured ones that the model places first. Arguments and errors are those of
+    `predicted_speeds`.
+    """
+    found = predicted_speeds(model, dataset, score)
+    if found is None:
+        return TimeRatios(np.zeros(0), np.zeros(0))
+    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)[found.rows]
+    times, covered = [], []
+    for start, end in pairwise([*found.starts.tolist(), len(found.rows)]):
+        first = slice(start, min(start + SHOWN, end))
+        times.append(found.tflops[first] / measured[first])
+        if model.bands:
+            low, high = interval_at(model.bands, float(found.tflops[start]))
+            covered.append(float(np.mean((times[-1] >= low) & (times[-1] <= high))))
+    return TimeRatios(np.concatenate(times), np.array(covered))
+
+
+def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:
+    """The errors that ratios of parts of a dataset show; None if there are none."""
+    time, covered = (np.concatenate([getattr(one, name) for one in ratios]) for name in ("times", "covered"))
     if not len(time):
         return None
-    found = model.calibration
-    covered = None if found is None else float(np.mean((time >= found.low) & (time <= found.high)))
-    return TimeErrors(len(time), float(np.median(np.abs(1.0 / time - 1.0))), covered)
+    share = estimates({"": mean_of(covered)}, len(covered))[""] if len(covered) else None
+    return TimeErrors(
+        len(time),
+        float(np.median(np.abs(1.0 / time - 1.0))),
+        None if share is None else share.value,
+        None if share is None else (share.low, share.high),
+    )

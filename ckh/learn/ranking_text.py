@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.learn.known import ALL_KNOWN, Known
 from ckh.ops import in_words
-from ckh.tabletext import json_text, table_text
+from ckh.tabletext import json_text, prose, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 _WHY = " (--why tells the reasons)"
 _HOST = "host"
+_INDENT = 9  # of what follows the first word of a line
 OUT_OF_ORDER = (
     "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"
 )
@@ -57,8 +58,8 @@ class NotMeasured:
         following = [f"next     {command}" for command in self.next_commands]
         return [
             "NOT MEASURED on this architecture and element type",
-            f"source   {self.source}",
-            f"worth    {self.worth}",
+            prose(f"source   {self.source}", _INDENT),
+            prose(f"worth    {self.worth}", _INDENT),
             *following,
         ]
 
@@ -81,7 +82,8 @@ class Ranking:
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
-        interval: measured over predicted time that nine in ten held-out times lay between; None where nothing says.
+        bands: measured over predicted times that nine in ten held-out ones lay between, by the speed that is predicted
+            (`interval_at`); empty where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
         explanation: why the first is above the second, if that is requested and there are two.
     """
@@ -101,7 +103,13 @@ class Ranking:
     not_measured: NotMeasured | None = None
     known: Known = ALL_KNOWN
     explanation: Explanation | None = None
-    interval: Sequence[float] | None = None
+    bands: Sequence[Sequence[float]] = ()
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Measured over predicted time that nine in ten held-out times at such speeds lay between; None: unknown."""
+        speeds = [one.tflops for one in self.kernels if one.tflops is not None]
+        return interval_at(self.bands, max(speeds)) if self.bands and speeds else None
 
     @property
     def in_order(self) -> bool:
@@ -113,10 +121,10 @@ class Ranking:
         warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
         refused = sum(self.refused.values())
         lines = [
-            f"problem  {in_words(self.problem)}",
+            prose(f"problem  {in_words(self.problem)}", _INDENT),
             f"         {self.problem.canonical()}",
             *(
-                [f"model    {self.model}, measured on {self.device or self.arch}{warning}"]
+                [prose(f"model    {self.model}, measured on {self.device or self.arch}{warning}", _INDENT)]
                 if self.not_measured is None
                 else self.not_measured.lines()
             ),
@@ -124,7 +132,7 @@ class Ranking:
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if why:
-            lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
+            lines += [prose(f"         {count} x {reason}", _INDENT) for reason, count in self.refused.items()]
         if self.probe is not None:
             lines.append(
                 f"measured the first {len(self.probe.fastest_first())} on {self.probe.device}, {self.probe.when}"
@@ -134,14 +142,10 @@ class Ranking:
         is_measured = self.probe is not None
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
-        doubts = f"\n{self.known.line}\n" if self.known.line and self.not_measured is None else ""
+        doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         notes = doubts + notes_text(self.beyond, is_in_order=self.in_order)
-        said = "\n".join([*lines, "", table]) + interval_text(self.interval) * self._has_times + notes
+        said = "\n".join([*lines, "", table]) + interval_text(self.interval) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
-
-    @property
-    def _has_times(self) -> bool:
-        return any(one.latency_ms is not None for one in self.kernels)
 
     def json(self) -> str:
         """For programs."""
@@ -165,7 +169,7 @@ class Ranking:
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,
-            "predicted_interval": list(self.interval) if self.interval and self._has_times else None,
+            "predicted_interval": None if self.interval is None else list(self.interval),
             "kernels": [
                 {
                     "kernel": one.kernel,
@@ -181,8 +185,20 @@ class Ranking:
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:
     """The notes below a table: why no speed is predicted, and that speeds are not in the order of the ranking."""
-    notes = [f"\nno speed is predicted: {beyond}\n"] if beyond else []
-    return "".join(notes if is_in_order else [*notes, f"\n{OUT_OF_ORDER}\n"])
+    notes = [prose(f"no speed is predicted: {beyond}")] if beyond else []
+    return "".join(f"\n{note}\n" for note in (notes if is_in_order else [*notes, prose(OUT_OF_ORDER)]))
+
+
+def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float, float]:
+    """The interval of measured over predicted time at the speed that is predicted for the first kernel.
+
+    Args:
+        bands: the TFLOPS from which each holds, 0 in the first and ascending, its low and its high end.
+        tflops: the speed.
+    """
+    held = [band for band in bands if band[0] <= tflops] or bands[:1]
+    _, low, high = held[-1]
+    return low, high
 
 
 def interval_text(interval: Sequence[float] | None) -> str:
@@ -190,7 +206,8 @@ def interval_text(interval: Sequence[float] | None) -> str:
     if interval is None:
         return ""
     low, high = interval
-    return f"\nof held-out times 9 in 10 lay between {low:.2f} and {high:.2f} times the predicted ones\n"
+    text = f"at such speeds 9 in 10 held-out times lay between {low:.2f} and {high:.2f} times the predicted ones"
+    return f"\n{prose(text)}\n"
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:

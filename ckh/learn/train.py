@@ -83,13 +83,13 @@ class _Trainer:
         self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
 
     def calibration(self) -> Calibration | None:
-        """What makes the speeds agree with the order; None without folds, or where the speeds order."""
-        if not {RANK, TFLOPS} <= set(self._held_out):
+        """What makes the speeds agree with the order, and the interval of times; None without folds or speeds."""
+        if TFLOPS not in self._held_out:
             return None
         dataset = self._prepared.dataset
         tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
         told = np.expm1(self._held_out[TFLOPS])
-        return calibrate(self._held_out[RANK], told, tflops, dataset.problem_ids)
+        return calibrate(self._held_out.get(RANK), told, tflops, dataset.problem_ids)
 
     def train(self, fit: Fit) -> TrainedTarget:
         """Cross-validate and fit a target."""

@@ -112,7 +112,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         probe=probe,
         kernels=shown,
         known=_known(problem, facts, shown),
-        interval=facts["interval"],
+        bands=facts["bands"],
     )
 
 

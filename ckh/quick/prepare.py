@@ -105,7 +105,7 @@ def facts_of(
         "device": spec.device,
         "tells_tflops": TFLOPS in {spec.rank_by, *spec.targets},
         "reach": model.reach,
-        "interval": model.interval,
+        "bands": model.bands,
         "limits": {} if measured is None else measured.limits_by_size,
         "num_cus": model.num_cus,
         "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),

@@ -170,7 +170,7 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
 
 def _calibration(judged: Judged) -> Drawing | None:
     """Predicted over measured times, by the measured time."""
-    found = predicted_speeds(judged.model, judged.dataset)
+    found = predicted_speeds(judged.model, judged.dataset, judged.scores)
     if found is None:
         return None
     measured = judged.times.latency_ms[found.rows]
