@@ -2,7 +2,8 @@
 
 Workers are processes of this machine whose kernels do nothing but wait, so that two cores do not hide what the cluster
 itself costs: each pair takes as long as is said, and a problem's inputs ten times that. All the rest is the code of a
-real run: problems given out one by one, jobs and replies sent, rows made and journalled.
+real run: problems given out one by one, jobs and replies sent, rows made and journalled. The client's CPU for a pair is
+that of its process, which has the scheduler of `local:N` too; it depends less on what else runs on the machine.
 
     python benchmarks/cluster.py                  # 10 ms a pair
     python benchmarks/cluster.py --pair-ms 50 --workers 8
@@ -61,8 +62,8 @@ def _prepare() -> None:
         setattr(remote, one, value)
 
 
-def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: int) -> float:
-    """Of a run with rows in a journal, once all workers know the device."""
+def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: int) -> tuple[float, float]:
+    """Of a run with rows in a journal, once all workers know the device; and seconds of our own CPU for a pair."""
     cluster.everywhere(_prepare)
     driver = ClusterDriver(
         cluster, remote.DeviceRequest(HOST_KIND, DeviceOptions()), HostDevice(), BenchLimits(), lambda: False
@@ -77,11 +78,11 @@ def pairs_per_second(cluster: Cluster, pair_s: float, problems: int, kernels: in
                 journal.add(ResultRow("run", f"problem{task}", f"kernel{job.id}", Status.OK, "", times, times, 0.0))
 
         driver.serve(in_order(range(len(driver.devices()))), work)  # warm
-        start = time.monotonic()
+        start, used = time.monotonic(), time.process_time()
         driver.serve(in_order(range(problems)), work)
-        seconds = time.monotonic() - start
+        seconds, used = time.monotonic() - start, time.process_time() - used
         journal.close()
-    return problems * kernels / seconds
+    return problems * kernels / seconds, used / (problems * kernels)
 
 
 def _alone(pair_s: float, problems: int, kernels: int) -> float:
@@ -104,12 +105,14 @@ def main() -> None:
     pair_s = arguments.pair_ms / 1e3
     possible = _alone(pair_s, arguments.problems, arguments.kernels)
     print(f"{arguments.pair_ms:g} ms a pair, {arguments.kernels} kernels a problem")
-    print("workers  pairs/s  of this process alone  orchestration")
+    print("workers  pairs/s  of this process alone  orchestration  client's CPU, ms")
     for workers in arguments.workers:
         with connected(f"local:{workers}") as cluster:
-            rate = pairs_per_second(cluster, pair_s, arguments.problems * workers, arguments.kernels)
+            rate, used_s = pairs_per_second(cluster, pair_s, arguments.problems * workers, arguments.kernels)
         share = rate / (possible * workers)
-        print(f"{workers:7}  {rate:7.1f}  {share * workers:21.2f}x  {1 - share:12.1%}", flush=True)
+        print(
+            f"{workers:7}  {rate:7.1f}  {share * workers:21.2f}x  {1 - share:12.1%}  {1e3 * used_s:17.3f}", flush=True
+        )
 
 
 if __name__ == "__main__":

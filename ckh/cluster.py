@@ -79,10 +79,11 @@ class Cluster:
 
     Attributes:
         client: Dask's own.
+        is_verbose: whether to say from time to time what the workers do.
     """
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, client: Client, *, is_verbose: bool = False) -> None:
+        self.client, self.is_verbose = client, is_verbose
         self._nodes: tuple[ClusterNode, ...] = ()
         self._looked_at = -_LOOK_S
         self._lock = threading.Lock()
@@ -102,6 +103,17 @@ class Cluster:
                 )
                 self._looked_at = time.monotonic()
             return self._nodes
+
+    def open_calls(self) -> dict[str, int]:
+        """How many calls each worker has, running or about to, by address.
+
+        Raises:
+            DeviceError: the scheduler is gone.
+        """
+        try:
+            return {address: len(calls) for address, calls in self.client.processing().items()}
+        except (OSError, TimeoutError) as error:
+            raise _gone(error) from error
 
     def everywhere(
         self, function: Callable[..., Any], *args: Any, on: Sequence[str] | None = None, **named: Any
@@ -225,12 +237,13 @@ class Cluster:
 
 
 @contextmanager
-def connected(address: str) -> Iterator[Cluster]:
+def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
     """The cluster at an address, for as long as the context lasts.
 
     Args:
         address: of a scheduler; or the file in which one has written its address; or `local:N`, which starts N workers
             on this machine, reachable from it alone.
+        is_verbose: whether to say from time to time what the workers do.
 
     Raises:
         UsageError: Dask is not installed, or that is no address.
@@ -243,7 +256,7 @@ def connected(address: str) -> Iterator[Cluster]:
     # What matters of a node's end is said here, in one line.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with _backend(address) as where, _client(distributed, address, where) as client:
-        cluster = Cluster(client)
+        cluster = Cluster(client, is_verbose=is_verbose)
         _require_same(cluster)
         yield cluster
 

@@ -229,8 +229,7 @@ class Campaign:
             DeviceError: there is no compiler.
             DataError: the cache cannot be used.
         """
-        with Stop(limits.budget_s) as stop:
-            driver = self._driver(limits, stop, measures=False)
+        with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=False) as driver:
             return build_and_load(driver, self.plan.without(self._results.has).kernels), stop.reason
 
     def run(self, limits: BenchLimits) -> Outcome:

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -21,6 +21,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import HOST_KIND
 from ckh.bench.driver import Driver, measure
 from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.node_states import NodeStates
 from ckh.bench.remote import Missing, build_here, cached, describe, end_devices, run_jobs, store, whole_files
 from ckh.cluster import Call, NodeLostError
 from ckh.errors import CkhError, DeviceError
@@ -74,9 +75,15 @@ class RemoteRunner:
     """
 
     def __init__(
-        self, cluster: Cluster, request: DeviceRequest, device: RemoteDevice, timeout_s: float, stop: Callable[[], bool]
+        self,
+        cluster: Cluster,
+        request: DeviceRequest,
+        device: RemoteDevice,
+        states: NodeStates,
+        timeout_s: float,
+        stop: Callable[[], bool],
     ) -> None:
-        self._cluster, self._request, self._device = cluster, request, device
+        self._cluster, self._request, self._device, self._states = cluster, request, device, states
         self._timeout_s, self._stop = timeout_s, stop
         self.node = device.name
         self.phase_s: dict[str, float] = {}
@@ -91,9 +98,11 @@ class RemoteRunner:
         """
         keyed = [replace(job, library=Path(job.library).stem) if job.library else job for job in jobs]
         arguments = (self._request, self._device.number, self._timeout_s, setup, keyed)
+        call = Call(run_jobs, arguments, on=self._device.node.address)
+        problem = "" if setup is None else setup.problem
         while True:
-            call = Call(run_jobs, arguments, on=self._device.node.address)
-            found = self._cluster.result(call, self._stop)
+            with self._states.working(self._device.node.address, self.node, problem, len(jobs)):
+                found = self._cluster.result(call, self._stop)
             if found is None:
                 return
             if not isinstance(found, Missing):
@@ -102,8 +111,7 @@ class RemoteRunner:
         for phase, seconds in found.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         self.restarts += found.restarts
-        for job, (_, reply) in zip(jobs, found.replies, strict=False):
-            yield job, reply
+        yield from zip(jobs, found.replies, strict=False)
 
     def _ship(self, keys: Sequence[str]) -> None:
         """Send kernels to the node's cache, some at a time."""
@@ -228,6 +236,9 @@ class ClusterDriver(Driver):
         should_stop: as `Driver`.
         measures: whether devices are used, and not compilers alone.
 
+    Attributes:
+        times: of the reference kernel, in ns, by device.
+
     Raises:
         DeviceError: no node can be used, or nodes differ in compiler, headers or devices.
     """
@@ -243,6 +254,10 @@ class ClusterDriver(Driver):
         measures: bool = True,
     ) -> None:
         self._cluster, self._request, self._measures = cluster, request, measures
+        self._states, self._open = NodeStates(cluster), ExitStack()
+        self._reference: tuple[Job, Built] | None = None
+        self.times: dict[str, float] = {}
+        self._left_out: set[str] = set()  # devices that differ from the others
         self._facts: dict[str, NodeFacts] = {}
         self._toolchain = hashlib.sha256(device.cache_salt()).hexdigest()
         self._compiler = device.identity().compiler
@@ -328,7 +343,8 @@ class ClusterDriver(Driver):
                 yield own
             return
         chosen, stop = device or self.devices()[0], should_stop or self.should_stop
-        runner = RemoteRunner(self._cluster, self._request, chosen, timeout_s or self.limits.timeout_s, stop)
+        limit_s = timeout_s or self.limits.timeout_s
+        runner = RemoteRunner(self._cluster, self._request, chosen, self._states, limit_s, stop)
         try:
             yield runner
         finally:
@@ -362,14 +378,15 @@ class ClusterDriver(Driver):
         """Do tasks with a device until there are none left, or its node is gone."""
         try:
             with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
-                serving.do_all(runner)
+                if self._is_alike(runner):
+                    serving.do_all(runner)
         except NodeLostError as error:
             note(f"{device.name}: {error.message}; its problem is given to another device")
         except CkhError as error:
             serving.failures.append(error)
 
     def _free_devices(self, running: Mapping[str, threading.Thread]) -> list[RemoteDevice]:
-        return [device for device in self.devices() if device.name not in running]
+        return [device for device in self.devices() if device.name not in running.keys() | self._left_out]
 
     def require_alike(self, setup: Job, built: Sequence[Built]) -> None:
         """Measure reference kernels on every device, and refuse to mix devices that differ.
@@ -377,26 +394,65 @@ class ClusterDriver(Driver):
         Raises:
             DeviceError: one is slower than the fastest by more than is allowed.
         """
-        reference, times = [one for one in built if one.status is Status.OK][:1], dict[str, float]()
-        for device in self.devices() if reference else ():
-            with self.worker(device=device) as runner:
-                replies = [reply for _ in range(_ROUNDS) for _, reply in measure(runner, setup, reference, 1)]
-            found = [min(reply.samples_ns) for reply in replies if reply.samples_ns]
-            if found:
-                times[device.name] = median(found)
-        if not times:
+        reference = next((one for one in built if one.status is Status.OK), None)
+        if reference is None:
             return
-        fastest, slowest = min(times, key=times.__getitem__), max(times, key=times.__getitem__)
-        limit, ratio = DEVICE_RATIO.get(self._request.kind, _DEVICE_RATIO), times[slowest] / times[fastest]
-        if ratio > limit:
+        self._reference = setup, reference
+        for device in self.devices():
+            with self.worker(device=device) as runner:
+                self._time_reference(runner)
+        if not self.times:
+            return
+        fastest, slowest = min(self.times, key=self.times.__getitem__), max(self.times, key=self.times.__getitem__)
+        ratio = self.times[slowest] / self.times[fastest]
+        if ratio > self._allowed_ratio:
             raise DeviceError(
-                f"{slowest} takes {ratio:.2f} times as long as {fastest} for the same kernel, {limit:g} are allowed",
+                f"{slowest} takes {ratio:.2f} times as long as {fastest} for the same kernel, {self._allowed_ratio:g} "
+                "are allowed",
                 "leave it out of the cluster, or find out what slows it",
             )
-        if len(times) > 1:
-            note(f"{len(times)} devices differ by {ratio - 1:.1%} on a reference kernel")
+        if len(self.times) > 1:
+            note(f"{len(self.times)} devices differ by {ratio - 1:.1%} on a reference kernel")
+
+    @property
+    def _allowed_ratio(self) -> float:
+        return DEVICE_RATIO.get(self._request.kind, _DEVICE_RATIO)
+
+    def _time_reference(self, runner: JobRunner) -> None:
+        """Measure the reference kernel with a device."""
+        assert self._reference is not None
+        setup, reference = self._reference
+        replies = [reply for _ in range(_ROUNDS) for _, reply in measure(runner, setup, [reference], 1)]
+        found = [min(reply.samples_ns) for reply in replies if reply.samples_ns]
+        if found:
+            self.times[runner.node] = median(found)
+
+    def _is_alike(self, runner: JobRunner) -> bool:
+        """Whether a device, which may have come while the run lasts, measures as those that were compared."""
+        if self._reference is None or not self.times or runner.node in self.times:
+            return True
+        others = list(self.times.values())
+        self._time_reference(runner)
+        own = self.times.pop(runner.node, 0.0)
+        ratio = max(own, *others) / min(own, *others) if own else 0.0
+        if own and ratio <= self._allowed_ratio:
+            self.times[runner.node] = own
+            return True
+        self._left_out.add(runner.node)
+        note(
+            f"{runner.node} is left out: a reference kernel differs {ratio:.2f} times between it and the others, "
+            f"{self._allowed_ratio:g} are allowed"
+        )
+        return False
+
+    def __enter__(self) -> ClusterDriver:  # noqa: PYI034 - Self is not in Python 3.10
+        """Say what nodes do, if that is wanted."""
+        if self._cluster.is_verbose:
+            self._open.enter_context(self._states.said())
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """End the processes that nodes keep for this run."""
+        self._open.close()
         with suppress(DeviceError):  # the cluster is gone, and they with it
             self._cluster.everywhere(end_devices)

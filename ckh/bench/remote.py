@@ -70,7 +70,7 @@ class NodeFacts:
 class Ran:
     """The replies to a call's jobs, in order; seconds by phase, and workers that were started again."""
 
-    replies: tuple[tuple[Job, Reply], ...]
+    replies: tuple[Reply, ...]
     phase_s: dict[str, float]
     restarts: int
 
@@ -153,7 +153,7 @@ def run_jobs(
     here = [replace(job, library=str(kernels.path(job.library))) if job.library else job for job in jobs]
     with _warm(request, number, timeout_s).in_use() as supervisor:
         phases, restarts = dict(supervisor.phase_s), supervisor.restarts
-        found = [(jobs[index], reply) for index, (_, reply) in enumerate(supervisor.run(setup, here))]
+        found = [reply for _, reply in supervisor.run(setup, here)]
         spent = {name: value - phases.get(name, 0.0) for name, value in supervisor.phase_s.items()}
         return Ran(tuple(found), spent, supervisor.restarts - max(restarts, 0))
 

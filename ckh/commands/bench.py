@@ -15,7 +15,7 @@ from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._duration import format_duration
 from ckh.data.settings import Given, Settings
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.strenum import StrEnum
@@ -88,6 +88,7 @@ def bench(
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: say every 30 s what each node does."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Measure, and print what came of it."""
@@ -97,7 +98,9 @@ def bench(
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]))
     with ExitStack() as stack:
-        nodes = None if cluster is None else stack.enter_context(connected(cluster))
+        if verbose and cluster is None:
+            raise UsageError("--verbose says what the nodes of a cluster do", "add --cluster, or leave it out")
+        nodes = None if cluster is None else stack.enter_context(connected(cluster, is_verbose=verbose))
         campaign = Campaign(
             str(device) if device else None,
             given,

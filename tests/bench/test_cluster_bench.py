@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import cluster_driver
+from ckh.bench import cluster_driver, node_states
+from ckh.bench.cluster_driver import ClusterDriver
+from ckh.bench.device import DeviceOptions
+from ckh.bench.driver import in_order, on_problem
+from ckh.bench.host_device import HostDevice
 from ckh.bench.kernel_cache import KernelCache
+from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
+from ckh.bench.remote import DeviceRequest
 from ckh.cli import run
 from ckh.cluster import connected
 from ckh.data.journal import read_journal
@@ -177,6 +184,41 @@ def test_devices_that_differ_are_not_mixed(
     assert "times as long as" in said
     assert said.count("/host") == 2
     assert read_journal(Path("run")).rows == ()
+
+
+def test_a_device_that_comes_later_and_differs_is_left_out(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What comes while a run lasts is compared with the others before it measures."""
+    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 1e6)
+    request = DeviceRequest("host", DeviceOptions())
+    device = HostDevice()
+    with ClusterDriver(nodes, request, device, BenchLimits(), lambda: False) as driver:
+        built = list(driver.build(conv_pool(Direction.FORWARD, load_arch("host"))[:1]).values())
+        first, second = (one.name for one in driver.devices())
+        driver.require_alike(on_problem(PROBLEMS[0]), built)
+        assert set(driver.times) == {first, second}
+        del driver.times[second]
+        driver.times[first] = 1e-3
+        seen: list[str] = []
+        driver.serve(in_order(range(6)), lambda runner, _: seen.append(runner.node))
+    assert seen == [first] * 6
+    assert f"{second} is left out" in capsys.readouterr().err
+
+
+def test_nodes_say_what_they_do(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --verbose there is a line for each node, and for each device what it did; it needs a cluster."""
+    monkeypatch.setattr(node_states, "_FIRST_S", 0.1)
+    monkeypatch.setattr(node_states, "_EVERY_S", 0.2)
+    what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "40", "--verbose"]
+    assert bench("run", *what, cluster=nodes) == ExitCode.OK
+    said = capsys.readouterr().err
+    for node in nodes.nodes():
+        assert re.search(rf"{node.address}: \d of 1 calls at a time", said)
+    assert re.search(r"/host\d+: \d+ pairs in \d+ calls, (on conv_|waits)", said)
+    assert bench("none", *what, cluster=None) == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: content[:50] + b"x" + content[51:]])
