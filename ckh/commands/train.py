@@ -57,6 +57,9 @@ kernel was measured on 30 problems or more.
 --labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
 others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
 
+Of more rows than --sample those of problems that are drawn by --seed are read, and the others do not take memory; the
+manifest says of how many.
+
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
 """
@@ -75,6 +78,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --op grouped_conv --variant forward --data data.parquet --out models/mine",
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
+            "ckh train --data large --sample 1000000 --out models/mine",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
             "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
@@ -100,13 +104,16 @@ def train(
     given: dict[str, Any],
     warm_start: Path | None = typer.Option(None, "--warm-start", help="Model directory to add trees to, or nearest."),
     tuned: int | None = typer.Option(None, "--tune", min=2, max=1000, help="Settings to try, the default among them."),
+    sample: int = typer.Option(
+        2_000_000, "--sample", min=1, help="Train on problems with so many rows together, if the data have more."
+    ),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.commands._train_output import print_trained, warn_of_start
-    from ckh.data.dataset import read_dataset
+    from ckh.data.sample import read_sample
     from ckh.learn.prepared import too_few_to_validate
     from ckh.learn.save import MODEL, save
     from ckh.learn.warm_start import continued, read_start
@@ -117,7 +124,12 @@ def train(
     if not paths:
         raise UsageError("there is nothing to train on", "name datasets with --data")
     start = None if warm_start is None or is_nearest else read_start(warm_start)
-    dataset = _select(read_dataset(*paths, columns=lambda one: one.column_names()), op, variant)
+    only = {} if variant is None else {"variant": str(variant)}
+    seed = given.get("seed", TrainOptions().seed)
+    read, drawn = read_sample(paths, sample, seed, lambda one: one.column_names(), only)
+    if drawn is not None:
+        note(f"{drawn}: --sample {sample}, --seed {seed}")
+    dataset = _select(read, op, variant)
     if is_nearest:
         start = read_start(_nearest(dataset))
     defaults = dataset.op.train_defaults(len(dataset.valid()))
@@ -129,7 +141,7 @@ def train(
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
     with everywhere_or_here(cluster):
         tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
-        trained = _fit(dataset, options, tuning, start)
+        trained = replace(_fit(dataset, options, tuning, start), sample=drawn)
     save(trained, out)
     if start is not None:
         warn_of_start(trained)

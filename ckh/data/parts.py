@@ -104,7 +104,7 @@ def read_parts(*paths: Path | str, columns: ColumnsOf) -> DatasetParts:
     problems = Numbering((*op.identity, "arch"))
     part_of = _part_of_each(problems, files, max(PART_ROWS, rows // _MOST_PARTS))
     parts = [_StoredPart() for _ in range(int(part_of.max()) + 1)]
-    for block in _blocks(files, names_read(op, columns)):
+    for block in blocks_of(files, names_read(op, columns)):
         part = part_of[problems.of(block)]
         for number in range(int(part.min()), int(part.max()) + 1):
             parts[number].add(block.filter(part == number))
@@ -123,17 +123,26 @@ def _part_of_each(problems: Numbering, files: Sequence[tables.DatasetFile], part
     """The number of each problem's part, shape (problems,): as many problems as have so many rows, or one."""
     import numpy as np
 
-    counts = np.zeros(0, np.int64)
-    for block in _blocks(files, frozenset(problems.columns)):
-        found = problems.of(block)
-        counts = np.concatenate([counts, np.zeros(len(problems) - len(counts), np.int64)])
-        counts += np.bincount(found, minlength=len(counts))
+    counts = rows_of_each(problems, files)
     crossed = (np.cumsum(counts) - counts) // part_rows
     number: NDArray[np.int64] = np.unique(crossed, return_inverse=True)[1]
     return number
 
 
-def _blocks(files: Sequence[tables.DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
+def rows_of_each(problems: Numbering, files: Sequence[tables.DatasetFile]) -> NDArray[np.int64]:
+    """How many rows each problem of files has, shape (problems,); they are numbered by this."""
+    import numpy as np
+
+    counts = np.zeros(0, np.int64)
+    for block in blocks_of(files, frozenset(problems.columns)):
+        found = problems.of(block)
+        counts = np.concatenate([counts, np.zeros(len(problems) - len(counts), np.int64)])
+        counts += np.bincount(found, minlength=len(counts))
+    return counts
+
+
+def blocks_of(files: Sequence[tables.DatasetFile], names: Container[str]) -> Iterator[pa.Table]:
+    """The rows of files in blocks, with the columns of these names."""
     return (block for file in files for block in file.blocks(names))
 
 
@@ -151,13 +160,12 @@ class _StoredPart:
 
         if not len(table):
             return
-        arrays = [one.dictionary_encode() if pa.types.is_string(one.type) else one for one in table.columns]
-        coded = pa.table(arrays, names=table.column_names)
+        numbered = texts_numbered(table)
         with _told():
             if self._writer is None:
                 options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
-                self._writer = pa.ipc.new_stream(self._file, coded.schema, options=options)
-            self._writer.write_table(coded.combine_chunks())
+                self._writer = pa.ipc.new_stream(self._file, numbered.schema, options=options)
+            self._writer.write_table(numbered)
 
     def close(self) -> None:
         """Write what is left; no more rows are added."""
@@ -167,17 +175,29 @@ class _StoredPart:
 
     def frame(self) -> pd.DataFrame:
         """All rows, once it is closed."""
-        import pandas as pd
         import pyarrow as pa
 
         self._file.seek(0)
         with pa.ipc.open_stream(self._file) as stream:
-            table = stream.read_all().unify_dictionaries()
-        columns = zip(table.column_names, table.columns, strict=True)
-        found: pd.DataFrame = pd.DataFrame(
-            {name: tables.series_of(one, is_category=True, narrow=True) for name, one in columns}
-        )
-        return found
+            return frame_of(stream.read_all(), narrow=True)
+
+
+def texts_numbered(table: pa.Table) -> pa.Table:
+    """A table whose texts are dictionaries of Arrow, in one chunk."""
+    import pyarrow as pa
+
+    arrays = [one.dictionary_encode() if pa.types.is_string(one.type) else one for one in table.columns]
+    return pa.table(arrays, names=table.column_names).combine_chunks()
+
+
+def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
+    """The rows of a table whose texts are numbered; `narrow` as of `read_dataset`."""
+    import pandas as pd
+
+    one = table.unify_dictionaries()
+    columns = {name: tables.series_of(one[name], is_category=True, narrow=narrow) for name in one.column_names}
+    found: pd.DataFrame = pd.DataFrame(columns)
+    return found
 
 
 @contextmanager

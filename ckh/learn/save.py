@@ -129,7 +129,7 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 def _how(trained: Trained) -> dict[str, Any]:
     """The parts that are written only where they were requested: an ordinary model's manifest stays what it was."""
     options, made = trained.options, trained.targets[trained.rank_by]
-    said: dict[str, Any] = {}
+    said: dict[str, Any] = _drawn_from(trained)
     if trained.start is not None:
         said["warm_start"] = trained.start.to_dict(made.comparison)
     if trained.tuning is not None:
@@ -149,6 +149,11 @@ def _how(trained: Trained) -> dict[str, Any]:
     if made.mined is not None:
         said["mining"] = made.mined.to_dict()
     return said
+
+
+def _drawn_from(trained: Trained) -> dict[str, Any]:
+    drawn = trained.sample
+    return {} if drawn is None else {"drawn_from": {"rows": drawn.of_rows, "problems": drawn.of_problems}}
 
 
 def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:

@@ -9,6 +9,7 @@ from ckh.training import RANK, TFLOPS
 
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
+    from ckh.data.sample import Drawn
     from ckh.learn.calibration import Calibration
     from ckh.learn.halving import Tuning
     from ckh.learn.mining import Mined
@@ -68,6 +69,7 @@ class Trained:
     start: Start | None = None
     tuning: Tuning | None = None
     calibration: Calibration | None = None
+    sample: Drawn | None = None
 
     @property
     def rank_by(self) -> str:

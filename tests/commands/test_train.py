@@ -57,6 +57,17 @@ def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture
     assert load_model(out).spec.targets == ("tflops", "rank")
 
 
+def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whole problems are drawn by the seed, which is said and stands in the manifest."""
+    out = data.with_name("model")
+    assert run(["train", "--data", str(data), "--out", str(out), "--sample", "130", *SMALL]) == ExitCode.OK
+    said = "120 rows of 5 problems were drawn from the 336 rows of 14 problems of the data: --sample 130, --seed 42"
+    assert said in capsys.readouterr().err
+    manifest = json.loads((out / "train_manifest.json").read_text(encoding="utf-8"))
+    assert (manifest["data_rows"], manifest["unique_shapes"]) == (120, 5)
+    assert manifest["ckh"]["drawn_from"] == {"rows": 336, "problems": 14}
+
+
 def test_json_is_what_the_folds_measured(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One document with the numbers of the files that were written."""
     out = data.with_name("model")

@@ -1,0 +1,90 @@
+"""Some problems of a dataset that is too large for memory, with all of their rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ckh.data.dataset import Dataset, joined, merged_metadata, names_read, open_files, refuse_duplicates
+from ckh.data.numbering import Numbering
+from ckh.data.parts import blocks_of, frame_of, rows_of_each, texts_numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import ColumnsOf
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How many rows and problems were drawn, and of how many."""
+
+    rows: int
+    problems: int
+    of_rows: int
+    of_problems: int
+
+    def __str__(self) -> str:
+        """In words."""
+        return (
+            f"{self.rows:,} rows of {self.problems:,} problems were drawn from the {self.of_rows:,} rows of "
+            f"{self.of_problems:,} problems of the data"
+        )
+
+
+def read_sample(
+    paths: Sequence[Path | str], most_rows: int, seed: int, columns: ColumnsOf, only: Mapping[str, object]
+) -> tuple[Dataset, Drawn | None]:
+    """Read a dataset as `read_dataset` does; if it has more rows, those of problems that are drawn at random.
+
+    A block and what is drawn are in memory, and some numbers for each problem of the data.
+
+    Args:
+        paths: files and folders.
+        most_rows: how many rows are drawn at most, but those of one problem in any case.
+        seed: of the draw.
+        columns: as of `read_dataset`.
+        only: values of columns of identity: problems with others are not drawn, if any has these.
+
+    Raises:
+        DataError: as of `read_dataset`.
+    """
+    import pyarrow as pa
+
+    files = open_files(paths)
+    op = files[0].op
+    if sum(file.rows for file in files) <= most_rows:
+        return joined(files, columns), None
+    problems = Numbering((*op.identity, "arch"))
+    rows = rows_of_each(problems, files)
+    is_wanted = _is_wanted(problems, only)
+    is_drawn = _draw(rows, is_wanted, most_rows, seed)
+    blocks = blocks_of(files, names_read(op, columns))
+    found = [texts_numbered(block.filter(pa.array(is_drawn[problems.of(block)]))) for block in blocks]
+    dataset = Dataset(frame_of(pa.concat_tables(found), narrow=False), merged_metadata(files), op.name)
+    refuse_duplicates(dataset, files)
+    return dataset, Drawn(len(dataset), int(is_drawn.sum()), int(rows[is_wanted].sum()), int(is_wanted.sum()))
+
+
+def _is_wanted(problems: Numbering, only: Mapping[str, object]) -> NDArray[np.bool_]:
+    """True if a problem has these values, shape (problems,); if none has them, all are."""
+    import numpy as np
+
+    places = [(problems.columns.index(name), value) for name, value in only.items() if name in problems.columns]
+    found = np.array([all(one[place] == value for place, value in places) for one in problems], dtype=bool)
+    return found if found.any() else ~found
+
+
+def _draw(rows: NDArray[np.int64], is_wanted: NDArray[np.bool_], most: int, seed: int) -> NDArray[np.bool_]:
+    """True if a problem is drawn, shape (problems,): as many as have so many rows, one at least."""
+    import numpy as np
+
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(is_wanted))
+    count = int(np.searchsorted(np.cumsum(rows[order]), most, side="right"))
+    found = np.zeros(len(rows), dtype=bool)
+    found[order[: max(1, count)]] = True
+    return found

@@ -1,0 +1,83 @@
+"""Drawing problems of a dataset that has more rows than are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh.data.dataset import read_dataset, write_dataset
+from ckh.data.sample import read_sample
+from tests.learn.conftest import measured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.data.dataset import Dataset
+    from ckh.ops.base import AnyOperation
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    """Rows of fourteen problems of 24 kernels in random order, in two files that both have rows of all."""
+    order = np.random.default_rng(1).permutation(len(measured()))
+    found = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(found, np.array_split(order, 2), strict=True):
+        write_dataset(measured().select(rows), path)
+    return found
+
+
+def every(op: AnyOperation) -> tuple[str, ...]:
+    """All columns."""
+    return op.column_names()
+
+
+def plain(dataset: Dataset) -> pd.DataFrame:
+    """The rows without categories."""
+    names = [name for name, kind in dataset.frame.dtypes.items() if kind == "category"]
+    found: pd.DataFrame = dataset.frame.astype(dict.fromkeys(names, "object"))
+    return found
+
+
+def test_whole_problems_are_drawn(files: list[Path]) -> None:
+    """As many as have so many rows, in the order of the files."""
+    dataset, drawn = read_sample(files, 130, 7, every, {})
+    assert drawn is not None
+    assert (drawn.rows, drawn.problems, drawn.of_rows, drawn.of_problems) == (120, 5, 336, 14)
+    whole = read_dataset(*files, columns=every)
+    names = {problem.canonical() for problem in dataset.problems()}
+    inside = np.array([problem.canonical() in names for problem in whole.problems()])
+    pd.testing.assert_frame_equal(plain(dataset), plain(whole.select(inside[whole.problem_ids])))
+    assert dataset.metadata == whole.metadata
+
+
+def test_the_seed_says_which(files: list[Path]) -> None:
+    """Equal seeds draw equal problems, others do not."""
+    first, again, other = (read_sample(files, 130, seed, every, {})[0].problems() for seed in (7, 7, 8))
+    assert first == again != other
+
+
+def test_few_rows_are_all_read(files: list[Path]) -> None:
+    """Nothing is drawn of a dataset that is small enough."""
+    dataset, drawn = read_sample(files, 336, 7, every, {})
+    assert drawn is None
+    pd.testing.assert_frame_equal(dataset.frame, read_dataset(*files, columns=every).frame)
+
+
+def test_only_problems_with_a_value_are_drawn(files: list[Path]) -> None:
+    """Others do not count, unless no problem has the value: then whoever asked says what there is."""
+    images = [problem.n for problem in measured().problems()]
+    _, drawn = read_sample(files, 100, 7, every, {"N": images[0]})
+    assert drawn is not None
+    assert drawn.of_problems == images.count(images[0]) < 14
+    _, of_all = read_sample(files, 100, 7, every, {"variant": "bwd_data"})
+    assert of_all is not None
+    assert of_all.of_problems == 14
+
+
+def test_one_problem_is_read_in_any_case(files: list[Path]) -> None:
+    """Even if it has more rows than are wanted."""
+    dataset, _drawn = read_sample(files, 1, 7, every, {})
+    assert (len(dataset), len(dataset.problems())) == (24, 1)
