@@ -135,6 +135,7 @@ _SIZES = (
     (60_000, TreeParams(400, 0.05, 63, colsample_bytree=0.4, path_smooth=5.0)),
 )
 _LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
+_EARLY_OF_LARGE = 25  # rounds, at twice the rate
 _PRIOR = 0.5
 
 
@@ -144,4 +145,4 @@ def sized_options(rows: int) -> TrainOptions:
         if rows <= most:
             prior = _PRIOR if params is _SIZES[0][1] else 0.0
             return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, params=params)
-    return TrainOptions(rank=RankObjective.EFFICIENCY, params=_LARGE)
+    return TrainOptions(rank=RankObjective.EFFICIENCY, early_stopping=_EARLY_OF_LARGE, params=_LARGE)

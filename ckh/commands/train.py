@@ -36,7 +36,8 @@ Cross-validation holds out whole problems, and stops on a fold that it does not 
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
 with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
 out have values that suit the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and of more
-200 of 255 that learn twice as fast), or those of a recipe that the operation has.
+200 of 255 that learn twice as fast), or those of a recipe that the operation has. Of more than 60,000 rows latency and
+bandwidth are validated by one fold.
 
 --warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the one that
 ckh predict would take for these data. Of another GPU or element type it says what differs, and the manifest keeps it.

@@ -118,7 +118,7 @@ class Boosting:
             "random_state": seed,
             "n_jobs": self.options.jobs,
             "deterministic": True,
-            "force_row_wise" if self._has_many else "force_col_wise": True,
+            "force_row_wise" if self.has_many else "force_col_wise": True,
             "verbose": -1,
         }
         del parameters["n_estimators"]
@@ -129,14 +129,14 @@ class Boosting:
         import lightgbm
 
         matrix, problem = self.prepared.matrix, self.prepared.dataset.problem_ids
-        rows = rows[np.argsort(problem[rows], kind="stable")] if fit.is_grouped or self._has_many else rows
+        rows = rows[np.argsort(problem[rows], kind="stable")] if fit.is_grouped or self.has_many else rows
         weight = None if fit.weight is None else fit.weight[rows]
         group = np.unique(problem[rows], return_counts=True)[1] if fit.is_grouped else None
         arguments: dict[str, Any] = {"label": fit.label[rows], "weight": weight, "group": group, "params": parameters}
         if self.prepared.start is not None:
             # A model that is continued predicts for arrays only.
             return lightgbm.Dataset(matrix.take(rows), **arguments, **self._features)
-        if not self._has_many:
+        if not self.has_many:
             return matrix.lightgbm_data(rows, **arguments, **self._features)
         order, place = self._order
         binned = matrix.binned(order, parameters, **self._features)
@@ -145,7 +145,8 @@ class Boosting:
         return found.set_label(fit.label[rows]).set_weight(weight).set_group(group)
 
     @property
-    def _has_many(self) -> bool:
+    def has_many(self) -> bool:
+        """True if rows are so many that some things are done otherwise."""
         return len(self.prepared.matrix) > _MANY_ROWS
 
     @cached_property

@@ -99,12 +99,23 @@ class Validation:
         from joblib import Parallel, delayed
 
         predicted = np.full(len(fit.label), np.nan)
-        splits = self._prepared.splits(self._options.folds)
+        splits = self._splits(fit.target, text)
         calls = (delayed(self._fold)(number, fit, split, text) for number, split in enumerate(splits))
         found: list[tuple[NDArray[np.float64], FoldMetrics]] = Parallel()(calls)  # one by one, or on a cluster
         for split, (of_fold, _) in zip(splits, found, strict=True):
             predicted[split.score] = of_fold
         return Validated(fit, predicted, tuple(metrics for _, metrics in found))
+
+    def _splits(self, target: str, text: str) -> list[FoldSplit]:
+        """All splits, or of many rows the first for a target that neither orders nor tells speeds.
+
+        Its folds only say how many trees it has and how far it errs.
+        """
+        splits = self._prepared.splits(self._options.folds)
+        if not splits or target in (TFLOPS, RANK) or not self._boosting.has_many:
+            return splits
+        self._boosting.advance((len(splits) - 1) * self._options.params.n_estimators, text)
+        return splits[:1]
 
     def _fold(self, number: int, fit: Fit, split: FoldSplit, text: str) -> tuple[NDArray[np.float64], FoldMetrics]:
         """Fit and score one fold; the predictions of the rows that it is scored on."""

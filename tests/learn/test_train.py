@@ -256,12 +256,17 @@ def test_hard_examples_of_a_blend_are_not_mined() -> None:
         train(measured(), options, lambda _steps, _text: None)
 
 
-def test_the_progress_counts_every_round_once() -> None:
-    """The steps add up to what was announced, early stopping or not."""
+@pytest.mark.parametrize("are_many", [False, True])
+def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps add up to what was announced, early stopping or not; of many rows latency has one fold."""
+    if are_many:
+        monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
     options = replace(trained().options, targets=("tflops", "latency"))
     steps: list[int] = []
-    train(measured(), options, lambda step, _text: steps.append(step))
+    made = train(measured(), options, lambda step, _text: steps.append(step))
     assert sum(steps) == rounds(options)
+    folds = {target: len(one.folds) for target, one in made.targets.items()}
+    assert folds == {"tflops": 4, "latency": 1 if are_many else 4, "rank": 4}
 
 
 def test_failures_are_not_trained_on() -> None:
