@@ -227,9 +227,9 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         if unknown:
             typer.echo(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
             typer.echo(prose(unknown[0].known.line))
-        far = [one for one in found if one.beyond]
+        far = [one for one in found if one.no_speed]
         why = (
-            f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].beyond}"
+            f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].no_speed}"
             if far
             else ""
         )

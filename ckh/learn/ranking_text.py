@@ -25,6 +25,8 @@ OUT_OF_ORDER = (
     "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"
 )
 
+ORDER_ALONE = "this model learned the order of kernels, not their times"
+
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
@@ -116,6 +118,12 @@ class Ranking:
         """True if the predicted speeds fall with the place, among kernels that were not measured."""
         return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
+    @property
+    def no_speed(self) -> str:
+        """Why the cells of predicted speeds are empty; empty if they are not, or all of the answer stands in doubt."""
+        is_empty = bool(self.kernels) and all(one.tflops is None for one in self.kernels)
+        return self.beyond or (ORDER_ALONE if is_empty and self.not_measured is None else "")
+
     def text(self, *, why: bool) -> str:
         """For people; `why` has the reasons for which kernels were refused."""
         warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
@@ -143,7 +151,7 @@ class Ranking:
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
-        notes = doubts + notes_text(self.beyond, is_in_order=self.in_order)
+        notes = doubts + notes_text(self.no_speed, is_in_order=self.in_order)
         said = "\n".join([*lines, "", table]) + interval_text(self.interval) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 

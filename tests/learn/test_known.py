@@ -15,9 +15,11 @@ from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn import known as knowing
 from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model
+from ckh.learn.artifact import list_models, load_model
 from ckh.learn.known import Known, Outside, known
+from ckh.learn.manifest import problem_count
 from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
+from ckh.paths import data_dir
 from tests.learn.conftest import measured, problems, saved
 
 if TYPE_CHECKING:
@@ -180,3 +182,26 @@ def test_limits_alone_are_enough() -> None:
     found = known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [])
     assert found.nearest is None
     assert found.doubts == ("n = 1 is 4 times outside of what was measured (at least 4)",)
+
+
+@pytest.mark.parametrize("folder", [ref.path for ref in list_models([data_dir("models")])], ids=lambda path: path.name)
+def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
+    """Each keeps the limits of the data it learned from, and those problems where they are not too many."""
+    found = read_measured(folder)
+    assert found is not None
+    assert all(low <= high for low, high in found.limits)
+    assert found.families
+    assert bool(found.problems) == (problem_count(folder) <= 20_000)
+
+
+def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
+    """MIOpen's model knows sizes that were not measured, and a line explains its empty cells."""
+    args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
+    assert run([*args, "1600"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "not known: n = 1600 is 6.25 times outside of what was measured (at most 256);" in out
+    assert "no speed is predicted: this model learned the order of kernels, not their times\n" in out
+    assert run([*args, "16"]) == ExitCode.OK
+    assert "not known: n" not in capsys.readouterr().out
+    assert run(["predict", "--c", "256"]) == ExitCode.OK
+    assert "no speed is predicted" not in capsys.readouterr().out
