@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
-from ckh.bench.cluster_driver import ClusterDriver
+from ckh.bench.cluster_driver import driver_for
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
-from ckh.bench.device_choice import default_device_kind, open_device, require_usable
-from ckh.bench.driver import Driver
+from ckh.bench.device_choice import default_device_kind, open_device
 from ckh.bench.few_plan import KnownBefore, few_plan
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.limits import BenchLimits
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.active import ActiveReport
     from ckh.bench.device import DeviceIdentity
+    from ckh.bench.driver import Driver
     from ckh.cluster import Cluster
     from ckh.data.journal import RunRecord
     from ckh.learn.artifact import Model, Wanted
@@ -216,11 +216,7 @@ class Campaign:
             yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
 
     def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
-        if self._cluster is None:
-            if measures:
-                require_usable(self.device)
-            return Driver(self.device, limits, stop)
-        return ClusterDriver(self._cluster, self._request, self.device, limits, stop, measures=measures)
+        return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
 
     def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:
         """Compile the kernels that are left and load each in a process of its own, without measuring; why it ended.

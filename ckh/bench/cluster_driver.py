@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import HOST_KIND
+from ckh.bench.device_choice import require_usable
 from ckh.bench.driver import Driver, measure
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.node_states import NodeStates
@@ -266,6 +267,10 @@ class ClusterDriver(Driver):
             faults = sorted({facts.fault for facts in self._facts.values()})
             raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults)}")
         self.configs = tuple(one.facts.configs[one.number] for one in self.devices())
+        self.jobs = sum(facts.compilers for facts in self._facts.values())
+        self._first: RemoteDevice | None = None  # that works where no device is named
+
+    is_spread = True
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -337,12 +342,13 @@ class ClusterDriver(Driver):
         should_stop: Callable[[], bool] | None = None,
         device: RemoteDevice | None = None,
     ) -> Iterator[JobRunner]:
-        """A device of a node, by default the first; kernels are loaded, without a device, by this machine."""
+        """A device of a node, by default always the same; kernels are loaded, without a device, by this machine."""
         if config is not None and config.load_only:
             with super().worker(config, timeout_s=timeout_s, should_stop=should_stop) as own:
                 yield own
             return
-        chosen, stop = device or self.devices()[0], should_stop or self.should_stop
+        self._first = self._first or self.devices()[0]
+        chosen, stop = device or self._first, should_stop or self.should_stop
         limit_s = timeout_s or self.limits.timeout_s
         runner = RemoteRunner(self._cluster, self._request, chosen, self._states, limit_s, stop)
         try:
@@ -456,3 +462,32 @@ class ClusterDriver(Driver):
         self._open.close()
         with suppress(DeviceError):  # the cluster is gone, and they with it
             self._cluster.everywhere(end_devices)
+
+
+def driver_for(
+    cluster: Cluster | None,
+    request: DeviceRequest,
+    device: Device,
+    limits: BenchLimits,
+    should_stop: Callable[[], bool],
+    *,
+    measures: bool = True,
+) -> Driver:
+    """What builds kernels and runs them: this machine, or a cluster's nodes.
+
+    Args:
+        cluster: None: this machine.
+        request: the device that nodes open.
+        device: the same here.
+        limits: as `Driver`.
+        should_stop: as `Driver`.
+        measures: whether devices are used, and not compilers alone.
+
+    Raises:
+        DeviceError: the device, or no node, can be used.
+    """
+    if cluster is not None:
+        return ClusterDriver(cluster, request, device, limits, should_stop, measures=measures)
+    if measures:
+        require_usable(device)
+    return Driver(device, limits, should_stop)

@@ -54,12 +54,16 @@ class JobRunner(Protocol):
 class Driver:
     """Builds kernels for a device and runs them in its workers; counts the seconds of both by phase.
 
+    With `is_spread` devices of several machines are served.
+
     Args:
         device: what kernels are emitted for and run on.
         limits: time of a kernel and of its compiler, and compilers at a time.
         should_stop: called all the time; once it is true, what is left is left out.
         configs: of the workers that may run at a time; None: the device's.
     """
+
+    is_spread = False
 
     def __init__(
         self,

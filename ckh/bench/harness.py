@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
-from ckh.bench.driver import on_problem
+from ckh.bench.driver import in_order, on_problem
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op
 from ckh.ops import operation_of_kernel
@@ -14,7 +14,7 @@ from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.bench.compile import Built
@@ -63,7 +63,8 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
     with progress("trying kernels", len(cases)) as advance:
-        for case, why in zip(cases, reasons, strict=True):
+        tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
+        for number, (case, why) in enumerate(zip(cases, reasons, strict=True)):
             if driver.should_stop():
                 return
             if why:
@@ -71,8 +72,25 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
             elif case.kernel not in built:
                 return
             else:
-                yield _try(driver, case, built[case.kernel], run=run)
-            advance(1, case.label)
+                yield tried.get(number) or _try(driver, case, built[case.kernel], run=run)
+            if number not in tried:
+                advance(1, case.label)
+
+
+def _tried_at_once(
+    driver: Driver, cases: Sequence[Case[Any, Any]], built: Mapping[Any, Built], advance: Callable[[int, str], None]
+) -> dict[int, Finding]:
+    """Findings of the cases that were built, by number, each tried by the next device of several that is free."""
+    found: dict[int, Finding] = {}
+
+    def try_one(worker: JobRunner, number: int) -> None:
+        case = cases[number]
+        found[number] = _try_with(worker, driver, case, built[case.kernel], run=True)
+        advance(1, case.label)
+
+    numbers = [number for number, case in enumerate(cases) if case.kernel in built]
+    driver.serve(in_order([number for number in numbers if built[cases[number].kernel].status is Status.OK]), try_one)
+    return found
 
 
 def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
@@ -82,16 +100,21 @@ def _reasons(case: Case[Any, Any], arch: ArchSpec) -> list[str]:
 def _try(driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
     if built.status is not Status.OK:
         return Finding(case, built.status, built.message, "")
-    with driver.worker(should_stop=lambda: False) as worker:
-        ((_, loaded),) = worker.run(None, [Job(Op.LOAD, 0, library=built.library)])
-        if loaded.status is not Status.OK:
-            return Finding(case, loaded.status, loaded.message, "")
-        name, wanted = loaded.message or full_name(case.kernel), full_name(case.kernel)
-        if name != wanted:
-            return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
-        if not run:
-            return Finding(case, Status.OK, "compiled and loaded, not run", name)
-        replies = dict(execute(worker, built.library, _problems(driver, case)))
+    with driver.worker(driver.configs[0], should_stop=lambda: False) as worker:
+        return _try_with(worker, driver, case, built, run=run)
+
+
+def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Built, *, run: bool) -> Finding:
+    """Load a kernel with a worker and, with `run`, run it."""
+    ((_, loaded),) = worker.run(None, [Job(Op.LOAD, 0, library=built.library)])
+    if loaded.status is not Status.OK:
+        return Finding(case, loaded.status, loaded.message, "")
+    name, wanted = loaded.message or full_name(case.kernel), full_name(case.kernel)
+    if name != wanted:
+        return Finding(case, Status.WRONG_RESULT, f"the library holds another kernel than {wanted}", name)
+    if not run:
+        return Finding(case, Status.OK, "compiled and loaded, not run", name)
+    replies = dict(execute(worker, built.library, _problems(driver, case)))
     wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
     executed = sum(reply.status in RAN for reply in replies.values())
     if wrong is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.device import Device
+    from ckh.bench.remote import DeviceRequest
     from ckh.commands._problem_options import Typed
     from ckh.commands._search_options import Effort, Measuring, Replaying
     from ckh.learn.artifact import Model
@@ -35,7 +37,9 @@ _RUNS = Path("runs")
 _NOTHING = Path()  # where candidates that come with a model are not
 
 
-def replay_recording(path: Path, effort: Effort, how: Replaying, jobs: int | None, *, as_json: bool) -> None:
+def replay_recording(
+    path: Path, effort: Effort, how: Replaying, jobs: int | None, cluster: str | None, *, as_json: bool
+) -> None:
     """Search a recording once for each seed, from the first one given, and print how near the optimum that came.
 
     Raises:
@@ -48,8 +52,8 @@ def replay_recording(path: Path, effort: Effort, how: Replaying, jobs: int | Non
     strategy = effort.strategy or _DEVICE_STRATEGY
     budget = min(effort.budget, len(recording.space))
     seeds = range(effort.seed, effort.seed + how.seeds)
-    with everywhere_or_here(how.cluster):
-        found = replay(recording, budget, seeds, strategy, jobs=-1 if how.cluster else jobs or 1)
+    with everywhere_or_here(cluster):
+        found = replay(recording, budget, seeds, strategy, jobs=-1 if cluster else jobs or 1)
     checkpoints = [*(count for count in _CHECKPOINTS if count < budget), budget]
     output.print_replay(path, recording, strategy, found, checkpoints, as_json=as_json)
 
@@ -81,6 +85,7 @@ def measure(
     effort: Effort,
     measuring: Measuring,
     jobs: int | None,
+    cluster: str | None,
     *,
     must_be_measured: bool,
     force: bool,
@@ -94,17 +99,20 @@ def measure(
         OutputError: the journal cannot be written.
         NoKernelError: no kernel can be built and applies, or none worked.
     """
+    from ckh.bench.device_choice import open_device
     from ckh.bench.stop import StopReason
+    from ckh.cluster import connected
     from ckh.data.journal import JOURNAL, JOURNAL_NAME, is_started
     from ckh.progress import progress
-    from ckh.search.measured import SearchSettings, search_measured
+    from ckh.search.measured import SearchSettings, Where, search_measured
 
     strategy = effort.strategy or _DEVICE_STRATEGY
     limits = measuring.limits(jobs)
     settings = SearchSettings(
         strategy, effort.seed, effort.budget, effort.top, measuring.samples, measuring.cold, limits
     )
-    device = _open(typed.arch, measuring)
+    request = _request(typed.arch, measuring)
+    device = open_device(request.kind, request.options)
     chooser = typed.chooser(device.arch.name)
     problem = _problem(typed, chooser)
     folder = Path(measuring.out or _RUNS / f"search-{device.arch.name}-{datetime.now(timezone.utc):%Y-%m-%d-%H%M%S}")
@@ -116,8 +124,11 @@ def measure(
     guide = None if model is None else _guide(problem, model, space, pool)
     until = "" if limits.budget_s is None else f", for {format_duration(limits.budget_s)} at most"
     note(f"{min(settings.budget, len(space))} of {len(space)} kernels{until}, into {folder}")
-    with progress("searching", min(settings.budget, len(space))) as advance:
-        outcome = search_measured(device, problem, space, guide, settings, folder, advance)
+    with ExitStack() as stack:
+        nodes = None if cluster is None else stack.enter_context(connected(cluster))
+        advance = stack.enter_context(progress("searching", min(settings.budget, len(space))))
+        where = Where(request, nodes)
+        outcome = search_measured(device, where, problem, space, guide, settings, folder, advance)
     summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
     output.print_measured(summary, outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:
@@ -137,14 +148,16 @@ def _problem(typed: Typed, chooser: Chooser) -> Problem:
     return typed.problem(chooser, "search")
 
 
-def _open(arch: str | None, measuring: Measuring) -> Device:
+def _request(arch: str | None, measuring: Measuring) -> DeviceRequest:
+    """The device that is measured on."""
     from ckh.bench.device import DeviceOptions
-    from ckh.bench.device_choice import default_device_kind, open_device
+    from ckh.bench.device_choice import default_device_kind
+    from ckh.bench.remote import DeviceRequest
 
     gpus = None if measuring.gpu is None else (measuring.gpu,)
     target = None if arch == _HOST else arch
     options = DeviceOptions(target, measuring.hipcc, measuring.ck_include, gpus, measuring.cold)
-    return open_device(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
+    return DeviceRequest(measuring.device or (_HOST if arch == _HOST else default_device_kind(options)), options)
 
 
 def _model_or_none(chooser: Chooser, problem: Problem, *, is_needed: bool) -> Model | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S, DEFAULT_TIMEOUT_S, BenchLimits
 from ckh.bench.timing import DEFAULT_SAMPLES
-from ckh.cluster import CLUSTER_HELP
 from ckh.data.settings import Settings
 from ckh.declared import Declared, declarations, declared
 from ckh.strenum import StrEnum
@@ -71,4 +70,3 @@ class Replaying:
     """How a recording is searched; all of it needs --replay."""
 
     seeds: int = declared(Declared("Replay so many searches.  [10]", low=1), default=10)
-    cluster: str | None = declared(Declared(f"Replay: {CLUSTER_HELP}", metavar="ADDRESS"), default=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import typer
 
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
+from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
 from ckh.commands._declared_options import option_of
@@ -33,6 +35,8 @@ kernel is the one that the compiled library gives itself.
 
 On an emulated GPU each kernel runs on a dozen small problems that reach every end of its loops, and is `verified`. The
 table says on how many problems a kernel ran, and of one that did not run, whether a kernel of its class ever did.
+
+With --cluster nodes compile, and each device tries the next kernel, in a process that ends with one that fails.
 """
 
 _SCHEMA = "validate_kernels"
@@ -74,24 +78,25 @@ def kernels(
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load, which needs no GPU."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="Longest for one kernel."),
     jobs: int | None = option_of(BenchLimits, "jobs"),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the findings to this JSON file too."),
     force: bool = typer.Option(False, "--force", help="Replace findings in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Try them, print, and give the verdict."""
+    from ckh.bench.cluster_driver import driver_for
     from ckh.bench.computation import MatrixSettings, measured_of
-    from ckh.bench.device_choice import caution_of, default_device_kind, open_device, require_usable
-    from ckh.bench.driver import Driver
+    from ckh.bench.device_choice import caution_of, default_device_kind, open_device
     from ckh.bench.harness import try_cases
+    from ckh.bench.remote import DeviceRequest
     from ckh.bench.stop import Stop
     from ckh.ops import operation
 
     if out is not None:
         check_output(out, _FINDINGS, force=force)
     options = DeviceOptions(arch, hipcc, ck_include)
-    found = open_device(device or default_device_kind(options), options)
-    if not compile_only:
-        require_usable(found)
+    kind = device or default_device_kind(options)
+    found = open_device(kind, options)
     if caution := caution_of(found):
         warn(caution)
     cases_of = measured_of(operation(op)).matrix
@@ -99,9 +104,13 @@ def kernels(
         raise UsageError(f"{op} has no matrices of kernels")
     cases = cases_of(matrix, MatrixSettings(found.arch, dtype or found.arch.default_dtype, variant, ndim))
     limits = BenchLimits(timeout_s=parse_duration(timeout), jobs=jobs)
-    configs = [replace(found.worker_configs()[0], load_only=compile_only)]
-    with Stop() as stop:
-        findings = list(try_cases(Driver(found, limits, stop, configs), cases, run=not compile_only))
+    with ExitStack() as stack:
+        nodes = None if cluster is None else stack.enter_context(connected(cluster))
+        stop = stack.enter_context(Stop())
+        made = driver_for(nodes, DeviceRequest(kind, options), found, limits, stop, measures=not compile_only)
+        driver = stack.enter_context(made)
+        driver.configs = (replace(driver.configs[0], load_only=compile_only),)
+        findings = list(try_cases(driver, cases, run=not compile_only))
         if stop():
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     document = _document(findings, matrix, found.arch.name) | {"caution": caution}

@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from ckh.cluster import CLUSTER_HELP
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of, typed_as
@@ -82,6 +83,9 @@ def search(
     jobs: int | None = typer.Option(
         None, "--jobs", "-j", min=1, max=1024, help="Compilers at a time; by cores and memory. Replay: processes.  [1]"
     ),
+    cluster: str | None = typer.Option(
+        None, "--cluster", metavar="ADDRESS", help=f"Measure, or replay: {CLUSTER_HELP[0].lower()}{CLUSTER_HELP[1:]}"
+    ),
     kernel_set: int | None = typer.Option(
         None, "--set", metavar="K", min=1, help="Choose the fewest kernels, K at most, of those measured in --data."
     ),
@@ -104,7 +108,7 @@ def search(
     """Search and print."""
     from ckh.commands import _search_modes as modes
 
-    shared = {"jobs": jobs, "measure": measure or None, "require": require}
+    shared = {"jobs": jobs, "measure": measure or None, "require": require, "cluster": cluster}
     choosing = {"data": data or None, "keep": keep, "problems": problems, "write_registry": write_registry}
     if kernel_set is not None:
         others = {**typed.given, **effort, **measuring, **replaying, **shared, "replay": replay}
@@ -117,20 +121,20 @@ def search(
     _refuse(choosing, "needs --set")
     forced = {"force": force or None}
     if replay is not None:
-        if "cluster" in replaying:
+        if cluster is not None:
             _refuse({"jobs": jobs}, "does not go with --cluster, whose workers are all used")
         not_replayed = {"top": effort.get("top"), **measuring, **forced, "measure": measure or None, "require": require}
         _refuse({**typed.given, **not_replayed}, "does not go with --replay")
-        modes.replay_recording(replay, Effort(**effort), Replaying(**replaying), jobs, as_json=as_json)
+        modes.replay_recording(replay, Effort(**effort), Replaying(**replaying), jobs, cluster, as_json=as_json)
         return
     _refuse(replaying, "needs --replay")
     if not measure:
         proposing = {name: value for name, value in effort.items() if name != "top"}
-        _refuse({**proposing, **measuring, **forced, "jobs": jobs}, "needs --measure")
+        _refuse({**proposing, **measuring, **forced, "jobs": jobs, "cluster": cluster}, "needs --measure")
         modes.ask_model(typed, Effort(**effort).top, must_be_measured=require is not None, as_json=as_json)
         return
     flags = {"must_be_measured": require is not None, "force": force, "as_json": as_json}
-    if not modes.measure(typed, Effort(**effort), Measuring(**measuring), jobs, **flags):
+    if not modes.measure(typed, Effort(**effort), Measuring(**measuring), jobs, cluster, **flags):
         raise typer.Exit(int(ExitCode.INTERRUPTED))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ckh.bench.device_choice import require_usable
-from ckh.bench.driver import Driver
+from ckh.bench.cluster_driver import driver_for
 from ckh.bench.plan import SEARCH
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.bench.device import Device
+    from ckh.bench.device import Device, DeviceIdentity
     from ckh.bench.limits import BenchLimits
+    from ckh.bench.remote import DeviceRequest
+    from ckh.cluster import Cluster
     from ckh.data.journal import RunRecord
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
@@ -98,8 +100,20 @@ class Measurement:
         return self.first_choice.latency_ms / (self.best[0].latency_ms or self.first_choice.latency_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where kernels are measured: by the nodes of a cluster, each of which opens the requested device, or here (None).
+
+    On a cluster all are measured by one device, and compiled by all nodes.
+    """
+
+    request: DeviceRequest
+    cluster: Cluster | None = None
+
+
 def search_measured(
     device: Device,
+    where: Where,
     problem: Problem,
     space: KernelSpace,
     guide: Guide | None,
@@ -111,6 +125,7 @@ def search_measured(
 
     Args:
         device: what is measured on.
+        where: whose device it is.
         problem: what is to be computed.
         space: what is searched.
         guide: what a model says; None without one.
@@ -127,35 +142,31 @@ def search_measured(
     prior = None if guide is None else guide.prior
     starts = () if first is None else (first,)
     strategy = make_strategy(settings.strategy, space.space, settings.seed, prior, starts)
-    record = _record(device, problem, settings)
-    require_usable(device)
-    start = time.monotonic()
-    journal = JournalWriter(out, replace=True)
-    try:
+    start, interrupt, limit = time.monotonic(), Stop(), Stop(settings.limits.budget_s)
+
+    def should_stop() -> bool:
+        return interrupt() or limit()
+
+    with ExitStack() as stack:
+        driver = stack.enter_context(driver_for(where.cluster, where.request, device, settings.limits, should_stop))
+        record = _record(driver.identity, problem, settings)
+        journal = JournalWriter(out, replace=True)
+        stack.callback(journal.close)
         journal.start_run(record)
-        with Stop() as interrupt:
-            limit = Stop(settings.limits.budget_s)
-
-            def should_stop() -> bool:
-                return interrupt() or limit()
-
-            canonical = problem.canonical()
-            driver = Driver(device, settings.limits, should_stop)
-            with Measurer(driver, canonical, record, journal) as measurer:
-                rows = _Rows(measurer, space, strategy, advance)
-                run(strategy, rows.evaluate, settings.budget, should_stop)
-            is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
-            finalists = rows.finalists(settings.top, first)
-            try:
-                finalists = measurer.compare(finalists, _ROUNDS, settings.seed, interrupt)
-            except StoppedError:
-                is_done = False
+        stack.enter_context(interrupt)
+        with Measurer(driver, problem.canonical(), record, journal) as measurer:
+            rows = _Rows(measurer, space, strategy, advance)
+            run(strategy, rows.evaluate, settings.budget, should_stop)
+        is_done = len(rows.by_index) == settings.budget or strategy.is_exhausted
+        finalists = rows.finalists(settings.top, first)
+        try:
+            finalists = measurer.compare(finalists, _ROUNDS, settings.seed, interrupt)
+        except StoppedError:
+            is_done = False
         wall_s = time.monotonic() - start
         reason = _reason(interrupt, is_done=is_done)
         phase_s = {phase: round(seconds, 3) for phase, seconds in driver.phase_s.items()}
         journal.end_run(EndRecord(record.run_id, str(reason), round(wall_s, 3), phase_s))
-    finally:
-        journal.close()
     measured = tuple(rows.by_index.values())
     return Measurement(reason, measured, tuple(finalists[: settings.top]), rows.of(first, finalists), wall_s)
 
@@ -207,7 +218,7 @@ def _reason(interrupt: Stop, *, is_done: bool) -> StopReason:
     return StopReason.COMPLETE if is_done else StopReason.BUDGET
 
 
-def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRecord:
+def _record(identity: DeviceIdentity, problem: Problem, settings: SearchSettings) -> RunRecord:
     op = operation_of(problem.canonical())
     recorded = Settings(
         op=op.name,
@@ -219,4 +230,4 @@ def _record(device: Device, problem: Problem, settings: SearchSettings) -> RunRe
         samples=settings.samples,
         cold=settings.cold,
     )
-    return new_record(device.identity(), recorded)
+    return new_record(identity, recorded)

@@ -129,4 +129,5 @@ class Measurer:
         return built
 
     def _row(self, kernel: str, reply: Reply, built: Built) -> ResultRow:
-        return result_row(self._run.run_id, self._problem, kernel, reply, built)
+        row = result_row(self._run.run_id, self._problem, kernel, reply, built)
+        return replace(row, node=self._worker.node)

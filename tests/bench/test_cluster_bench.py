@@ -206,6 +206,37 @@ def test_a_device_that_comes_later_and_differs_is_left_out(
     assert f"{second} is left out" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_matrices_of_kernels_are_tried_by_nodes(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every case has the finding that it has here, in the same order."""
+    args = ["validate", "kernels", "--matrix", "schedulers", "--variant", "forward", "--ndim", "2", "--device", "host"]
+    assert run([*args, "--json"]) == ExitCode.OK
+    here = json.loads(capsys.readouterr().out)["findings"]
+    assert run([*args, "--json", "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
+    far = json.loads(capsys.readouterr().out)["findings"]
+    steady = {"ok", "unstable"}  # the same kernel may be either
+    assert [(one["case"], one["built"], one["executed"]) for one in far] == [
+        (one["case"], one["built"], one["executed"]) for one in here
+    ]
+    assert all(
+        a["status"] == b["status"] or {a["status"], b["status"]} <= steady for a, b in zip(far, here, strict=True)
+    )
+    assert sum(one["executed"] for one in far) > 0
+
+
+def test_a_search_measures_on_one_device_of_a_cluster(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """All nodes compile, one device times all kernels of the problem, and the journal says which."""
+    args = ["search", "--n", "1", "--c", "8", "--k", "8", "--hi", "7", "--wi", "7", "--arch", "host", "--measure"]
+    effort = ["--budget", "3", "--strategy", "random", "--top", "2", "--out", "found", "--json"]
+    assert run([*args, *effort, "--cluster", nodes.client.scheduler.address]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)
+    rows = read_journal(Path("found")).rows
+    assert len([row for row in rows if not row.remeasured]) == 3
+    assert any(row.remeasured for row in rows)
+    assert len({row.node for row in rows}) == 1
+    assert "/host" in rows[0].node
+
+
 def test_nodes_say_what_they_do(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
