@@ -335,3 +335,18 @@ def test_unstable_data_are_weighed_by_their_noise(data: Path, capsys: pytest.Cap
         assert ("of the times are unstable" in capsys.readouterr().err) is (name == "loud")
     assert "noise_weights" in manifests["loud"]
     assert "noise_weights" not in manifests[data.stem]
+
+
+def test_the_nearest_model_is_found_and_continued(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--warm-start nearest` adds trees to the model that would answer for the data, and names it."""
+    models = data.parent / "models"
+    saved(models / "mine")
+    monkeypatch.setenv("CKH_MODELS", str(models))
+    out = data.parent / "continued"
+    args = ["train", str(data), "--warm-start", "nearest", "--trees", "5", "--folds", "0", "--jobs", "1"]
+    assert run([*args, "--out", str(out), "--json"]) == ExitCode.OK
+    captured = capsys.readouterr()
+    assert f"adding trees to {models / 'mine'}" in captured.err
+    assert json.loads(captured.out)["warm_start"]["from"] == str(models / "mine")

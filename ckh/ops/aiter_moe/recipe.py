@@ -6,7 +6,7 @@ from ckh.training import TFLOPS, RankObjective, TrainOptions, TreeParams
 
 RECIPE = TrainOptions(
     targets=(TFLOPS,),
-    rank=RankObjective.RELATIVE,
+    rank=RankObjective.LAMBDARANK,
     folds=0,
     seed=1,
     params=TreeParams(
