@@ -355,6 +355,11 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
     single, joined = [records[~is_again]], [records[:0]]
     for reading in np.flatnonzero(repeating):
         again = records[is_again & (records["reading"] == reading)]
+        is_repeated = _is_repeated(again["pair"])
+        single.append(again[~is_repeated])
+        again = again[is_repeated]
+        if not len(again):
+            continue
         chosen = _best_of_each(again, ("pair",))
         times = again[(again["rank"] & _IS_MEASURED) > 0]
         times["spread"] = _spread_of_each(times)
@@ -364,6 +369,18 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
         single += [chosen[~np.isin(chosen["row"], joined[-1]["row"])], joined[-1]]
     found = np.concatenate(single)
     return found[np.argsort(found["row"])], np.concatenate(joined)
+
+
+def _is_repeated(pair: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """True if another record is of the same pair, shape (records,)."""
+    import numpy as np
+
+    order = np.argsort(pair)
+    is_next = pair[order[1:]] == pair[order[:-1]]
+    found = np.zeros(len(pair), dtype=bool)
+    found[order[1:]] |= is_next
+    found[order[:-1]] |= is_next
+    return found
 
 
 def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
