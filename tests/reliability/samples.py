@@ -199,8 +199,25 @@ def aiter_gemm_problem_files() -> list[bytes]:
 
 
 def aiter_moe_problem_files() -> list[bytes]:
-    """Canonical texts with a comment."""
-    return [b"# mine\n" + "\n".join(AITER_MOES).encode() + b"\n"]
+    """Canonical texts with a comment, and a line of a log."""
+    key = "('gfx950', 256, 64, 7168, 256, 256, 8, <ActivationType.Silu: 1>, 'torch.bfloat16', 'torch.float8_e4m3fn', "
+    key += "'torch.float8_e4m3fn', 'QuantType.per_1x128', True, False)"
+    log = f"[aiter] [fused_moe] using 2stage default for {key} \n".encode()
+    return [b"# mine\n" + "\n".join(AITER_MOES).encode() + b"\n", log]
+
+
+def aiter_moe_csv() -> list[bytes]:
+    """A tuned table of mixtures of experts, one that ckh predicted, and an untuned one."""
+    fp4, names = "torch.float4_e2m1fn_x2", "64x32x32x128_1x1_{}_Nswizzle0_Quant3_MulRoutedWeight{}_FP4X2_FP4X2_B16"
+    first = "moe_ck2stages_gemm1_" + names.format("MulABScaleShuffled_v3", "0_silu")
+    second = "moe_ck2stages_gemm2_" + names.format("MulABScaleExpertWeightShuffled_v1", "1")
+    key = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1"
+    row = f"64,7168,256,256,8,ActivationType.Silu,torch.bfloat16,{fp4},{fp4},QuantType.per_1x32,1,0"
+    choice = "block_m,ksplit,us1,kernelName1,err1,us2,kernelName2,err2,us,run_1stage,tflops,bw,_tag"
+    chosen = f"32,0,60.5,{first},0.0%,40.25,{second},0.1%,100.75,0,1,2,"
+    tuned = f"gfx,cu_num,{key},{choice}\ngfx950,256,{row},{chosen}\n"
+    predicted = f"cu_num,{key},{choice},predicted\n256,{row},{chosen},1\n"
+    return [tuned.encode(), predicted.encode(), f"{key}\n{row}\n".encode()]
 
 
 @cache

@@ -27,6 +27,7 @@ from ckh.ops.aiter_moe.kernel import joint
 from ckh.ops.aiter_moe.kernel import parse_choice as parse_moe_choice
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
 from ckh.ops.aiter_moe.problem_files import load_problems as read_moe_problems
+from ckh.ops.aiter_moe.tuned import read as read_moe_tuned
 from ckh.ops.gemm_universal import names as gemm_names
 from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
@@ -165,6 +166,10 @@ def _aiter_problems(path: Path) -> object:
     return read_aiter_problems(str(path), None, None, "fp8")
 
 
+def _moe_tuned(path: Path) -> object:
+    return read_moe_tuned(path, ReadOptions())
+
+
 def _moe_problems(path: Path) -> object:
     return read_moe_problems(str(path), None, None)
 
@@ -251,6 +256,8 @@ TARGETS: dict[str, Target] = {
             _file("a8w8_untuned_gemm.csv", _aiter_problems),
         ),
         Target("aiter-moe-problem-files", samples.aiter_moe_problem_files, _file("problems.txt", _moe_problems)),
+        Target("aiter-moe-csv", lambda: samples.aiter_moe_csv()[:2], _file("tuned_fmoe.csv", _moe_tuned)),
+        Target("aiter-moe-untuned-csv", samples.aiter_moe_csv, _file("untuned_fmoe.csv", _moe_problems)),
         Target("kernel-lists", lambda: ["\n".join(samples.CONV_NAMES).encode()], _file("kernels.txt", _kernels)),
         Target("parquet", samples.parquet, _file("data.parquet", read_dataset), damaged_parquet),
         Target("conv-problem-files", samples.conv_problem_files, _suffixed(read_conv_problems)),

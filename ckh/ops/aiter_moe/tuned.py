@@ -71,6 +71,8 @@ def read(path: Path, options: ReadOptions) -> Reading:
     content = read_bytes(path)
     rows = ((line, cells) for line, cells in csv_rows(path, as_text(path, content)) if any(cells))
     header = [name.strip() for name in next(rows, (0, []))[1]]
+    if missing := [name for name in _REQUIRED if name not in header]:
+        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(_REQUIRED))
     left_out: Counter[str] = Counter()
     found: dict[tuple[str, int], list[_Row]] = defaultdict(list)
     for line, cells in rows:
