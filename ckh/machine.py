@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 # (flag of /proc/cpuinfo, bytes of a vector register, number of them), widest first.
 _VECTOR_UNITS = (("avx512f", 64, 32), ("avx", 32, 16), ("asimd", 16, 32), ("sse2", 16, 16))
@@ -14,8 +15,7 @@ _CACHE_WHEN_UNKNOWN_KB = {1: 32, 2: 512, 3: 0}
 _UNITS_KB = {"K": 1, "M": 1024, "G": 1024 * 1024}
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(NamedTuple):
     """The processor of this machine.
 
     Caches are those that the first core sees, in KB, 0 when there is none; `l3_domains` counts the level-3 caches.
@@ -69,8 +69,12 @@ def processor_name(root: Path = Path("/")) -> str:
 
 def processor_field(name: str, root: Path = Path("/")) -> str:
     """A field of the first processor in `proc/cpuinfo` under `root`, or "unknown"."""
-    match = re.search(rf"^{re.escape(name)}\s*: (.*)$", text_of(root / "proc/cpuinfo"), re.MULTILINE)
-    return match[1].strip() if match else "unknown"
+    with suppress(OSError, UnicodeDecodeError), (root / "proc/cpuinfo").open(encoding="utf-8") as lines:
+        for line in lines:
+            key, colon, value = line.partition(": ")
+            if colon and key.rstrip() == name:
+                return value.strip()
+    return "unknown"
 
 
 def processor_identity() -> str:

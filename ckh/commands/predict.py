@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,7 +205,7 @@ def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool,
     if explain:
         from ckh.learn import explain as explaining
 
-        ranking = replace(ranking, explanation=explaining.explain(found))
+        ranking = ranking._replace(explanation=explaining.explain(found))
     if found.model.not_measured is None:
         offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
     sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))
@@ -245,7 +245,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
     spec, doubts = found.model.spec, found.model.not_measured
     if doubts is not None:
         probing = () if spec.op.measured is None else (f"{again} --probe 5",)
-        doubts = replace(doubts, next_commands=(*probing, *doubts.next_commands))
+        doubts = doubts._replace(next_commands=(*probing, *doubts.next_commands))
     return Ranking(
         problem=found.problem,
         path=str(found.model.path),

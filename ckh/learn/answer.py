@@ -12,7 +12,7 @@ from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
-from ckh.learn.batches import known_candidates, scored
+from ckh.learn.batches import known_candidates, neighbours, scored
 from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
@@ -212,8 +212,8 @@ def _best_of(
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found in () if first is None else _in_parts(problems, first, tflops=tflops):
-        if model is None and (found.unmeasured or not len(found.chosen)):
+    for found in () if first is None else _in_parts(problems, first, top, tflops=tflops):
+        if model is None and (found.unmeasured or not found.candidates):
             left += found.problems
         else:
             yield from zip(found.problems, found.best(top), strict=True)
@@ -221,13 +221,14 @@ def _best_of(
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found in _in_parts(some, chosen, tflops=tflops):
+        for found in _in_parts(some, chosen, top, tflops=tflops):
             yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
 
 
-def _in_parts(problems: Sequence[Problem], model: Model, *, tflops: bool) -> Iterator[Scored]:
-    for start in range(0, len(problems), _AT_ONCE):
-        yield from scored(problems[start : start + _AT_ONCE], model, tflops=tflops)
+def _in_parts(problems: Sequence[Problem], model: Model, top: int | None, *, tflops: bool) -> Iterator[Scored]:
+    near = neighbours(problems, model.spec.op.place)
+    for start in range(0, len(near), _AT_ONCE):
+        yield from scored(near[start : start + _AT_ONCE], model, top=top, tflops=tflops)
 
 
 def answer(problem: Problem, model: Model) -> Answer:
@@ -264,9 +265,7 @@ def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
 def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answer]:
     found: dict[Problem, Answer] = {}
     for some in scored(problems, model):
-        tflops, order = some.tflops, some.order(None)
-        for row, (problem, places) in enumerate(zip(some.problems, order, strict=True)):
-            score = some.score[row, places]
-            expected = model.speeds(score, None if tflops is None or some.is_beyond[row] else tflops[row, places])
-            found[problem] = Answer(problem, model, some.pool, some.chosen[places], score, expected)
+        for row, problem in enumerate(some.problems):
+            given = some.pool, some.order[row], some.score[row], some.expected(row)
+            found[problem] = Answer(problem, model, *given)
     return found

@@ -318,6 +318,26 @@ class Model:
         found = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
         return found[self.spec.rank_by], found.get(TFLOPS)
 
+    @property
+    def tells(self) -> bool:
+        """True if it expects speeds, in TFLOPS."""
+        return TFLOPS in self._told
+
+    def told(
+        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """The TFLOPS told of some kernels of each problem alone: those of `score_pool`, to the last bit.
+
+        Args:
+            problems: the problems.
+            pool: the pool.
+            kernels: numbers in the pool, shape (problems, some), as that of the result.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
+        return self._scorer.some(problems, pool, kernels, self._told.index(TFLOPS))
+
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """The score of every row of a dataset, shape (rows,): higher is better."""
         return self.predict_dataset(dataset, self.spec.rank_by)

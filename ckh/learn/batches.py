@@ -16,7 +16,7 @@ from ckh.learn.reach import are_beyond
 from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,51 +28,78 @@ if TYPE_CHECKING:
 # So many problems that have the same candidates, few of their pool, are worth a pool of these alone.
 _MANY_ALIKE = 200
 _FEW_OF_POOL = 2 / 3
+_TOGETHER = 64  # problems that walk the trees together
+_FEW_TOLD = 16  # speeds of so many kernels of a problem at most are computed for these alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """Scores of problems that have the same candidates.
+    """The first candidates of problems that have the same ones, in order.
 
     Attributes:
-        model: what scored them.
         problems: the problems.
         pool: kernels among which they decide.
-        chosen: the candidates, as numbers in the pool; shape (candidates,).
-        score: what they are ordered by; shape (problems, candidates).
-        tflops: what the model expects, if it does; shape (problems, candidates).
+        order: the first candidates of each problem, best first, as numbers in the pool; shape (problems, first).
+        score: what they are ordered by; the same shape.
+        tflops: what the model expects of them, if it does; the same shape.
         is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
+        candidates: how many there are.
         unmeasured: as of `Candidates`.
     """
 
-    model: Model
     problems: list[Problem]
     pool: tuple[Kernel, ...]
-    chosen: NDArray[np.intp]
+    order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
     is_beyond: NDArray[np.bool_]
-    unmeasured: str = ""
+    candidates: int
+    unmeasured: str
 
-    def order(self, top: int | None) -> NDArray[np.intp]:
-        """Of each problem the first candidates, best first, as numbers in `chosen`; shape (problems, top)."""
-        return best_first(self.score, top)
+    def expected(self, row: int) -> NDArray[np.float64] | None:
+        """The TFLOPS expected of the candidates of one problem, shape (first,), if any are."""
+        return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
 
     def best(self, top: int | None) -> Iterator[list[Ranked]]:
         """Of each problem the first candidates, best first."""
-        is_joined = self.tflops is not None and self.model.calibration is not None
-        order = self.order(max(top, FIRST) if is_joined and top is not None else top)
-        rows = np.arange(len(order))[:, None]
-        score = self.score[rows, order]
-        tflops = self.model.speeds(score, None if self.tflops is None else self.tflops[rows, order])
-        kernels = self.chosen[order[:, :top]]
-        for row, (problem, is_beyond) in enumerate(zip(self.problems, self.is_beyond.tolist(), strict=True)):
-            expected = None if tflops is None or is_beyond else tflops[row, :top]
-            yield in_order(problem, self.pool, kernels[row], score[row, :top], expected)
+        for row, problem in enumerate(self.problems):
+            tflops = self.expected(row)
+            given = self.order[row, :top], self.score[row, :top], None if tflops is None else tflops[:top]
+            yield in_order(problem, self.pool, *given)
 
 
-def scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) -> Iterator[Scored]:
+def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
+    """The problems, those that are near each other next to each other: what walks trees together then goes alike.
+
+    Halved along the longest side of where they lie, until a part walks together.
+    """
+    if len(problems) <= _TOGETHER:
+        return list(problems)
+    points, parts = np.array([place(problem) for problem in problems]), [np.arange(len(problems))]
+    while max(map(len, parts)) > _TOGETHER:
+        parts = [half for part in parts for half in _halves(points, part)]
+    return [problems[index] for part in parts for index in part.tolist()]
+
+
+def _halves(points: NDArray[np.float64], part: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    if len(part) <= _TOGETHER:
+        return [part]
+    side = np.ptp(points[part], axis=0).argmax()
+    ordered = part[np.argsort(points[part, side], kind="stable")]
+    middle = -(-len(part) // (2 * _TOGETHER)) * _TOGETHER
+    return [ordered[:middle], ordered[middle:]]
+
+
+def scored(
+    problems: Sequence[Problem], model: Model, *, top: int | None = None, tflops: bool = True
+) -> Iterator[Scored]:
     """All problems, those together that have the same candidates.
+
+    Args:
+        problems: what is to be computed.
+        model: what scores them.
+        top: how many candidates of each are wanted, all by default; speeds of few are computed for these alone.
+        tflops: whether the speeds that the model expects are wanted.
 
     Raises:
         UsageError: the model is for something else.
@@ -91,11 +118,11 @@ def scored(problems: Sequence[Problem], model: Model, *, tflops: bool = True) ->
         for members in classes.values():
             one = known[members[0]]
             if len(members) >= _MANY_ALIKE and len(one.chosen) <= _FEW_OF_POOL * len(one.pool):
-                yield from _score([members], problems, [model.alone(one)], model, tflops=tflops)
+                yield from _score([members], problems, [model.alone(one)], model, top, tflops=tflops)
             else:
                 shared.append(members)
         if shared:
-            yield from _score(shared, problems, [known[one[0]] for one in shared], model, tflops=tflops)
+            yield from _score(shared, problems, [known[one[0]] for one in shared], model, top, tflops=tflops)
 
 
 def _score(
@@ -103,22 +130,42 @@ def _score(
     problems: Sequence[Problem],
     candidates: Sequence[Candidates[Kernel]],
     model: Model,
+    top: int | None,
     *,
     tflops: bool,
 ) -> Iterator[Scored]:
     """Score problems of one pool, by their numbers, class by class of those that have the same candidates of it."""
-    some = [problems[index] for members in classes for index in members]
-    pool = candidates[0].pool
-    score, speed = model.score_pool(some, pool, tflops=tflops) if pool else (np.zeros((len(some), 0)), None)
-    far = are_beyond(some, model.reach if speed is not None else {})
-    start = 0
-    for members, one in zip(classes, candidates, strict=True):
-        part = slice(start, start + len(members))
-        start += len(members)
-        columns = slice(None) if len(one.chosen) == len(pool) else one.chosen
-        expected = None if speed is None else speed[part][:, columns]
-        columns_of = score[part][:, columns], expected, far[part]
-        yield Scored(model, some[part], pool, one.chosen, *columns_of, one.unmeasured)
+    some, pool = [problems[index] for members in classes for index in members], candidates[0].pool
+    if not pool:
+        for members, one in zip(classes, candidates, strict=True):
+            nothing = np.zeros((len(members), 0))
+            given = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
+            yield Scored([problems[index] for index in members], pool, *given, 0, one.unmeasured)
+        return
+    is_told = tflops and model.tells
+    first = top if top is None or not is_told or model.calibration is None else max(top, FIRST)
+    is_alone = is_told and first is not None and first <= _FEW_TOLD
+    score, told = model.score_pool(some, pool, tflops=is_told and not is_alone)
+    ends = np.cumsum([len(members) for members in classes])
+    orders = [
+        one.chosen[best_first(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], first)]
+        for one, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True)
+    ]
+    padded = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
+    for end, order in zip(ends.tolist(), orders, strict=True):
+        padded[end - len(order) : end, : order.shape[1]] = order
+    rows = np.arange(len(some))[:, None]
+    score = score[rows, padded]
+    if told is not None:
+        told = told[rows, padded]
+    elif is_alone:
+        told = model.told(some, pool, padded)
+    far = are_beyond(some, model.reach if is_told else {})
+    for one, end, order in zip(candidates, ends.tolist(), orders, strict=True):
+        part = slice(end - len(order), end), slice(order.shape[1])
+        expected = model.speeds(score[part], told[part] if is_told and told is not None else None)
+        given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
+        yield Scored(some[part[0]], pool, order, *given)
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:

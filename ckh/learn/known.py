@@ -9,9 +9,8 @@ import os
 import sys
 import zlib
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh import machine
 from ckh.log import note
@@ -29,8 +28,7 @@ _DRIVER = Path("/sys/class/kfd")  # of AMD GPUs
 _FAMILIES_NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(NamedTuple):
     """A size that lies outside of what was measured, and by which factor."""
 
     size: str
@@ -50,8 +48,7 @@ class Outside:
         return f"{self.size} = {self.value} is {self.factor:.3g} times outside of what was measured ({bound})"
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """The parts of a problem, a device and kernels that a model does not know.
 
     Attributes:
@@ -84,10 +81,12 @@ class Known:
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
+        from dataclasses import asdict
+
         return {
             "is_known": not self.doubts,
             "device": self.device or None,
-            "outside": [{**asdict(one), "factor": one.factor} for one in self.outside],
+            "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
             "nearest": None if self.nearest is None else asdict(self.nearest),
             "families": list(self.families),
         }

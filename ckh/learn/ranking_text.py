@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
 from ckh.ops import in_words
@@ -28,8 +28,7 @@ OUT_OF_ORDER = (
 ORDER_ALONE = "this model learned the order of kernels, not their times"
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRow:
+class KernelRow(NamedTuple):
     """A kernel of a ranking: its complete name, and what is known of it."""
 
     kernel: str
@@ -39,8 +38,7 @@ class KernelRow:
     measured_ms: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class NotMeasured:
+class NotMeasured(NamedTuple):
     """A caution about an order that no measurement of this GPU and element type stands behind.
 
     Attributes:
@@ -66,8 +64,7 @@ class NotMeasured:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The answer of `ckh predict` for a problem.
 
     Attributes:
@@ -172,7 +169,7 @@ class Ranking:
             "candidates": self.candidates,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
-            "not_measured": None if self.not_measured is None else asdict(self.not_measured),
+            "not_measured": None if self.not_measured is None else self.not_measured._asdict(),
             "known": self.known.document(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,

@@ -88,9 +88,23 @@ class PoolScorer:
             ModelError: a file of the model is missing or damaged.
         """
         columns = self._spec.op.problem_features(problems)
-        return self._ranker(pool, {name: column[:1] for name, column in columns.items()}).scores(columns, targets)
+        return self._ranker(pool, columns).scores(columns, targets)
 
-    def _ranker(self, pool: tuple[Kernel, ...], example: Mapping[str, Any]) -> Ranker:
+    def some(
+        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp], target: int
+    ) -> NDArray[np.float64]:
+        """One predicted target of some kernels of each problem, as `predictions` has it.
+
+        Args:
+            problems: those to rank for.
+            pool: the kernels.
+            kernels: which kernels of the pool, shape (problems, some), as that of the result.
+            target: the number of the target.
+        """
+        columns = self._spec.op.problem_features(problems)
+        return self._ranker(pool, columns).some(columns, kernels, target)
+
+    def _ranker(self, pool: tuple[Kernel, ...], columns: Mapping[str, Any]) -> Ranker:
         known = self._rankers.get(id(pool))
         if known is not None:
             return known[1]
@@ -101,7 +115,7 @@ class PoolScorer:
             spec.feature_names,
             self._hardware,
             spec.op.kernel_features(pool, spec.encoding),
-            example,
+            {name: column[:1] for name, column in columns.items()},
             [target in spec.log_targets for target in self._targets],
         )
         self._rankers.put(id(pool), (pool, made))

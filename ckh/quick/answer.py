@@ -154,13 +154,11 @@ def _measured(problem: Problem, arch: str) -> Probe | None:
 
 
 def _in_front(probe: Probe, kernels: list[KernelRow]) -> tuple[Probe, list[KernelRow]]:
-    from dataclasses import replace
-
     from ckh.learn.probes import in_front
 
     known, order = in_front(probe, [one.kernel for one in kernels])
     times = [one.latency_ms for one in known.fastest_first()]
-    rows = [replace(kernels[place], measured_ms=ms) for place, ms in zip(order, times, strict=False)]
+    rows = [kernels[place]._replace(measured_ms=ms) for place, ms in zip(order, times, strict=False)]
     return known, rows + [kernels[place] for place in order[len(rows) :]]
 
 

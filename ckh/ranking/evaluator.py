@@ -21,7 +21,7 @@ from ckh.ranking.model_file import FileFacts, is_number, model_file, prepare_poo
 from ckh.ranking.symbolic import FormulaError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BACKEND_VARIABLE = "CKH_RANK_BACKEND"
 _FEW = 4  # sorting but the best is worth it for this share of the candidates
+_ONE_BY_ONE = 8  # so many best ones are found one after the other
 _MOST_TEXTS = 64  # that a pool is prepared for
 
 
@@ -90,8 +91,7 @@ class Ranker:
         if not self.candidates:
             raise DataError("a pool needs candidates")
         self._prepared: dict[tuple[str, ...], tuple[Pool, OpenModel] | None] = {}
-        if backend_name() == "c":
-            self._in_c({name: np.atleast_1d(column) for name, column in example.items()})
+        self._in_c({name: np.atleast_1d(column) for name, column in example.items()})
 
     @property
     def shape(self) -> tuple[int, int] | None:
@@ -109,38 +109,51 @@ class Ranker:
         Raises:
             DataError: a column that a feature needs is missing.
         """
-        columns = {name: np.atleast_1d(column) for name, column in problems.items()}
-        count = max((len(column) for column in columns.values()), default=1)
+        columns, count = _rows_of(problems)
         out = np.empty((len(self._forests[:forests]), count, self.candidates))
-        texts = [column for column in columns.values() if not is_number(column) and len(column) > 1]
-        if not texts:
-            self._score(columns, out)
-            return out
-        groups = keys([coded(column) for column in texts], count)
-        for group in range(len(groups.first)):
-            rows = np.flatnonzero(groups.of == group)
-            some = {name: column if len(column) == 1 else column[rows] for name, column in columns.items()}
-            part = np.empty((len(out), len(rows), self.candidates))
+        for rows, some in _by_text(columns, count):
+            part = out if len(rows) == count else np.empty((len(out), len(rows), self.candidates))
             self._score(some, part)
-            out[:, rows] = part
+            if part is not out:
+                out[:, rows] = part
+        return out
+
+    def some(self, problems: Mapping[str, Array], candidates: NDArray[np.intp], forest: int) -> NDArray[np.float64]:
+        """The scores of some candidates of each problem with one forest, as `scores` has them.
+
+        Args:
+            problems: as of `scores`.
+            candidates: which, shape (problems, some), as that of the result.
+            forest: which forest.
+        """
+        columns, count = _rows_of(problems)
+        out = np.empty(candidates.shape)
+        for rows, some in _by_text(columns, count):
+            out[rows] = self._score_some(some, np.ascontiguousarray(candidates[rows], np.int32), forest)
         return out
 
     def _score(self, columns: Columns, out: NDArray[np.float64]) -> None:
         """Score problems of one text."""
-        found = self._in_c(columns) if backend_name() == "c" else None
-        if found is None:
+        if (found := self._in_c(columns)) is None:
             self._in_numpy(columns, out)
             return
-        pool, model = found
-        if missing := [name for name in pool.numbers if name not in columns]:
-            raise DataError(f"the features need a column {missing[0]!r}")
-        sizes = np.empty((out.shape[1], len(pool.numbers)))
-        for index, name in enumerate(pool.numbers):
-            sizes[:, index] = columns[name]
-        model.score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
+        sizes = _sizes(found[0], columns, out.shape[1])
+        found[1].score(out.shape[1], sizes.ctypes.data, len(out), out.ctypes.data)
+
+    def _score_some(self, columns: Columns, candidates: NDArray[np.int32], forest: int) -> NDArray[np.float64]:
+        count, some = candidates.shape
+        if (found := self._in_c(columns)) is None:
+            every = np.empty((len(self._forests[: forest + 1]), count, self.candidates))
+            self._in_numpy(columns, every)
+            return np.asarray(np.take_along_axis(every[forest], candidates.astype(np.intp), axis=1))
+        sizes, out = _sizes(found[0], columns, count), np.empty((count, some))
+        found[1].score_some(forest, count, sizes.ctypes.data, candidates.ctypes.data, some, out.ctypes.data)
+        return out
 
     def _in_c(self, columns: Columns) -> tuple[Pool, OpenModel] | None:
-        """The pool and its model for problems of this text; None if a feature can only be computed by NumPy."""
+        """The pool and its model for problems of this text; None if NumPy is to compute them, or alone can."""
+        if backend_name() != "c":
+            return None
         key = tuple(str(column[0]) for _, column in sorted(columns.items()) if not is_number(column))
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_TEXTS:
@@ -166,6 +179,34 @@ class Ranker:
                 rows[problem] = np.expm1(raw) if is_log else raw
 
 
+def _rows_of(problems: Mapping[str, Array]) -> tuple[Columns, int]:
+    """Columns of at least one row, and how many problems there are."""
+    columns = {name: np.atleast_1d(column) for name, column in problems.items()}
+    return columns, max((len(column) for column in columns.values()), default=1)
+
+
+def _by_text(columns: Columns, count: int) -> Iterator[tuple[NDArray[np.intp], Columns]]:
+    """The problems of one text, by their rows, and their columns."""
+    texts = [column for column in columns.values() if not is_number(column) and len(column) > 1]
+    if not texts:
+        yield np.arange(count), columns
+        return
+    groups = keys([coded(column) for column in texts], count)
+    for group in range(len(groups.first)):
+        rows = np.flatnonzero(groups.of == group)
+        yield rows, {name: column if len(column) == 1 else column[rows] for name, column in columns.items()}
+
+
+def _sizes(pool: Pool, columns: Columns, count: int) -> NDArray[np.float64]:
+    """The numbers of problems as C gets them, shape (problems, numbers)."""
+    if missing := [name for name in pool.numbers if name not in columns]:
+        raise DataError(f"the features need a column {missing[0]!r}")
+    sizes = np.empty((count, len(pool.numbers)))
+    for index, name in enumerate(pool.numbers):
+        sizes[:, index] = columns[name]
+    return sizes
+
+
 def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[np.intp]:
     """The order of candidates by score, along the last axis; of equal ones the first comes first.
 
@@ -175,9 +216,14 @@ def best_first(scores: NDArray[np.float64], top: int | None = None) -> NDArray[n
     """
     count = scores.shape[-1]
     wanted = count if top is None else min(max(top, 0), count)
-    if wanted == 1:
-        return np.asarray(scores.argmax(axis=-1, keepdims=True), np.intp)
     orders = np.empty((*scores.shape[:-1], wanted), np.intp)
+    if 0 < wanted <= _ONE_BY_ONE and scores.size and (wanted == 1 or scores.min() > -np.inf):
+        left = scores if wanted == 1 else scores.copy()
+        for place in range(wanted):
+            orders[..., place] = left.argmax(axis=-1)
+            if place + 1 < wanted:
+                np.put_along_axis(left, orders[..., place : place + 1], -np.inf, axis=-1)
+        return orders
     choose = _sorted if wanted > count // _FEW else partial(_first, wanted=wanted)
     rows = zip((-scores).reshape(-1, count), orders.reshape(-1, wanted), strict=True) if orders.size else ()
     for row, order in rows:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LIBRARY = Path(__file__).with_name("_ckh_rank.so")  # where hatch_build.py puts it, on every system
-_ABI = 6  # CKH_ABI of csrc/ckh_internal.h
+_ABI = 7  # CKH_ABI of csrc/ckh_internal.h
 _MOST_SIZES, _KEYS = 32, 4  # CKH_MOST_SIZES and CKH_KEYS there
 
 
@@ -35,6 +35,10 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "ckh_rank_sizes": (c_int32, (*_SIZES, c_uint32, POINTER(RankedCandidate), c_size_t, POINTER(c_size_t))),
     "ckh_reasons": (c_int32, (*_SIZES, POINTER(c_int32), c_size_t, POINTER(c_size_t))),
     "ckh_score": (c_int32, (c_void_p, c_int32, c_size_t, c_void_p, c_int32, c_void_p, c_int32)),
+    "ckh_score_some": (
+        c_int32,
+        (c_void_p, c_int32, c_int32, c_size_t, c_void_p, c_void_p, c_int32, c_void_p),
+    ),
 }
 
 
@@ -127,6 +131,23 @@ class OpenModel:
             ModelError: memory does not suffice.
         """
         self._check(self._library.ckh_score(self._handle, 0, problems, sizes, forests, scores, is_portable))
+
+    def score_some(self, forest: int, problems: int, sizes: int, candidates: int, count: int, scores: int) -> None:
+        """Score some candidates of the first group for each problem, as `score` does, with one forest.
+
+        Args:
+            forest: which forest.
+            problems: how many.
+            sizes: the address of their numbers, shape (problems, numbers).
+            candidates: the address of the candidates' numbers as int32, shape (problems, count).
+            count: how many of each problem.
+            scores: the address of the result, shape (problems, count).
+
+        Raises:
+            ModelError: memory does not suffice.
+        """
+        given = self._handle, 0, forest, problems, sizes, candidates, count, scores
+        self._check(self._library.ckh_score_some(*given))
 
     def _problem(self, key: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
         return self._handle, (c_int32 * _KEYS)(*key), (c_int64 * _MOST_SIZES)(*sizes)

@@ -100,7 +100,7 @@ def compile_program(
     build = folder / f"build_{source.stem}_{c}_{is_cpp}_{abs(hash(flags))}"
     build.mkdir(exist_ok=True)
     objects = []
-    evaluator = {"ckh_rank.c", "ckh_trees.c", "ckh_tests.c", "ckh_sets.c"}
+    evaluator = {"ckh_rank.c", "ckh_few.c", "ckh_trees.c", "ckh_tests.c", "ckh_sets.c"}
     sources = [path for path in sorted(folder.glob("ckh*.c")) if path != source]
     for path in (*sources, source):
         objects.append(build / f"{path.name}.o")

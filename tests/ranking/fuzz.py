@@ -156,8 +156,11 @@ def rank(forest: PackedForest, random: np.random.Generator) -> None:
     with np.errstate(all="ignore"), patch.object(pool, "split", given_split):
         ranker = Ranker(*given)
         out = [ranker.scores(problems), portable_scores(ranker, problems)]
+        some = random.integers(0, rows, (count, int(random.choice([1, 4, 8, 19]))))
+        few = ranker.some(problems, some, 0)
         with patch.dict(os.environ, {BACKEND_VARIABLE: "numpy"}):
             out.append(ranker.scores(problems))
+    np.testing.assert_array_equal(few, np.take_along_axis(out[0][0], some, axis=1))
     for other in out[1:]:
         np.testing.assert_array_equal(out[0], other)
 

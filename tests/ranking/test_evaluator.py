@@ -97,6 +97,8 @@ def test_scores_that_are_logarithms_are_told_as_what_they_are_of(backend: str) -
     given = ([forest, forest], ENGINE, ENGINE.names, HARDWARE, kernels, {"p": [1.0], "q": [1.0]})
     raw, told = Ranker(*given).scores(problem), Ranker(*given, [False, True]).scores(problem)
     assert np.array_equal(raw, told[[0, 0]])
+    some = random.integers(0, 90, (3, 11))
+    assert np.array_equal(Ranker(*given, [False, True]).some(problem, some, 1), np.take_along_axis(told[1], some, 1))
     np.testing.assert_allclose(told[1], np.expm1(raw[1]), rtol=1e-15)
 
 
@@ -124,6 +126,8 @@ def test_problems_of_several_texts_are_scored_together(backend: str) -> None:
     for index, row in enumerate(together):
         assert np.array_equal(row, ranker.scores({name: c[[index]] for name, c in problems.items()})[0, 0])
     assert len(np.unique(together, axis=0)) > 5
+    some = random.integers(0, 40, (9, 5))
+    assert np.array_equal(ranker.some(problems, some, 0), np.take_along_axis(together, some, 1))
 
 
 def _huge() -> Trained:
@@ -140,7 +144,10 @@ def _huge() -> Trained:
 def test_many_problems_together_score_as_each_alone(
     library: Path, model: Callable[[], Trained], monkeypatch: pytest.MonkeyPatch, rows: int, *, is_product: bool
 ) -> None:
-    """Up to 64 problems walk the trees together, and what is left over one by one: to the last bit the same."""
+    """Up to 64 problems walk the trees together, and what is left over one by one: to the last bit the same.
+
+    The same where each of some candidates walks by itself.
+    """
     monkeypatch.setattr(c_part, "LIBRARY", library)
     random = np.random.default_rng(rows)
     ranker = _ranker(model(), random_columns(random, rows, is_product=is_product))
@@ -149,6 +156,8 @@ def test_many_problems_together_score_as_each_alone(
     for index, row in enumerate(together):
         alone = ranker.scores({name: column[index : index + 1] for name, column in problems.items()})[0, 0]
         assert alone.tobytes() == row.tobytes()
+    some = random.integers(0, rows, (150, 9))
+    assert ranker.some(problems, some, 0).tobytes() == np.take_along_axis(together, some, 1).tobytes()
     assert len(np.unique(together, axis=0)) > 30
 
 

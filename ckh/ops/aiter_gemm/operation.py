@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _is(name: str, value: str) -> Callable[[AiterGemm], bool]:
 
 def _place(problem: AiterGemm) -> list[float]:
     """Logarithms of the sizes, and which family and library it is."""
-    sizes = [float(np.log2(size)) for size in (problem.m, problem.n, problem.k, max(problem.num_cus, 1))]
+    sizes = [log2(size) for size in (problem.m, problem.n, problem.k, max(problem.num_cus, 1))]
     kinds = [*(problem.family == name for name in FAMILIES), problem.library == "ck"]
     return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 

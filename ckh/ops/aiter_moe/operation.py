@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def _is(name: str, value: str) -> Callable[[AiterMoe], bool]:
 
 def _place(problem: AiterMoe) -> list[float]:
     """Logarithms of the sizes, and of what kind it is."""
-    sizes = [float(np.log2(max(getattr(problem, name), 1))) for name in SIZES]
+    sizes = [log2(max(getattr(problem, name), 1)) for name in SIZES]
     kinds = [getattr(problem, name) == value for name, values in KINDS.items() for value in values]
     return sizes + [_WEIGHT_OF_KIND * is_kind for is_kind in kinds]
 

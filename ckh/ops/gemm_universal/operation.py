@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.gemm_universal.columns import (
@@ -93,7 +92,7 @@ def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidate
 
 def _place(problem: GemmProblem) -> list[float]:
     """Logarithms of the sizes, and the layout's letters."""
-    sizes = [float(np.log2(size)) for size in (problem.m, problem.n, problem.k, problem.split_k)]
+    sizes = [log2(size) for size in (problem.m, problem.n, problem.k, problem.split_k)]
     return sizes + [_WEIGHT_OF_KIND * (letter == "r") for letter in problem.layout]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from math import log2
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
@@ -95,7 +94,7 @@ def _place(problem: ConvProblem) -> list[float]:
     sizes = (problem.n, problem.g, problem.c_per_group, problem.k_per_group, problem.di, problem.hi, problem.wi)
     kind = (problem.z, problem.y, problem.x, problem.stride_d, problem.stride_h, problem.stride_w)
     more = (problem.dilation_d, problem.dilation_h, problem.dilation_w, problem.ndim)
-    return [float(np.log2(size)) for size in sizes] + [_WEIGHT_OF_KIND * float(np.log2(size)) for size in kind + more]
+    return [log2(size) for size in sizes] + [_WEIGHT_OF_KIND * log2(size) for size in kind + more]
 
 
 def _tiled(problem: ConvProblem) -> TiledSizes:

@@ -9,6 +9,7 @@
 #include "ckh_internal.h"
 
 enum { CALIBRATED_FIRST = 4 };               /* FIRST of ckh/learn/calibration.py */
+enum { TOLD_ALONE = 2 * CKH_RANK_FEW };      /* of more kernels speeds are computed with all others' */
 enum { NAMES = 2 };                         /* before those of kernels: of the model, and its purpose */
 enum { CELLS = 1 << 17, TOGETHER = 64 };   /* values of features that are held at once; problems: C likes multiples of it */
 
@@ -107,7 +108,8 @@ typedef struct {
   double *constants, *rows, *of_block, *score[CKH_MOST_FORESTS];
   uint8_t *condition;
   int32_t *verdict, *order;
-  void **state; /* of each forest and block */
+  int32_t *block_of, *place_of; /* of each candidate: its block, and its place there */
+  void **state;                 /* of each forest and block */
 } workspace;
 
 static size_t states_of(const ckh_model *model, const ckh_group *group) {
@@ -127,6 +129,8 @@ void ckh_free_workspace(void *freed, size_t states) {
   free(w->condition);
   free(w->verdict);
   free(w->order);
+  free(w->block_of);
+  free(w->place_of);
   free(w);
 }
 
@@ -164,7 +168,15 @@ static workspace *new_workspace(const ckh_model *model, const ckh_group *group) 
   w->condition = (uint8_t *)room((size_t)group->program->counts->conditions, 1);
   w->verdict = (int32_t *)room((size_t)group->own.step_count, sizeof(int32_t));
   w->order = (int32_t *)room(candidates, sizeof(int32_t));
-  is_complete = w->state && w->registers && w->condition && w->verdict && w->order && !make_room(group, w, 1);
+  w->block_of = (int32_t *)room(candidates, sizeof(int32_t));
+  w->place_of = (int32_t *)room(candidates, sizeof(int32_t));
+  is_complete = w->state && w->registers && w->condition && w->verdict && w->order && w->block_of && w->place_of &&
+                !make_room(group, w, 1);
+  for (int32_t b = 0; is_complete && b < group->block_count; b++)
+    for (int32_t i = 0; i < group->block[b].candidate_count; i++) {
+      w->block_of[group->block[b].candidate[i]] = b;
+      w->place_of[group->block[b].candidate[i]] = i;
+    }
   for (int32_t f = 0; is_complete && f <= last; f++) {
     w->score[f] = (double *)room(candidates, sizeof(double));
     is_complete = w->score[f] != NULL;
@@ -231,6 +243,15 @@ static int32_t choose(const ckh_group *group, workspace *w) {
   return count;
 }
 
+/* The features of a block's tiles for a problem. */
+static void compute_features(const ckh_group *group, workspace *w, int32_t b, const double *size, double *constants,
+                             double *rows) {
+  const ckh_block *block = group->block + b;
+  if (w->fixed != block) ckh_fix_registers(w->registers, group->pool.values, group->own.group->tiles, *block->range);
+  w->fixed = block;
+  ckh_features(w->registers, size, constants, rows);
+}
+
 /* Scores a block's candidates for problems that there is room for, with some of the forests. */
 static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t problems, const double *size,
                        int32_t forests, double *const *scores, int32_t portable) {
@@ -238,11 +259,9 @@ static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t p
   const ckh_counts *counts = group->program->counts;
   const size_t candidates = (size_t)group->own.kernel_count, some = (size_t)block->candidate_count;
   const size_t cells = (size_t)counts->rows * (size_t)block->range->tiles;
-  if (w->fixed != block) ckh_fix_registers(w->registers, group->pool.values, group->own.group->tiles, *block->range);
-  w->fixed = block;
   for (size_t p = 0; p < problems; p++)
-    ckh_features(w->registers, size + p * (size_t)counts->sizes, w->constants + p * (size_t)counts->constants,
-                 w->rows + p * cells);
+    compute_features(group, w, b, size + p * (size_t)counts->sizes, w->constants + p * (size_t)counts->constants,
+                     w->rows + p * cells);
   for (int32_t f = 0; f < forests; f++) {
     const int is_all = some == candidates;
     double *out = is_all ? scores[f] : w->of_block;
@@ -279,6 +298,44 @@ static size_t together_of(const ckh_group *group, size_t problems) {
   return together ? together : 1;
 }
 
+/* Scores CKH_RANK_FEW candidates of a block at most, those of `chosen` that are in it, for one problem. */
+static int score_few_of_block(const ckh_group *group, workspace *w, int32_t f, int32_t b, const double *size,
+                              const int32_t *chosen, int32_t count, double *scores) {
+  int32_t place[CKH_RANK_FEW], of[CKH_RANK_FEW], found = 0;
+  double some[CKH_RANK_FEW];
+  for (int32_t i = 0; i < count; i++) {
+    if (w->block_of[chosen[i]] != b) continue;
+    of[found] = i;
+    place[found++] = w->place_of[chosen[i]];
+  }
+  if (!found) return CKH_OK;
+  compute_features(group, w, b, size, w->constants, w->rows);
+  if (ckh_rank_few(w->state[f * group->block_count + b], w->constants, w->rows, place, found, some))
+    return CKH_ERROR_NO_MEMORY;
+  for (int32_t i = 0; i < found; i++) scores[of[i]] = some[i];
+  return CKH_OK;
+}
+
+/* Scores some candidates for one problem with one forest: as `score`, to the last bit. */
+static int score_some(const ckh_model *model, const ckh_group *group, workspace *w, int32_t f, const double *size,
+                      const int32_t *chosen, int32_t count, double *scores) {
+  for (int32_t at = 0; at < count; at += CKH_RANK_FEW) {
+    const int32_t few = count - at < CKH_RANK_FEW ? count - at : CKH_RANK_FEW;
+    for (int32_t b = 0; b < group->block_count; b++)
+      if (score_few_of_block(group, w, f, b, size, chosen + at, few, scores + at)) return CKH_ERROR_NO_MEMORY;
+  }
+  for (int32_t i = 0; model->forest[f].exponents->is_log && i < count; i++) scores[i] = expm1(scores[i]);
+  return CKH_OK;
+}
+
+/* What ran out of memory cannot be used again. */
+static void done_with(const ckh_model *model, const ckh_group *group, workspace *w, int error) {
+  if (error)
+    ckh_free_workspace(w, states_of(model, group));
+  else
+    give_back(model, group, w);
+}
+
 int ckh_score(const ckh_model *model, int32_t index, size_t problems, const double *size, int32_t forests,
               double *scores, int32_t portable) {
   const ckh_group *group = model->group + index;
@@ -291,11 +348,19 @@ int ckh_score(const ckh_model *model, int32_t index, size_t problems, const doub
     error = score(model, group, w, problems - p < step ? problems - p : step,
                   size + p * (size_t)group->program->counts->sizes, forests, part, portable);
   }
-  if (!w) return error;
-  if (error) /* what ran out of memory cannot be used again */
-    ckh_free_workspace(w, states_of(model, group));
-  else
-    give_back(model, group, w);
+  if (w) done_with(model, group, w, error);
+  return error;
+}
+
+int ckh_score_some(const ckh_model *model, int32_t index, int32_t forest, size_t problems, const double *size,
+                   const int32_t *candidate, int32_t count, double *scores) {
+  const ckh_group *group = model->group + index;
+  const size_t sizes = (size_t)group->program->counts->sizes, some = (size_t)count;
+  workspace *w = borrow(model, group);
+  int error = w ? CKH_OK : CKH_ERROR_NO_MEMORY;
+  for (size_t p = 0; p < problems && !error; p++)
+    error = score_some(model, group, w, forest, size + p * sizes, candidate + p * some, count, scores + p * some);
+  if (w) done_with(model, group, w, error);
   return error;
 }
 
@@ -352,28 +417,47 @@ static double calibrated(const calibration *c, double score, double tflops) {
   return c->level / c->seen * c->table[0] * calibrated_share(c, score);
 }
 
-static void write_best(const ckh_model *model, const ckh_group *group, workspace *w, int32_t count, double flops,
-                       int is_told, ckh_choice *choices, size_t capacity) {
-  const ckh_head *head = &model->head;
+/* Sorts the first of the candidates in `order` to its end, the best one last; returns how many these are. */
+static int32_t sort_first(workspace *w, int32_t count, size_t wanted) {
   const double *by = w->score[0];
-  calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
-  size_t place = 0;
   int32_t left = count;
   for (int32_t i = count / 2; i-- > 0;) sink(w->order, count, i, by);
-  for (; left > 0 && (place < capacity || (is_told && c.rows && place < CALIBRATED_FIRST)); place++) {
+  while (left > 0 && (size_t)(count - left) < wanted) {
     const int32_t best = w->order[0];
-    const double tflops = is_told ? w->score[head->facts->tflops][best] : (double)NAN;
     w->order[0] = w->order[--left];
     if (left) sink(w->order, left, 0, by);
-    see(&c, by[best], tflops);
-    if (place >= capacity) continue;
-    choices[place].kernel = group->own.kernel[best];
-    choices[place].score = by[best];
-    choices[place].tflops = tflops;
+    w->order[left] = best;
   }
-  for (size_t i = 0; i < place && i < capacity; i++) {
-    choices[i].tflops = is_told ? calibrated(&c, choices[i].score, choices[i].tflops) : (double)NAN;
-    choices[i].latency_ms = is_told ? flops / (choices[i].tflops * 1e9) : (double)NAN;
+  return count - left;
+}
+/* Computes the speeds that are told of some candidates alone. */
+static int tell(const ckh_model *model, const ckh_group *group, workspace *w, const double *size, const int32_t *first,
+                int32_t count) {
+  const int32_t tflops = model->head.facts->tflops;
+  double told[TOLD_ALONE];
+  const int error = score_some(model, group, w, tflops, size, first, count, told);
+  for (int32_t i = 0; !error && i < count; i++) w->score[tflops][first[i]] = told[i];
+  return error;
+}
+
+/* Writes the first candidates: `sorted` of them stand at the end of `order`. */
+static void write_best(const ckh_model *model, const ckh_group *group, const workspace *w, int32_t chosen,
+                       int32_t sorted, double flops, int is_told, ckh_choice *choices, size_t capacity) {
+  const ckh_head *head = &model->head;
+  calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
+  for (int32_t place = 0; place < sorted; place++) {
+    const int32_t best = w->order[chosen - 1 - place];
+    const double score = w->score[0][best], tflops = is_told ? w->score[head->facts->tflops][best] : (double)NAN;
+    see(&c, score, tflops);
+    if ((size_t)place >= capacity) continue;
+    choices[place].kernel = group->own.kernel[best];
+    choices[place].score = score;
+    choices[place].tflops = tflops;
+    choices[place].latency_ms = (double)NAN;
+  }
+  for (size_t i = 0; is_told && i < (size_t)sorted && i < capacity; i++) {
+    choices[i].tflops = calibrated(&c, choices[i].score, choices[i].tflops);
+    choices[i].latency_ms = flops / (choices[i].tflops * 1e9);
   }
 }
 
@@ -419,33 +503,45 @@ static int is_far(const ckh_head *head, const int64_t *size) {
   return 0;
 }
 
+/* Ranks the candidates that apply, of which there are some. */
+static int rank_chosen(const ckh_model *model, const ckh_group *group, workspace *w, const int64_t *size,
+                       int32_t chosen, double flops, int is_told, ckh_choice *choices, size_t capacity) {
+  const size_t least = is_told && model->head.calibration_count > 1 ? CALIBRATED_FIRST : 0;
+  const size_t wanted = capacity > least ? capacity : least;
+  const int32_t tflops = model->head.facts->tflops;
+  const int is_alone = is_told && tflops > 0 && wanted <= TOLD_ALONE;
+  double sizes[CKH_MOST_SIZES];
+  int32_t sorted;
+  int error;
+  for (int32_t i = 0; i < group->program->counts->sizes; i++) sizes[i] = (double)size[i];
+  error = score(model, group, w, 1, sizes, is_told && !is_alone ? tflops + 1 : 1, w->score, 0);
+  if (error) return error;
+  sorted = sort_first(w, chosen, wanted);
+  if (is_alone) error = tell(model, group, w, sizes, w->order + chosen - sorted, sorted);
+  if (!error) write_best(model, group, w, chosen, sorted, flops, is_told, choices, capacity);
+  return error;
+}
+
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count) {
   const ckh_group *group;
-  const int32_t tflops = model->head.facts->tflops;
-  const int is_told = tflops >= 0 && !(flags & CKH_ORDER_ONLY);
-  double sizes[CKH_MOST_SIZES], flops = 0;
+  const int is_told = model->head.facts->tflops >= 0 && !(flags & CKH_ORDER_ONLY);
+  double flops = 0;
   workspace *w;
-  int error;
+  int error, failed = CKH_OK;
   int32_t chosen;
   error = find_group(model, key, size, &group);
   if (!error && is_told) error = ckh_flops(group->program, size, &flops);
   if (error) return error;
-  for (int32_t i = 0; i < group->program->counts->sizes; i++) sizes[i] = (double)size[i];
   w = borrow(model, group);
   if (!w) return CKH_ERROR_NO_MEMORY;
   error = decide(group, w, size);
   chosen = error ? 0 : choose(group, w);
   if (!error && !chosen) error = CKH_ERROR_NO_KERNEL;
   if (!error) {
-    error = score(model, group, w, 1, sizes, is_told ? tflops + 1 : 1, w->score, 0);
-    if (error) { /* what ran out of memory cannot be used again */
-      ckh_free_workspace(w, states_of(model, group));
-      return error;
-    }
-    write_best(model, group, w, chosen, flops, is_told && !is_far(&model->head, size), choices, capacity);
-    *count = (size_t)chosen;
+    failed = rank_chosen(model, group, w, size, chosen, flops, is_told && !is_far(&model->head, size), choices, capacity);
+    if (!failed) *count = (size_t)chosen;
   }
-  give_back(model, group, w);
-  return error;
+  done_with(model, group, w, failed);
+  return error ? error : failed;
 }

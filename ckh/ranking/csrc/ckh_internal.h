@@ -107,7 +107,7 @@ extern const size_t ckh_embedded_count;
 /* ---- what Python calls besides the interface ---- */
 
 /* What there is in this file and ckh.h, as Python counts it. */
-enum { CKH_ABI = 6 };
+enum { CKH_ABI = 7 };
 int32_t ckh_abi(void);
 
 /* Ranks a problem by the key of its group and its sizes, in the order of the programs. */
@@ -123,6 +123,10 @@ int ckh_reasons(const ckh_model *model, const int32_t *key, const int64_t *size,
    forests, forests x problems x candidates. `portable`: with no instructions beyond the baseline. */
 int ckh_score(const ckh_model *model, int32_t group, size_t problems, const double *size, int32_t forests,
               double *scores, int32_t portable);
+
+/* The same of `count` candidates for each problem with one forest: problems x count. */
+int ckh_score_some(const ckh_model *model, int32_t group, int32_t forest, size_t problems, const double *size,
+                   const int32_t *candidate, int32_t count, double *scores);
 
 #ifdef __cplusplus
 }

@@ -19,8 +19,6 @@
    opened. */
 #include "ckh_rank.h"
 
-#include <math.h>
-
 #include "ckh_ranker.h"
 
 #if defined(__GNUC__)
@@ -33,7 +31,7 @@ typedef uint64_t lanes __attribute__((vector_size(32), aligned(8), may_alias));
 
 enum { LANES = 4 };            /* that are added at once */
 enum { SIZES = 7 };            /* of problems together: powers of two up to the bits of a word */
-enum { MOST_BYTES = 1 << 21 }; /* of masks and sums of as many problems: about the cache near the core */
+enum { MOST_BYTES = 1 << 20 }; /* of masks and sums of as many problems: what the cache near the core holds */
 #ifndef FEWEST_TOGETHER
 #define FEWEST_TOGETHER 8 /* fewer are faster one by one */
 #endif
@@ -48,10 +46,14 @@ typedef struct {
   size_t depth;
 } state;
 
-/* What is opened: the trees, and what ranks 1, 2, 4 and more problems together; NULL until so many come. */
+/* What is opened: the trees, and what ranks 1, 2, 4 and more problems together, or a few candidates; NULL until such
+   come. */
 typedef struct {
+  const ckh_rank_forest *forest;
+  const ckh_rank_plan *plan;
   laid_trees trees;
   ranker *rankers[SIZES];
+  uint8_t *held; /* of each test: for which of a few candidates it holds */
 } opened_forest;
 
 /* ---- adding to sums ---- */
@@ -98,8 +100,11 @@ INLINE void add(ranker *r, int32_t set, const uint64_t *places, int32_t count, u
 INLINE void push(ranker *r, const variant_set *from, int32_t to) {
   const uint64_t *a = r->sums + (size_t)(from - r->sets) * r->row;
   uint64_t *b = r->sums + (size_t)to * r->row;
-  for (size_t t = 0; t < r->row; t += LANES)
-    for (size_t lane = t; lane < t + LANES; lane++) b[lane] += a[lane];
+#if defined(__GNUC__)
+  for (size_t t = 0; t < r->row; t += LANES) *(lanes *)(b + t) += *(const lanes *)(a + t);
+#else
+  for (size_t t = 0; t < r->row; t++) b[t] += a[t];
+#endif
   touch(r, to);
   r->sets[to].all += from->all;
 }
@@ -346,18 +351,11 @@ INLINE void keep_high(ranker *r, uint64_t common) {
 }
 
 INLINE void write_scores(const ranker *r, int32_t problem, uint64_t common, double *scores) {
-  const int shift = r->forest->high_exponent - r->forest->low_exponent;
-  const uint64_t below = ((uint64_t)1 << shift) - 1, sign = (uint64_t)1 << 63;
   const uint64_t *kept = r->high ? r->high + (size_t)problem * (size_t)r->plan->candidates : NULL;
-  const double unit = ldexp(1, r->forest->high_exponent), low_unit = ldexp(1, r->forest->low_exponent);
+  const number_format format = format_of(r->forest);
   for (int32_t c = 0; c < r->plan->candidates; c++) {
-    uint64_t high = sum_of(r, problem, c, common), low = 0;
-    if (kept) {
-      low = high;
-      high = kept[c] + ((low ^ sign) >> shift) - (sign >> shift); /* rounded down, also if negative */
-    }
-    const double whole = high & sign ? -(double)(~high + 1) : (double)high;
-    scores[c] = whole * unit + (double)(low & below) * low_unit;
+    const uint64_t sum = sum_of(r, problem, c, common);
+    scores[c] = kept ? score_of_parts(&format, kept[c], sum) : score_of(&format, sum, 0);
   }
 }
 
@@ -422,13 +420,12 @@ static int prepare(ranker *r) {
   return ckh_tests_open(r) || ckh_sets_open(r) || grow_frames(r) ? CKH_RANK_NO_MEMORY : CKH_RANK_OK;
 }
 
-static ranker *open_ranker(const ckh_rank_forest *forest, const ckh_rank_plan *plan, const laid_trees *trees,
-                           int32_t together) {
+static ranker *open_ranker(const opened_forest *opened, int32_t together) {
   ranker *r = calloc(1, sizeof *r);
   if (!r) return NULL;
-  r->forest = forest;
-  r->plan = plan;
-  r->trees = trees;
+  r->forest = opened->forest;
+  r->plan = opened->plan;
+  r->trees = &opened->trees;
   r->together = together;
   if (!prepare(r)) return r;
   close_ranker(r);
@@ -440,8 +437,9 @@ static ranker *open_ranker(const ckh_rank_forest *forest, const ckh_rank_plan *p
 void *ckh_rank_open(const ckh_rank_forest *forest, const ckh_rank_plan *plan) {
   opened_forest *opened = calloc(1, sizeof *opened);
   if (!opened) return NULL;
-  if (!ckh_trees_open(&opened->trees, forest, plan)) opened->rankers[0] = open_ranker(forest, plan, &opened->trees, 1);
-  if (opened->rankers[0]) return opened;
+  opened->forest = forest;
+  opened->plan = plan;
+  if (!ckh_trees_open(&opened->trees, forest, plan)) return opened;
   ckh_rank_close(opened);
   return NULL;
 }
@@ -451,27 +449,38 @@ void ckh_rank_close(void *closed) {
   if (!opened) return;
   for (int size = 0; size < SIZES; size++) close_ranker(opened->rankers[size]);
   ckh_trees_close(&opened->trees);
+  free(opened->held);
   free(opened);
 }
 
-/* What ranks as many of the problems together as is worth it, and finds memory. */
+/* What ranks as many of the problems together as is worth it, and finds memory; NULL if not even one does. */
 static ranker *ranker_for(opened_forest *opened, int64_t problems) {
-  ranker *one = opened->rankers[0];
-  const size_t each = (size_t)one->places * ((size_t)one->plan->all_masks + (size_t)one->plan->variants * 64) / 8;
-  for (int size = each <= MOST_BYTES >> (SIZES - 1) ? SIZES - 1 : 0; size > 0; size--) {
+  const ckh_rank_plan *plan = opened->plan;
+  const size_t each = (size_t)plan->tiles * ((size_t)plan->all_masks + (size_t)plan->variants * 64) / 8;
+  for (int size = SIZES - 1; size >= 0; size--) {
     const int32_t together = (int32_t)1 << size;
     ranker **found = opened->rankers + size;
-    if (together > MOST_TOGETHER || together < FEWEST_TOGETHER || together > problems) continue;
-    if (!*found) *found = open_ranker(one->forest, one->plan, &opened->trees, together);
+    if (size && (together > MOST_TOGETHER || together < FEWEST_TOGETHER || together > problems)) continue;
+    if (size && each > (size_t)MOST_BYTES >> size) continue;
+    if (!*found) *found = open_ranker(opened, together);
     if (*found) return *found;
   }
-  return one;
+  return NULL;
+}
+
+int32_t ckh_rank_few(void *handle, const double *constants, const double *rows, const int32_t *candidate, int32_t count,
+                     double *scores) {
+  opened_forest *opened = handle;
+  if (!opened->held) opened->held = grown(NULL, (size_t)opened->forest->tests, sizeof *opened->held);
+  if (!opened->held) return CKH_RANK_NO_MEMORY;
+  ckh_few_scores(opened->forest, opened->plan, &opened->trees, constants, rows, candidate, count, opened->held, scores);
+  return CKH_RANK_OK;
 }
 
 int32_t ckh_rank_scores(void *handle, int64_t problems, const double *constants, const double *rows, double *scores,
                         int64_t stride, int32_t portable) {
   opened_forest *opened = handle;
-  const ckh_rank_plan *plan = opened->rankers[0]->plan;
+  const ckh_rank_plan *plan = opened->plan;
   ranking *run = rank_portably;
 #ifdef HAS_V3
   if (!portable && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt"))
@@ -481,7 +490,8 @@ int32_t ckh_rank_scores(void *handle, int64_t problems, const double *constants,
   for (int64_t p = 0; p < problems;) {
     ranker *r = ranker_for(opened, problems - p);
     const double *own_rows = rows + p * plan->rows * plan->tiles;
-    const int failed = run(r, constants + p * plan->constants, own_rows, scores + p * stride, (size_t)stride);
+    const int failed = r ? run(r, constants + p * plan->constants, own_rows, scores + p * stride, (size_t)stride)
+                         : CKH_RANK_NO_MEMORY;
     if (failed) return failed;
     p += r->together;
   }

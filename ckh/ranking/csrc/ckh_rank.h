@@ -51,6 +51,11 @@ void ckh_rank_close(void *opened);
 int32_t ckh_rank_scores(void *opened, int64_t problems, const double *constants, const double *rows, double *scores,
                         int64_t stride, int32_t portable);
 
+/* Scores of CKH_RANK_FEW of the candidates at most for one problem, the same numbers: scores[i] is that of candidate[i]. */
+enum { CKH_RANK_FEW = 8 };
+int32_t ckh_rank_few(void *opened, const double *constants, const double *rows, const int32_t *candidate, int32_t count,
+                     double *scores);
+
 #ifdef __cplusplus
 }
 #endif

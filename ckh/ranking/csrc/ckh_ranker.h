@@ -2,6 +2,7 @@
 #ifndef CKH_RANKER_H
 #define CKH_RANKER_H
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3 }; /* kinds of families */
 enum { EMPTY = -1, NO_MEMORY = -2 };                     /* in place of a set's number */
 
+#define ZERO_BOUND ((double)1e-35f)
 enum { CATEGORICAL = 1, DEFAULT_LEFT = 2, MISSING_ZERO = 4, MISSING_NAN = 8 }; /* flags of families */
 
 /* Rows of the forest's and the plan's tables of families. */
@@ -148,6 +150,56 @@ INLINE family_values values_of(const ckh_rank_plan *plan, int32_t f) {
   return values;
 }
 
+/* The first of a numerical family's tests that holds; the later ones hold as well. */
+INLINE int32_t position(const double *threshold, int32_t count, int32_t flags, double x) {
+  int32_t low = 0;
+  const int nan = isnan(x);
+  if (nan && !(flags & MISSING_NAN)) x = 0;
+  if ((flags & MISSING_NAN) ? nan : ((flags & MISSING_ZERO) && fabs(x) <= ZERO_BOUND))
+    return flags & DEFAULT_LEFT ? 0 : count;
+  while (count > 0) {
+    const int32_t half = count / 2;
+    if (threshold[low + half] < x) {
+      low += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return low;
+}
+
+/* Whether a categorical test holds. */
+INLINE int in_set(const ckh_rank_forest *forest, int32_t test, double x) {
+  const int32_t *set = forest->sets + 2 * (size_t)test;
+  int64_t category;
+  if (!(x > -1 && x < 2147483648.0)) return 0;
+  category = (int64_t)x;
+  return category >> 5 < set[1] && (forest->words[set[0] + (category >> 5)] >> (category & 31) & 1);
+}
+
+/* How a forest's sums are numbers: high parts in units of one power of two and, below them, low ones of another. */
+typedef struct {
+  int shift;
+  double unit, low_unit;
+} number_format;
+
+INLINE number_format format_of(const ckh_rank_forest *forest) {
+  return (number_format){forest->high_exponent - forest->low_exponent, ldexp(1, forest->high_exponent),
+                         ldexp(1, forest->low_exponent)};
+}
+
+INLINE double score_of(const number_format *format, uint64_t high, uint64_t low) {
+  const double whole = high >> 63 ? -(double)(~high + 1) : (double)high;
+  return whole * format->unit + (double)low * format->low_unit;
+}
+
+/* A score of the sums of high and of low parts. */
+INLINE double score_of_parts(const number_format *format, uint64_t high, uint64_t low) {
+  const uint64_t below = ((uint64_t)1 << format->shift) - 1, sign = (uint64_t)1 << 63;
+  return score_of(format, high + ((low ^ sign) >> format->shift) - (sign >> format->shift), low & below); /* down */
+}
+
 INLINE size_t words_for(int32_t count) { return ((size_t)count + 63) / 64; }
 
 INLINE int lowest_bit(uint64_t word) {
@@ -213,5 +265,10 @@ INTERNAL int ckh_sets_part(ranker *r, int32_t set, int32_t *left, int32_t *right
 
 /* The same for a variant test, remembered. */
 INTERNAL int ckh_sets_part_by_test(ranker *r, int32_t set, uint32_t test, int32_t *left, int32_t *right);
+
+/* ckh_few.c: scores of CKH_RANK_FEW candidates at most; `held` is room for a byte of each test. */
+INTERNAL void ckh_few_scores(const ckh_rank_forest *forest, const ckh_rank_plan *plan, const laid_trees *trees,
+                             const double *constants, const double *rows, const int32_t *candidate, int32_t count,
+                             uint8_t *held, double *scores);
 
 #endif

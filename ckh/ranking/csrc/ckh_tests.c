@@ -3,44 +3,10 @@
    Tests that only their threshold tells apart are a family: whatever a value is, they hold from some test on. So a
    family whose values differ by place, or by problem, has tests before which none holds, then some that split by a mask,
    then tests that all hold. */
-#include <math.h>
-
 #include "ckh_ranker.h"
-
-#define ZERO_BOUND ((double)1e-35f)
 
 static int32_t classes_of(const ranker *r, int32_t partition) {
   return r->plan->class_starts[partition + 1] - r->plan->class_starts[partition];
-}
-
-/* ---- tests and values ---- */
-
-/* The first of a numerical family's tests that holds; the later ones hold as well. */
-static int32_t position(const double *threshold, int32_t count, int32_t flags, double x) {
-  int32_t low = 0;
-  const int nan = isnan(x);
-  if (nan && !(flags & MISSING_NAN)) x = 0;
-  if ((flags & MISSING_NAN) ? nan : ((flags & MISSING_ZERO) && fabs(x) <= ZERO_BOUND))
-    return flags & DEFAULT_LEFT ? 0 : count;
-  while (count > 0) {
-    const int32_t half = count / 2;
-    if (threshold[low + half] < x) {
-      low += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
-  }
-  return low;
-}
-
-/* Whether a categorical test holds. */
-static int in_set(const ckh_rank_forest *forest, int32_t test, double x) {
-  const int32_t *set = forest->sets + 2 * (size_t)test;
-  int64_t category;
-  if (!(x > -1 && x < 2147483648.0)) return 0;
-  category = (int64_t)x;
-  return category >> 5 < set[1] && (forest->words[set[0] + (category >> 5)] >> (category & 31) & 1);
 }
 
 /* ---- masks over values: of places, or of problems ---- */
