@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -245,7 +245,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
     spec, doubts = found.model.spec, found.model.not_measured
     if doubts is not None:
         probing = () if spec.op.measured is None else (f"{again} --probe 5",)
-        doubts = doubts._replace(next_commands=(*probing, *doubts.next_commands))
+        doubts = replace(doubts, next_commands=(*probing, *doubts.next_commands))
     return Ranking(
         problem=found.problem,
         path=str(found.model.path),

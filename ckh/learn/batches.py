@@ -139,8 +139,8 @@ def _score(
     if not pool:
         for members, one in zip(classes, candidates, strict=True):
             nothing = np.zeros((len(members), 0))
-            given = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
-            yield Scored([problems[index] for index in members], pool, *given, 0, one.unmeasured)
+            empty = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
+            yield Scored([problems[index] for index in members], pool, *empty, 0, one.unmeasured)
         return
     is_told = tflops and model.tells
     first = top if top is None or not is_told or model.calibration is None else max(top, FIRST)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,7 +38,8 @@ class KernelRow(NamedTuple):
     measured_ms: float | None
 
 
-class NotMeasured(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
     """A caution about an order that no measurement of this GPU and element type stands behind.
 
     Attributes:
@@ -169,7 +170,7 @@ class Ranking(NamedTuple):
             "candidates": self.candidates,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
-            "not_measured": None if self.not_measured is None else self.not_measured._asdict(),
+            "not_measured": None if self.not_measured is None else asdict(self.not_measured),
             "known": self.known.document(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
