@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 _RESAMPLES = 2000
 _RESAMPLES_OF_MANY = 1000  # of as many problems intervals are narrow, and their ends need no more
 _MANY = 10_000
-_DRAWN_VALUES = 1 << 21  # drawn at a time
+_DRAWN_VALUES = 1 << 20  # drawn at a time
 _WINDOW = 8.0  # standard deviations around a percentile's rank within which a resample's order statistic is looked for
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ckh.data.dataset import ColumnsOf
     from ckh.ops.base import AnyOperation
 
-PART_ROWS = 1 << 17  # from which on rows of other problems are another part
+PART_ROWS = 1 << 16  # from which on rows of other problems are another part
 _MOST_PARTS = 256  # each is an open file
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from ckh.features.engine import FeatureEngine
 
-BLOCK_ROWS = 1 << 15
+BLOCK_ROWS = 1 << 14
 _MOST_CODES = 1 << 16
 
 
