@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
+from ckh.errors import ModelError
 from ckh.learn.artifact import Model, find_model, fitting_models, list_models
 from ckh.learn.estimate import estimated_us
 from ckh.learn.ranking_text import NotMeasured
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import ModelRef, Wanted
     from ckh.ops.base import Kernel, Problem
 
@@ -151,12 +153,21 @@ def nearest_model(wanted: Wanted) -> Path:
 
 
 def has_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem."""
-    return bool(len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).chosen))
+    """True if a kernel that the model may rank applies to a problem; a model that is damaged ranks none."""
+    found = _kernels(problem, model)
+    return found is not None and bool(len(found.chosen))
 
 
 def _known_kernels(problem: Problem, model: Model) -> int:
-    return len(model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path).pool)
+    found = _kernels(problem, model)
+    return -1 if found is None else len(found.pool)
+
+
+def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:
+    try:
+        return model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+    except ModelError:
+        return None
 
 
 def _first_with_kernels(models: Sequence[Model], problem: Problem) -> Model | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -20,8 +22,12 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir
 from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
 SOURCE = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
@@ -114,3 +120,14 @@ def test_the_estimate_by_hand() -> None:
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
     assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
     assert np.all(few < found)
+
+
+def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that lacks its table of solvers stands in for nothing, and what ships answers."""
+    shutil.copytree(data_dir("models") / "miopen_conv_gfx942", tmp_path / "models" / "broken")
+    (tmp_path / "models" / "broken" / "candidates.json").unlink()
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    problem = MiopenProblem(Direction.FORWARD, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
+    found = stand_in(wanted_for(problem, "gfx950"), problem)
+    assert found.path.name == "miopen_conv_gfx942"
+    assert answer(problem, found).ranked
