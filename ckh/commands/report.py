@@ -17,7 +17,8 @@ from ckh.outputs import FileKind, check_output, head_of, write_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.report.drawing import Report
+    from ckh.report.drawing import Drawing, Report
+    from ckh.report.judged import Judged
 
 _HELP = """Draw what was measured or learned, as one page that loads nothing, or as files.
 
@@ -42,6 +43,7 @@ def register(app: typer.Typer) -> None:
             "ckh report data.parquet",
             "ckh report runs/resnet --watch --out progress.html",
             "ckh report models/mine --data holdout.parquet --train-data train.parquet --over C,Hi",
+            "ckh report models/mine --data holdout.parquet --train-data train.parquet --learning-curve",
             "ckh report models/old models/new --data holdout.parquet --plots pictures",
         ),
     )(report)
@@ -56,6 +58,9 @@ def report(
     over: str | None = typer.Option(
         None, "--over", metavar="SIZE,SIZE", help="Models: the heat map's sizes.  [those that vary most]"
     ),
+    by_data: bool = typer.Option(
+        False, "--learning-curve", help="A model: train on parts of --train-data by its settings, which takes minutes."
+    ),
     watch: bool = typer.Option(False, "--watch", help="A run: write again until it ends."),
     every: str = typer.Option("10s", "--every", metavar="TIME", help="How often --watch writes."),
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
@@ -69,6 +74,8 @@ def report(
     if every_s < _LEAST_EVERY_S:
         raise UsageError(f"--every {every} is shorter than a second", "write it like 10s")
     is_run = len(what) == 1 and _is_run(what[0])
+    if by_data and not (train_data and len(what) == 1 and not is_run):
+        raise UsageError("--learning-curve is for one model and its training data", "name these with --train-data")
     if watch and not is_run:
         raise UsageError("--watch is for a folder of ckh bench or ckh search", "leave it out")
     check_output(out, _page_kind(), force=force, inputs=[*what, *data, *train_data])
@@ -76,7 +83,10 @@ def report(
         _refuse_for_models(data, train_data, over, "a run")
         written = _write_run(what[0], out, plots, every_s if watch else None, force=force)
     else:
-        made = _report_models(what, data, train_data, over) if _are_models(what) else _report_data(what, data, over)
+        if _are_models(what):
+            made = _report_models(what, data, train_data, over, by_data=by_data)
+        else:
+            made = _report_data(what, [*data, *train_data], over)
         written = _write(made, out, plots, force=force)
     if as_json:
         print_json(
@@ -130,7 +140,9 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
     return report_dataset(read_dataset(*paths), paths)
 
 
-def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], over: str | None) -> Report:
+def _report_models(
+    paths: list[Path], data: list[Path], train_data: list[Path], over: str | None, *, by_data: bool
+) -> Report:
     from ckh.commands._evaluation_output import measure_again
     from ckh.commands._judging import held_out, load_judged
     from ckh.learn.artifact import load_model
@@ -153,7 +165,22 @@ def _report_models(paths: list[Path], data: list[Path], train_data: list[Path], 
             raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
         return report_comparison(*judged)
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
-    return report_model(judged[0], learned_from, _two(over), lambda worst: measure_again(worst, models[0].spec))
+    further = [_learning_by_data(judged[0], train_data)] if by_data else []
+    return report_model(
+        judged[0], learned_from, _two(over), lambda worst: measure_again(worst, models[0].spec), further
+    )
+
+
+def _learning_by_data(judged: Judged, train_data: list[Path]) -> Drawing:
+    import os
+
+    from ckh.data.dataset import read_dataset
+    from ckh.progress import progress
+    from ckh.report.learning_by_data import SHARES, learning_by_data
+
+    learned_from = read_dataset(*train_data, columns=lambda op: op.column_names())
+    with progress("training", len(SHARES)) as advance:
+        return learning_by_data(judged, learned_from, len(os.sched_getaffinity(0)), advance)
 
 
 def _two(over: str | None) -> tuple[str, str] | None:

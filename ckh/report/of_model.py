@@ -36,6 +36,7 @@ def report_model(
     learned_from: Dataset | None,
     over: tuple[str, str] | None,
     again: Callable[[Sequence[Choice]], str],
+    further: Sequence[Drawing] = (),
 ) -> Report:
     """All figures that a model and measured problems allow.
 
@@ -44,6 +45,7 @@ def report_model(
         learned_from: what the baselines learn from.
         over: two sizes for the heat map; None: those that vary most.
         again: the command that measures problems again; empty if there is none.
+        further: figures that come last.
 
     Raises:
         UsageError: there is no such size.
@@ -55,6 +57,7 @@ def report_model(
         _heat(judged, over),
         _calibration(judged),
         learning_curve(judged),
+        *further,
     ]
     return Report(
         title=f"Model: {judged.name}",

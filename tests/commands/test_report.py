@@ -178,6 +178,9 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "old", "--data", data, "--over", "C,Hi", "--out", "old.html", "--json"]) == ExitCode.OK
     assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "calibration", "learning"]
     assert "by C and Hi;" in Path("old.html").read_text(encoding="utf-8")
+    args = ["report", "old", "--data", data, "--train-data", data, "--learning-curve", "--out", "curve.html", "--json"]
+    assert run(args) == ExitCode.OK
+    assert figures(capsys.readouterr().out)[-1] == "learning-by-data"
     assert run(["report", "old", "new", "--data", data, "--out", "both.html", "--json"]) == ExitCode.OK
     assert "change" in figures(capsys.readouterr().out)
 
@@ -187,6 +190,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["old"], "--data HOLDOUT.parquet"),
         (["old", "--data", "data.parquet", "--over", "C"], "names no two sizes"),
+        (["old", "--data", "data.parquet", "--learning-curve"], "its training data"),
         (["old", "--data", "data.parquet", "--over", "C,nothing"], "there is no size 'nothing'"),
         (["data.parquet", "--over", "C,K"], "--over is for models"),
         (["data.parquet", "--watch"], "--watch is for a folder"),

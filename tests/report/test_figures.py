@@ -17,6 +17,7 @@ from ckh.report import measurements
 from ckh.report.draw import file_png, file_svg, page_svg
 from ckh.report.drawing import Bars, Body, Dots, Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads, numbers
 from ckh.report.judged import baseline_efficiencies, judge
+from ckh.report.learning_by_data import learning_by_data
 from ckh.report.machine import Look, looks_of_runs, machine, repeats
 from ckh.report.of_comparison import report_comparison
 from ckh.report.of_dataset import report_dataset
@@ -140,6 +141,20 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
     (worst,) = made.tables
     assert worst.rows[0][0] == f"{expected.min():.1%}"
     assert worst.rows[0][4] == f"again {worst.rows[0][1]}"
+
+
+def test_a_model_learns_from_ever_more_data(tmp_path: Path) -> None:
+    """With all of its data a model of the same settings chooses as the model does; before, from fewer problems."""
+    data = measured()
+    judged = judge(load_model(saved(tmp_path / "model")), data)
+    done: list[int] = []
+    made = learning_by_data(judged, data, 1, lambda steps, _text: done.append(steps))
+    assert isinstance(made.body, Lines)
+    mean = made.body.lines[0]
+    assert list(mean.x) == [4, 7, 14]
+    assert mean.y[-1] == pytest.approx(judged.efficiency.mean(), rel=1e-12)
+    assert mean.y[0] < mean.y[-1]
+    assert sum(done) == 3
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:

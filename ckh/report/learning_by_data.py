@@ -1,0 +1,97 @@
+"""How a model's choices get better with its data: its settings, trained on ever more of the training problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.metrics import choices
+from ckh.errors import UsageError
+from ckh.learn.boosting import Boosting
+from ckh.learn.matrix import FeatureMatrix, widened
+from ckh.learn.prepared import prepare
+from ckh.learn.targets import make_fit
+from ckh.learn.warm_start import read_start
+from ckh.report.drawing import Drawing, Line, Lines
+from ckh.training import TFLOPS, TrainOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from ckh.data.dataset import Dataset
+    from ckh.report.judged import Judged
+
+SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the training problems
+_FEWEST = 4  # problems that a model is trained on
+_SEED = 0
+
+
+def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: Callable[[int, str], None]) -> Drawing:
+    """The efficiency of models of this one's settings that learned from an eighth to all of the training problems.
+
+    What orders is trained anew each time, with as many trees: of a blend its LambdaRank, without a law of time.
+
+    Args:
+        judged: the model's choices, whose problems the others are judged on too.
+        learned_from: the training problems.
+        jobs: threads.
+        advance: called with shares that are done, and with what is trained.
+
+    Raises:
+        UsageError: the model does not say how it was trained.
+        DataError: the data cannot be trained on.
+    """
+    start = read_start(judged.model.path)
+    if start.objective is None:
+        raise UsageError(f"{start.path} does not say how it was trained", "leave out --learning-curve")
+    options = TrainOptions(targets=(TFLOPS,), rank=start.objective, folds=0, jobs=jobs, params=start.params)
+    target = options.rank_target
+    trees = min(start.trees[judged.model.spec.rank_by], start.params.n_estimators)
+    matrix = _matrix(judged)
+    counts, mean, low = [], [], []
+    for count, rows in _parts(learned_from.valid()):
+        advance(0, f"{count} problems")
+        prepared = prepare(rows, options)
+        fit = make_fit(target, prepared.dataset, options.rank)
+        model = Boosting(prepared, options, lambda _steps, _text: None).fit(
+            fit, np.arange(len(prepared.dataset)), None, target, trees
+        )
+        scores = matrix.predict(model, np.arange(len(judged.dataset)))
+        efficiency = judged.times.efficiency()[choices(scores, judged.times.problem, judged.times.count)]
+        counts.append(count)
+        mean.append(float(efficiency.mean()))
+        low.append(float(np.percentile(efficiency, 10)))
+        advance(1, f"{count} problems")
+    gained = 100 * (mean[-1] - mean[-2]) if len(mean) > 1 else 0.0
+    return Drawing(
+        "learning-by-data",
+        f"The last doubling of the data, to {counts[-1]:,} problems, brought {gained:+.1f} points of mean efficiency",
+        "Efficiency on the judged problems of models with these settings that learned from a part of the training "
+        "problems. A curve that still rises asks for more measurements.",
+        Lines(
+            [Line("mean", counts, mean), Line("P10", counts, low)],
+            "training problems",
+            "efficiency",
+            log_x=True,
+            percent_y=True,
+        ),
+    )
+
+
+def _parts(dataset: Dataset) -> Iterator[tuple[int, Dataset]]:
+    """Ever more problems in a random order, the former among the latter, and how many they are."""
+    problems = len(dataset.first_rows)
+    place = np.random.default_rng(_SEED).permutation(problems)
+    for count in sorted({max(min(_FEWEST, problems), round(problems * share)) for share in SHARES}):
+        yield count, dataset.select(place[dataset.problem_ids] < count)
+
+
+def _matrix(judged: Judged) -> FeatureMatrix:
+    dataset = judged.dataset
+    columns: dict[str, NDArray[np.generic]] = {
+        name: widened(dataset.frame[name].to_numpy()) for name in dataset.op.input_columns
+    }
+    return FeatureMatrix(dataset.op.engine, columns, judged.model.hardware)
