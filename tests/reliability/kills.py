@@ -83,9 +83,10 @@ class Series:
 
     def __init__(self, folder: Path, target: str, number: signal.Signals, seed: int, cluster: str = "") -> None:
         self._folder, self._target, self._number, self._cluster = folder, target, number, cluster
+        self._seed, self._seconds = seed, 0.0
         self._random = random.Random(f"{target} {number} {seed}")
         self._mark = uuid.uuid4().hex
-        self._most = 0
+        self._most = self._first = 0
         self.figures = Figures()
         for name in ("store", "temporary"):
             (folder / name).mkdir(exist_ok=True, parents=True)
@@ -99,10 +100,17 @@ class Series:
 
     def run(self, kills: int) -> Figures:
         """Have so many processes killed, each run gone on with until it is complete, and checked then."""
-        seconds, self._most = self._undisturbed(), kills
+        self._seconds, self._most = self._seconds or self._undisturbed(), kills
         while self.figures.kills < kills:
-            self._until_complete(seconds)
+            self._until_complete(self._seconds)
         return self.figures
+
+    def aim(self, target: str, number: signal.Signals) -> None:
+        """Kill others from now on, and count anew."""
+        self._target, self._number = target, number
+        self._random = random.Random(f"{target} {number} {self._seed}")
+        self._first += self.figures.runs
+        self.figures = Figures()
 
     def _undisturbed(self) -> float:
         """Seconds that a run takes, with the compiler's answers known; it gives the pairs that all others must."""
@@ -115,7 +123,7 @@ class Series:
         return time.monotonic() - start
 
     def _until_complete(self, seconds: float) -> None:
-        name = f"run{self.figures.runs}"
+        name = f"run{self._first + self.figures.runs}"
         for _ in range(_MOST_STARTS):
             process = self._start(name)
             self.figures.starts += 1
