@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,7 @@ from ckh.log import note
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from distributed import Client, Future
 
@@ -183,7 +184,7 @@ class Cluster:
 
     def results(
         self, calls: Iterable[Call], should_stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[tuple[Call, Any]]:
+    ) -> Generator[tuple[Call, Any], None, None]:
         """Calls with what they give, as they end; no more than the workers need are given out at a time.
 
         Calls that have not begun when the iteration ends, or `should_stop`, are withdrawn.
@@ -255,6 +256,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
         raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
     # What matters of a node's end is said here, in one line.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
         cluster = Cluster(client, is_verbose=is_verbose)
         _require_same(cluster)

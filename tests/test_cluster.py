@@ -18,6 +18,7 @@ import pytest
 from ckh import cluster as cluster_module
 from ckh.cli import run
 from ckh.cluster import Call, connected
+from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.ops import operation
@@ -215,6 +216,29 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
         script = made.job_script()
     for expected in ("#SBATCH --gpus-per-node=8", "#SBATCH -t 04:00:00", "--nthreads 8", "export CK_TILE_INCLUDE="):
         assert expected in script
+
+
+def test_judging_on_a_cluster_gives_the_same_figures(
+    local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts that workers score, of a model that only the client has, give the report that one process gives."""
+    monkeypatch.setattr(parts_module, "PART_ROWS", 40)
+    rows = measured()
+    write_dataset(rows, tmp_path / "measured.parquet")
+    train = ["train", "--data", str(tmp_path / "measured.parquet"), "--trees", "20", "--leaves", "7", "--folds", "0"]
+    assert run([*train, "--jobs", "1", "--out", str(tmp_path / "model")]) == ExitCode.OK
+    args = ["evaluate", "--model", str(tmp_path / "model"), "--data", str(tmp_path / "measured.parquet")]
+    args += ["--with-trained", "--max-unstable", "1", "--json"]
+    capsys.readouterr()
+    assert run(args) == ExitCode.OK
+    here = capsys.readouterr().out
+    assert run([*args, "--cluster", local.client.scheduler.address]) == ExitCode.OK
+    assert capsys.readouterr().out == here
+    assert sum(local.everywhere(_has_scored).values()) > 0
+
+
+def _has_scored() -> bool:
+    return "ckh.learn.far_scores" in sys.modules
 
 
 def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json
 from ckh.commands._judging import (
@@ -25,7 +27,7 @@ from ckh.tabletext import prose
 from ckh.training import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
+    from ckh.learn.predicted_times import TimeRatios
+
+    # A part's scores, and its measured over predicted times.
+    Scored = Callable[[Dataset], tuple[NDArray[np.float64], TimeRatios]]
 
 _HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
 
@@ -90,6 +96,7 @@ def evaluate(
         False, "--amd-recipe", help="A further baseline: train as AMD's tools do on --train-data, which takes minutes."
     ),
     worst: int = typer.Option(0, "--worst", min=0, help="List this many of the worst choices."),
+    cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print, and be the gate."""
@@ -101,6 +108,8 @@ def evaluate(
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
         raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE")
+    if is_winners and cluster is not None:
+        raise UsageError("a few rows of winners are judged in no time", "leave out --cluster")
     parts = load_judged(loaded, data)
     if gates:
         least = min_problems or LEAST_PROBLEMS
@@ -113,7 +122,8 @@ def evaluate(
         document, values, show = _judge_winners(loaded, parts, learned_from, worst)
     else:
         others = _amd_recipe(loaded, learned_from) if amd_recipe else {}
-        document, values, show = _judge_times(loaded, parts, learned_from, others, worst)
+        with _scores(loaded, parts, cluster) as score:
+            document, values, show = _judge_times(loaded, parts, learned_from, others, worst, score)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
         schema = "evaluate_winners" if is_winners else "evaluate"
@@ -142,21 +152,45 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
 
+@contextmanager
+def _scores(model: Model, parts: DatasetParts, cluster: str | None) -> Iterator[Scored]:
+    """What gives the scores of each part in their order, and times over predicted times; by workers, if any."""
+    from ckh.learn.predicted_times import time_ratios
+
+    if cluster is not None:
+        from ckh.learn.far_scores import FarScores
+
+        with connected(cluster) as nodes, closing(FarScores(nodes, model, parts)) as far:
+            yield lambda _part: far.next()
+        return
+
+    def here(part: Dataset) -> tuple[NDArray[np.float64], TimeRatios]:
+        scores = model.scores(part)
+        return scores, time_ratios(model, part, scores)
+
+    yield here
+
+
 def _judge_times(
-    model: Model, parts: DatasetParts, learned_from: DatasetParts | None, others: dict[str, Scorer], worst: int
+    model: Model,
+    parts: DatasetParts,
+    learned_from: DatasetParts | None,
+    others: dict[str, Scorer],
+    worst: int,
+    scored: Scored,
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
     """The document, the figures that gates use, and what prints the result under a title."""
     from ckh.assess import report
     from ckh.assess.baselines import Learned
     from ckh.assess.metrics import figures
     from ckh.commands._evaluation_output import document, print_report
-    from ckh.learn.predicted_times import time_errors, time_ratios
+    from ckh.learn.predicted_times import time_errors
 
     ratios = []
 
     def score(part: Dataset) -> NDArray[np.float64]:
-        scores = model.scores(part)
-        ratios.append(time_ratios(model, part, scores))
+        scores, of_part = scored(part)
+        ratios.append(of_part)
         return scores
 
     learned = None if learned_from is None else Learned(learned_from)

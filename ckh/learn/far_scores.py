@@ -1,0 +1,82 @@
+"""Scores of the parts of a dataset, computed by the workers of a cluster: what takes longest of judging a model.
+
+A part goes to the next worker that is free, with the files of the model, whose machine need not have them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.cluster import Call
+from ckh.learn.artifact import load_model
+from ckh.learn.predicted_times import TimeRatios, time_ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ckh.cluster import Cluster
+    from ckh.data.dataset import Dataset
+    from ckh.data.parts import DatasetParts
+    from ckh.learn.artifact import Model
+
+_MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # of this worker, by digest
+
+
+class FarScores:
+    """Scores of each part, and times over predicted times, in the order of the parts.
+
+    Args:
+        cluster: whose workers compute them.
+        model: what scores.
+        parts: the rows; of each worker two parts are in memory here at a time.
+    """
+
+    def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts) -> None:
+        files = {path.name: path.read_bytes() for path in model.path.iterdir() if path.is_file()}
+        calls = (Call(_score, (number, files, part)) for number, part in enumerate(parts))
+        self._results = cluster.results(calls)
+        self._found: dict[int, tuple[NDArray[np.float64], TimeRatios]] = {}
+        self._next = 0
+
+    def next(self) -> tuple[NDArray[np.float64], TimeRatios]:
+        """Those of the next part.
+
+        Raises:
+            CkhError: the model cannot score it.
+            DeviceError: the cluster is gone.
+        """
+        while self._next not in self._found:
+            call, result = next(self._results)
+            self._found[call.args[0]] = result
+        self._next += 1
+        return self._found.pop(self._next - 1)
+
+    def close(self) -> None:
+        """Withdraw what is not needed any more."""
+        self._results.close()
+
+
+def _score(_number: int, files: Mapping[str, bytes], part: Dataset) -> tuple[NDArray[np.float64], TimeRatios]:
+    """Run by a worker."""
+    model = _model(files)
+    scores = model.scores(part)
+    return scores, time_ratios(model, part, scores)
+
+
+def _model(files: Mapping[str, bytes]) -> Model:
+    digest = hashlib.sha256()
+    for name, content in sorted(files.items()):
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    key = digest.hexdigest()
+    if key not in _MODELS:
+        folder = tempfile.TemporaryDirectory(prefix="ckh-model-")
+        for name, content in files.items():
+            (Path(folder.name) / name).write_bytes(content)
+        _MODELS[key] = load_model(Path(folder.name)), folder
+    return _MODELS[key][0]
