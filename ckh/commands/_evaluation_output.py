@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ckh.assess.report import Choice, Evaluation
     from ckh.learn.spec import ModelSpec
 
+NOT_LEARNED = (
+    "what was best on the nearest measured problem, and the best fixed kernel, are learned from training data: name "
+    "them with --train-data"
+)
 _BARS = 20
 _INDENT, _SHORT = 11, ("ceiling ", "the model ", "  ")  # of lines that stand in columns
 _LEAST_SHOWN = 0.8  # of efficiency
@@ -43,7 +47,7 @@ def document(result: Evaluation, spec: ModelSpec, worst: int) -> dict[str, Any]:
 
 def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) -> None:
     """Print an evaluation as tables."""
-    from ckh.assess.report import HINDSIGHT
+    from ckh.assess.report import FIXED, HINDSIGHT
 
     columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
@@ -51,6 +55,8 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     typer.echo(distribution_line([one.efficiency for one in result.choices]))
     if HINDSIGHT not in result.baselines:
         typer.echo(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
+    if FIXED not in result.baselines:
+        typer.echo(prose(NOT_LEARNED))
     for line in noise_lines(result.noise, result.ceiling):
         typer.echo(prose(line, _INDENT if line.startswith(_SHORT) else 0))
     if result.unstable:

@@ -62,6 +62,11 @@ def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys
     ):
         assert words in stdout
     assert "nearest training problem" not in stdout
+    assert "the best fixed kernel, are" in stdout
+    assert "--train-data\n" in stdout
+    (bars,) = [line for line in stdout.splitlines() if line.startswith("the model's choices from ")]
+    assert bars.endswith(" to 100%, by efficiency")
+    assert len(bars.split()[5]) == 20
     assert stderr == f"warning: judged also on 14 of 14 problems, which {model} was trained on\n"
 
 
