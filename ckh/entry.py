@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ _PREDICT = "predict"
 
 def main() -> None:
     """Run a command line."""
+    gc.disable()  # a quick answer is over before any memory is worth collecting
     sys.exit(guarded(_main))
 
 
@@ -33,7 +35,9 @@ def _main() -> int:
 def _run(args: list[str]) -> int:
     request = _request(args)
     if request is not None and _answer(request):
+        gc.freeze()  # nor at the end of the process
         return 0
+    gc.enable()
     from ckh import cli
 
     code = cli.dispatch(args)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36"}
 # Control characters, what turns the direction of text round, and what is no character (of a path that is no UTF-8).
-_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 _MOST_CHARACTERS = 2000
 
 
@@ -24,7 +24,9 @@ def printable(text: str) -> str:
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = f"{text[:half]} … {text[-half:]}"
-    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    if text.isprintable():
+        return text
+    return re.sub(_HIDDEN, lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def use_colour() -> bool:

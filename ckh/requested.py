@@ -51,7 +51,7 @@ def _one_pool(_given: Mapping[str, Any]) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Requested(Generic[P]):
     """How problems of an operation are requested.
 

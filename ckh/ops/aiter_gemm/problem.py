@@ -30,7 +30,7 @@ IDENTITY: tuple[str, ...] = ("family", "library", "dtype", *SIZES)
 
 _OUTPUT_BYTES = 2  # bf16 or fp16
 _LIMIT = 2**31 - 1
-_CANONICAL = re.compile(
+_CANONICAL = (
     rf"{PREFIX}(?P<family>a\dw\d[a-z_]*?)_(?P<library>ck|cktile)_(?P<dtype>fp8|int8|pk_fp4)_cu(?P<num_cus>[0-9]{{1,10}})"
     r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})"
 )
@@ -97,7 +97,7 @@ def parse_aiter_gemm(text: str) -> AiterGemm:
     Raises:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
-    match = _CANONICAL.fullmatch(text.strip())
+    match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(
             f"not a GEMM of AITER: {text!r}", f"e.g. {PREFIX}a8w8_bpreshuffle_ck_fp8_cu304_m16_n7168_k2048"

@@ -34,7 +34,7 @@ IDENTITY: tuple[str, ...] = (*KINDS, *SIZES)
 _OUTPUT_BYTES = 2  # bf16
 _GATES = 2  # halves of the first product, of which one gates the other
 _SHORT = {"tokens": "t", "model_dim": "d", "inter_dim": "i", "experts": "e", "topk": "k"}
-_CANONICAL = re.compile(
+_CANONICAL = (
     PREFIX
     + "_".join(rf"(?P<{name}>{'|'.join(values)})" for name, values in KINDS.items())
     + r"_cu(?P<num_cus>[0-9]{1,10})"
@@ -118,7 +118,7 @@ def parse_aiter_moe(text: str) -> AiterMoe:
     Raises:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
-    match = _CANONICAL.fullmatch(text.strip())
+    match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         example = AiterMoe(64, 7168, 256, 256, 8, num_cus=256).canonical()
         raise UsageError(f"not a mixture of experts: {text!r}", f"e.g. {example}")

@@ -28,7 +28,7 @@ GEMM_IDENTITY: tuple[str, ...] = ("dtype", "layout", *GEMM_COLUMNS)
 # Element type of C where it is not that of A and B. Source: the C types of AMD's GEMM kernels.
 _OUTPUT_DTYPE = {"fp8": "fp16", "bf8": "fp16", "int8": "int32"}
 _LIMIT = 2**31 - 1
-_CANONICAL = re.compile(
+_CANONICAL = (
     r"gemm_(?P<dtype>[a-z0-9_]+?)_(?P<layout>[rc]{3})"
     r"_m(?P<m>[0-9]{1,10})_n(?P<n>[0-9]{1,10})_k(?P<k>[0-9]{1,10})_splitk(?P<split_k>[0-9]{1,10})"
 )
@@ -125,7 +125,7 @@ def parse_gemm_problem(text: str) -> GemmProblem:
     Raises:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
-    match = _CANONICAL.fullmatch(text.strip())
+    match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(f"not a GEMM problem: {text!r}", "e.g. gemm_fp16_rcr_m16_n4096_k4096_splitk1")
     sizes = {name: int(match[name]) for name in GEMM_COLUMNS.values()}

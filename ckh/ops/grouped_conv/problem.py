@@ -43,7 +43,7 @@ _MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})
 _LIMIT = 2**31 - 1
 
 _SIZE = "[0-9]{1,10}"
-_CANONICAL = re.compile(
+_CANONICAL = (  # compiled when it is first used, which quick answers never do
     r"conv_(?P<variant>forward|bwd_data|bwd_weight)_(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]+)_(?P<ndim>[23])d"
     + "".join(f"_{key}(?P<{key}>{_SIZE})" for key in "nckg")
     + "".join(f"_{key}(?P<{key}>{_SIZE}(?:x{_SIZE}){{1,2}})" for key in "ifspd")
@@ -218,7 +218,7 @@ def parse_conv_problem(text: str) -> ConvProblem:
     Raises:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
-    match = _CANONICAL.fullmatch(text.strip())
+    match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(
             f"not a problem: {text!r}", "e.g. conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"

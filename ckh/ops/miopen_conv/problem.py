@@ -15,7 +15,7 @@ DTYPES = ("fp32", "fp16", "bf16", "int8")
 LAYOUTS: dict[int, tuple[str, ...]] = {2: ("nchw", "nhwc"), 3: ("ncdhw", "ndhwc")}
 
 _PREFIX = "miopen_"
-_CANONICAL = re.compile(rf"{_PREFIX}(?P<head>conv_[a-z_]+?_[a-z]+\d+)_(?P<layout>[a-z]+)_(?P<rest>(?P<ndim>[23])d_.*)")
+_CANONICAL = rf"{_PREFIX}(?P<head>conv_[a-z_]+?_[a-z]+\d+)_(?P<layout>[a-z]+)_(?P<rest>(?P<ndim>[23])d_.*)"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,7 +51,7 @@ def parse_miopen_problem(text: str) -> MiopenProblem:
     Raises:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
-    match = _CANONICAL.fullmatch(text.strip())
+    match = re.fullmatch(_CANONICAL, text.strip())
     if match is None:
         raise UsageError(
             f"not a MIOpen problem: {text!r}",
