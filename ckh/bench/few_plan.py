@@ -169,4 +169,6 @@ class KnownBefore:
             return None
         found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.path)
         known = {found.pool[number] for number in found.chosen}
-        return EstimateModel(wanted) if has_estimate(wanted) and not known.issuperset(kernels) else model
+        if has_estimate(wanted) and not known.issuperset(kernels):
+            return EstimateModel(wanted)
+        return model if known else None

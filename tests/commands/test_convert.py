@@ -242,13 +242,16 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
     formats = ["journal", "amd-csv", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log", "aiter-csv"]
-    formats += ["aiter-parquet", "aiter-moe-parquet"]
+    formats += ["aiter-parquet", "aiter-moe-parquet", "aiter-moe-csv"]
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK
     text = "".join(capsys.readouterr().out.split())
     assert f"[{'|'.join(formats)}]" in text
-    assert "[parquet|csv|miopen|problems|aiter]" in text
-    for option, names in (("--from", formats), ("--to", ["parquet", "csv", "miopen", "problems", "aiter"])):
+    assert "[parquet|csv|miopen|problems|aiter|aiter-moe]" in text
+    for option, names in (
+        ("--from", formats),
+        ("--to", ["parquet", "csv", "miopen", "problems", "aiter", "aiter-moe"]),
+    ):
         args = ["convert", str(csv), "--arch", "gfx942", "--out", str(csv.with_name("x")), option, "xml"]
         assert run(args) == ExitCode.USAGE
         assert capsys.readouterr().err == f"error: unknown format 'xml'\nhint: one of {', '.join(names)}\n"

@@ -52,7 +52,8 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
     peaks = []
     for rows in JOURNALS:
         script.write_journal(tmp_path / "journal.jsonl", rows)
-        peaks.append(script.peak_mb("convert", tmp_path / "journal.jsonl", "--out", tmp_path / f"{rows}"))
+        outs = [tmp_path / f"{rows}-{again}" for again in range(3)]  # a run takes some MB more than another
+        peaks.append(min(script.peak_mb("convert", tmp_path / "journal.jsonl", "--out", out) for out in outs))
     slope = (peaks[1] - peaks[0]) * 2**20 / (JOURNALS[1] - JOURNALS[0])
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
