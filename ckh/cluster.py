@@ -254,8 +254,10 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
         import distributed
     except ImportError as error:
         raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
-    # What matters of a node's end is said here, in one line.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # What matters of a node's end is said here, in one line. Dask gives some of its loggers levels of their own.
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
         cluster = Cluster(client, is_verbose=is_verbose)

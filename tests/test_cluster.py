@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import os
 import re
@@ -271,3 +272,11 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
 
 def _has_fitted() -> bool:
     return "ckh.learn.boosting" in sys.modules
+
+
+def test_dask_itself_says_nothing() -> None:
+    """What happens to a connection is said in one line: Dask's own loggers, are quiet."""
+    with connected("local:1"):
+        names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+        assert "distributed.client" in names
+        assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)
