@@ -32,11 +32,12 @@ Where the data have pairs that were measured more than once, kernels within that
 
 With --on-device, the model's first choices, the oracle's best and --sample random candidates are compiled and measured
 again on this machine, in turns, so that the verdict does not rest on times of another day, nor only on kernels that
-were thought good. What the sample may have missed is said. 59 random kernels hold one of the fastest 5 % with a
-probability of 95 %.
+were thought good. The report states what the sample may have missed: 59 random kernels hold one of the fastest 5 %
+with a probability of 95 %.
 
 There is no verdict, and exit code 4, where fewer than --min-problems are left: those that the model was trained on do
-not count (for models of AMD's tools this cannot be known, and is said), nor those with a single measured kernel.
+not count (for models of AMD's tools this cannot be known, and the report says so), nor those with a single measured
+kernel.
 """
 _SAMPLE = 59
 

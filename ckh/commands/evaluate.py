@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 _HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
 
-Told in the whole with 95 % intervals over problems, for the first k choices, by slice, and beside baselines: the
-nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a random one.
+Efficiency is reported over all problems with 95 % intervals, for the first k choices, by slice, and beside baselines:
+the nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a random one.
 Where pairs were measured more than once, kernels within that noise of the best are as good as the best, and choices
 stand beside those of a repeated measurement: chosen by one, scored in the other. --fail-under makes it
 a gate: mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
 
-Of a model of winners (`ckh train --labels winners`) it is told how often the measured winner is first, or among the
+Of a model of winners (`ckh train --labels winners`) the report is how often the measured winner is first, or among the
 first choices, of all candidates; a near-tie counts as a miss. Beside it stands the kernel that wins most at this size
 in the training data, and what measured times of other sizes say of the efficiency, at least. Gates: top1, top3, top5,
 top10.

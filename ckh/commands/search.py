@@ -27,7 +27,7 @@ class OnlyMeasured(StrEnum):
 
 _HELP = """Find the fastest kernel for a problem among all that can be built, not only those that predict ranks.
 
-The problem is said as for ckh predict. Every kernel keeps the rules of the architecture and of the problem; the space
+The problem is given as for ckh predict. Every kernel keeps the rules of the architecture and of the problem; the space
 holds the candidates and every other combination of tile, waves, warp tile, pipeline and options.
 
 Without --measure a model scores all of them: what is printed is exactly what it expects to be the fastest. Kernels that
