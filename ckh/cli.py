@@ -24,9 +24,9 @@ COMMANDS: dict[str, str] = {
     "evaluate": "Score a model on measured problems.",
     "predict": "Rank all kernels for a problem.",
     "search": "Find kernels beyond the candidates, by a model or by measuring.",
-    "validate": "Compare choices with the best, models with each other; try kernels.",
+    "validate": "Check choices against the best, a new model against an old one.",
     "report": "Draw measurements and models as a page, or as SVG and PNG.",
-    "export": "Write models as C or text, and choices for AITER, MIOpen, PyTorch.",
+    "export": "Write models as C, and choices for AITER, PyTorch and MIOpen.",
     "doctor": "Show what this machine offers and what ckh found.",
 }
 
