@@ -8,7 +8,7 @@ are two-axis arrays: classes of variants by tiles, either of which may be one.
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from ckh.ranking.graph import Graph
 
 
 class FormulaError(ModelError):
@@ -39,6 +37,14 @@ def _call(_self: Any, function: Any, _types: Any, arguments: Any, options: Any) 
     return _FUNCTIONS[function](*arguments, **options)
 
 
+class Recorder(Protocol):
+    """Writes down what is done with symbols, as `ckh.ranking.graph.Graph` does."""
+
+    def apply(self, name: str, operands: Sequence[Any]) -> Symbol: ...
+    def where(self, condition: Any, yes: Any, no: Any) -> Symbol: ...
+    def cast(self, symbol: Symbol, kind: Number) -> Symbol: ...
+
+
 class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that depends on a problem's sizes.
 
@@ -52,7 +58,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
     __hash__ = None  # type: ignore[assignment] # `==` gives an array
     __array_function__ = _call
 
-    def __init__(self, graph: Graph, number: int, kind: Number) -> None:
+    def __init__(self, graph: Recorder, number: int, kind: Number) -> None:
         self.graph = graph
         self.number = number
         self.kind = kind

@@ -1,5 +1,5 @@
 /* Vector compares: a bit a lane. */
-#include "vector.h"
+#include "operands.h"
 
 #define FLOAT_COMPARES(X, T, A, B, type) \
     X(lt_##T, type, A < B) X(eq_##T, type, A == B) X(le_##T, type, A <= B) X(gt_##T, type, A > B) \

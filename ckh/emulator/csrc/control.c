@@ -1,7 +1,7 @@
 /* Branches, the register MODE, scalar memory, and what has no effect here. */
 #include <xmmintrin.h>
 
-#include "scalar.h"
+#include "operands.h"
 
 static void run_s_getpc_b64(State* t, const Inst* i) { result_u64(t, i, t->next); }
 static void run_s_setpc_b64(State* t, const Inst* i) { t->next = operand_u64(t, i, 0); }

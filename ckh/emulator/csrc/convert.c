@@ -1,5 +1,5 @@
 /* Vector conversions between formats of numbers. */
-#include "vector.h"
+#include "operands.h"
 
 static u64 small_pair(u32 x, Small format) {
     return to_bits(small_float(x & 0xff, format)) | (u64)to_bits(small_float(x >> 8 & 0xff, format)) << 32;

@@ -47,10 +47,13 @@ struct Inst {
 };
 enum Form { PLAIN, SDWA, DPP };
 
-/* What went wrong first; launch.py tells it in words. */
+/* faults.c: what went wrong first, which launch.py puts into words; the wave that runs, and how many barriers were passed. */
+typedef struct { u32 kind, wave, other, lane, address; u64 pc, other_pc; } FaultReport; /* as launch.py declares it */
+extern FaultReport emu_fault;
 enum Fault { NONE, RACE_READ, RACE_WRITE, LDS_RANGE, NOT_EMULATED, SCRATCH_RANGE };
 void fault(enum Fault kind, const State* t, u32 lane, u32 address, u32 other, u64 other_pc);
-static inline void not_emulated(const State* t) { fault(NOT_EMULATED, t, 0, 0, 0, 0); }
+void not_emulated(const State* t);
+extern u32 this_wave, epoch;
 
 static inline u64 pair(const u32* s) { return s[0] | (u64)s[1] << 32; }
 static inline void set_pair(u32* s, u64 value) { s[0] = (u32)value, s[1] = (u32)(value >> 32); }
@@ -59,7 +62,7 @@ static inline int is_on(u64 exec, u32 lane) { return exec >> lane & 1; }
 
 /* The instructions of a part, by name; NULL if it has none of that name. */
 typedef const Op* OpTable(const char* name);
-OpTable vector_op, lane_op, scalar_op, matrix_op, buffer_op, lds_op;
+OpTable vector_op, compare_op, convert_op, lane_op, scalar_op, control_op, matrix_op, buffer_op, lds_op;
 const Op* memory_op(u32 segment, const char* name);
 static inline const Op* op_in(const Op* table, size_t count, const char* name) {
     for (size_t n = 0; n < count; ++n)
@@ -71,17 +74,8 @@ static inline const Op* op_in(const Op* table, size_t count, const char* name) {
 extern int emu_is_gfx90a;
 int decode(Inst* i, const u32* words);
 
-/* operands.c */
-Run run_vector;
-u32 scalar_operand(State* t, const Inst* i, u32 src);
-u64 scalar_operand64(State* t, const Inst* i, u32 src, int is_float);
-void write_lanes(u32* to, const u32* from, u64 exec);
-
-/* scalar_control.c */
+/* control.c */
 void apply_mode(const State* t);
-
-/* workgroup.c: the wave that runs, and how many barriers were passed. */
-extern u32 this_wave, epoch;
 
 /* lds.c */
 enum Touch { READ, WRITE, ATOMIC };

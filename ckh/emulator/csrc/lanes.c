@@ -1,5 +1,5 @@
 /* Moves between lanes, between vector and scalar registers, and to and from the accumulation registers. */
-#include "vector.h"
+#include "operands.h"
 
 static void run_readfirstlane(State* t, const Inst* i) {
     const u64 exec = exec_of(t);

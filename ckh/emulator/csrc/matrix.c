@@ -2,7 +2,7 @@
 
    A lane holds elements of one row of A and one column of B, which follow one another along K; lanes are cut into groups
    that share K. Of D a register holds four rows a lane group in turn; of 4x4 blocks it holds one row. */
-#include "numbers.h"
+#include "operands.h"
 
 int emu_flush_half = 0; /* gfx90a: matrix instructions take subnormal fp16 and bf16 numbers for zero */
 

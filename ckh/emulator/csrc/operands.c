@@ -1,5 +1,5 @@
 /* Sources and results of vector instructions: registers, constants, modifiers, SDWA and DPP. */
-#include "vector.h"
+#include "operands.h"
 
 static const float FLOATS_INLINE[] = {0.5f, -0.5f, 1, -1, 2, -2, 4, -4, 0.15915494309189535f};
 

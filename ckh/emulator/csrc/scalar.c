@@ -1,5 +1,5 @@
 /* Scalar arithmetic. */
-#include "scalar.h"
+#include "operands.h"
 
 /* name, width of operands, result, SCC after it (its old value: scc) */
 #define SCALAR2(X) \

@@ -5,7 +5,7 @@
      H, K  as h and k, but the result leaves the register's other half as it is
      C  as u, where the function itself clamps              B  as u, and nothing is modified
      o  the result's old value, as a source */
-#include "vector.h"
+#include "operands.h"
 
 static u32 field(u32 x, u32 at, u32 width) { return x >> (at & 31) & ((1u << (width & 31)) - 1); }
 static u32 signed_field(u32 x, u32 at, u32 width) {

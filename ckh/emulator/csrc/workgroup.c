@@ -4,16 +4,6 @@
 
 #include "numbers.h"
 
-/* What launch.py declares alike. */
-typedef struct { u32 kind, wave, other, lane, address; u64 pc, other_pc; } FaultReport;
-FaultReport emu_fault;
-
-u32 this_wave, epoch = 1;
-
-void fault(enum Fault kind, const State* t, u32 lane, u32 address, u32 other, u64 other_pc) {
-    if (!emu_fault.kind) emu_fault = (FaultReport){kind, this_wave, other, lane, address, t->pc, other_pc};
-}
-
 typedef struct {
     Inst* program;
     u64 base, dwords;          /* where the program lies */

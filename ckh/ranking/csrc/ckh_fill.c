@@ -405,19 +405,3 @@ int ckh_fill(ckh_model *model, const void *data, size_t bytes) {
   require(r, !r->left);
   return r->error;
 }
-
-void ckh_release(ckh_model *model) {
-  for (int32_t g = 0; model->group && g < model->head.facts->groups; g++) {
-    ckh_group *group = model->group + g;
-    for (int i = 0; group->idle && i < CKH_IDLE; i++)
-      ckh_free_workspace(group->idle[i], (size_t)group->block_count * (size_t)model->head.facts->forests);
-    free(group->block);
-    free(group->plan);
-    free(group->idle);
-  }
-  free(model->group);
-  free(model->program);
-  free(model->forest);
-  free(model->ranked);
-  model->group = NULL;
-}

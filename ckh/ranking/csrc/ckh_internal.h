@@ -72,9 +72,8 @@ struct ckh_model {
   ckh_group *group;
 };
 
-/* Checks a model and fills it; `ckh_release` frees what was filled, also after an error. */
+/* Checks a model and fills it; what was filled is freed with the model, also after an error. */
 int ckh_fill(ckh_model *model, const void *data, size_t bytes);
-void ckh_release(ckh_model *model);
 
 /* Whether a program can be run without any further check. */
 int ckh_is_program(const ckh_program *program);

@@ -1,6 +1,29 @@
-/* What functions of vector instructions work on. */
+/* Sources and results of instructions: scalar ones, and what functions of vector instructions work on. */
 #pragma once
 #include "numbers.h"
+
+Run run_vector;
+u32 scalar_operand(State* t, const Inst* i, u32 src);
+u64 scalar_operand64(State* t, const Inst* i, u32 src, int is_float);
+void write_lanes(u32* to, const u32* from, u64 exec);
+
+static inline u32 operand_u32(State* t, const Inst* i, int k) { return scalar_operand(t, i, i->src[k]); }
+static inline i32 operand_i32(State* t, const Inst* i, int k) { return (i32)scalar_operand(t, i, i->src[k]); }
+static inline u64 operand_u64(State* t, const Inst* i, int k) { return scalar_operand64(t, i, i->src[k], 0); }
+static inline void result_u32(State* t, const Inst* i, u32 x) { t->sgpr[i->dst] = x; }
+static inline void result_u64(State* t, const Inst* i, u64 x) { set_pair(&t->sgpr[i->dst], x); }
+
+/* The bits from `at` on. */
+static inline u64 bits_of(u64 x, u32 at, u32 width, int is_signed) {
+    if (!width) return 0;
+    if (is_signed) {
+        x = (u64)((i64)x >> at);
+        return width >= 64 ? x : (u64)((i64)(x << (64 - width)) >> (64 - width));
+    }
+    return x >> at & (width >= 64 ? ~0ull : (1ull << width) - 1);
+}
+
+/* ---- vectors ---- */
 
 typedef union {
     u32 u[LANES]; i32 i[LANES]; float f[LANES]; u64 q[LANES]; i64 l[LANES]; double d[LANES];
@@ -53,4 +76,3 @@ float finished(float x, const Inst* i);
 
 #define FUNCTION(name) (void (*)(void))x_##name
 #define VECTOR_OP(name, types) {#name, run_vector, FUNCTION(name), types, 0, 0}
-OpTable compare_op, convert_op;
