@@ -39,6 +39,9 @@ _STATED = {
 _ASKED = re.compile(r"Pipeline_?::(Async|LargeTensors)\b")
 _FIRST_PIECE = "pieces[0].block_start"  # set where a split image is one piece unless the launch says otherwise
 _SPLITS_K = re.compile(r"IsSplitKSupported\s*=\s*true")
+# What a kernel refuses: more than one channel a group with this specialization, and widths that do not divide them.
+_ONE_CHANNEL = re.compile(r"::Filter3x3\)\s*\{\s*if\(ConvC != 1\)\s*\{\s*return false;")
+_DIVIDES_CHANNELS = re.compile(r"if\(ConvC % \S*VectorSize([ABC])\b")
 _MERGES = re.compile(r"GemmBatch\s*=[^;]*NumGroups")  # fewer GEMMs than groups
 # Of a kernel's branch for two buffers in LDS, which does not compile: tile windows have no such member.
 _BROKEN_WINDOWS = re.compile(r"windows\.at\(I0\)\.get_length\(")
@@ -79,6 +82,8 @@ class ConvHeaders:
         split_images: those that split images.
         explicit: those that compute the GEMM of a 1x1 filter as one.
         two_stages: those that have a second stage.
+        one_channel: the directions that take one channel a group only where they are specialized for 3x3 filters, each
+            with the operands whose vectors have to divide it.
     """
 
     common: Headers
@@ -94,6 +99,7 @@ class ConvHeaders:
     split_images: _Directions = frozenset()
     explicit: _Directions = frozenset()
     two_stages: _Directions = frozenset()
+    one_channel: Mapping[Direction, str] = field(default_factory=dict)
 
 
 def detect_conv(headers: Headers) -> ConvHeaders:
@@ -107,6 +113,9 @@ def detect_conv(headers: Headers) -> ConvHeaders:
         interwave=headers.interwave,
         warp_gemms=warp_gemms(headers),
         two_buffers=frozenset(one for one, text in kernels.items() if not _BROKEN_WINDOWS.search(text)),
+        one_channel={
+            one: "".join(_DIVIDES_CHANNELS.findall(text)) for one, text in kernels.items() if _ONE_CHANNEL.search(text)
+        },
     )
     if headers.interface is Interface.CURRENT:
         return _current(common, kernels)

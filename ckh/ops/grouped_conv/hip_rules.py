@@ -10,6 +10,7 @@ from ckh.kernels.pipelines import wave_group_reason, wave_groups_of
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.tiles import warp_tile_of, wave_of
+from ckh.ops.grouped_conv.variants import FILTER3X3
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
@@ -94,11 +95,23 @@ def _missing_together(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]
     elif kernel.wave_k != 1 and not wave_groups_of(kernel.pipeline) and headers.common.interface in _OF_2025:
         # Their block GEMM knows waves along M and N: others read beyond the tile in LDS.
         yield f"{kernel.pipeline} of {{which}} has no waves along K"
+    if wide := _too_wide_for_one_channel(kernel, headers):
+        few = f"{kernel.variant} kernels of {{which}} for 3x3 filters take one channel a group"
+        yield f"{few}, too few for vectors of {' and '.join(wide)}"
     if kernel.explicit_gemm and kernel.variant in headers.explicit:
         if kernel.num_groups_to_merge != 1:
             yield "explicit GEMMs of {which} have no merged groups"
         if kernel.split_image:
             yield "explicit GEMMs of {which} have no split images"
+
+
+def _too_wide_for_one_channel(kernel: ConvKernel, headers: ConvHeaders) -> list[str]:
+    """The vectors of a kernel for one channel a group that have to divide it, and cannot."""
+    if kernel.specialization != FILTER3X3 or kernel.num_groups_to_merge != 1:
+        return []
+    widths = {"A": kernel.vector_a, "B": kernel.vector_b, "C": kernel.vector_c}
+    divide = headers.one_channel.get(kernel.variant, "")
+    return [f"{width} elements of {one}" for one, width in widths.items() if one in divide and (width or 1) > 1]
 
 
 def _missing_instructions(kernel: ConvKernel, headers: ConvHeaders) -> Iterator[str]:

@@ -29,6 +29,7 @@ from ckh.ops.grouped_conv.hip_rules import ELEMENTS, missing
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.validity import CONV_RULES
+from ckh.ops.grouped_conv.variants import FILTER3X3
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_kernels import REAL_KERNELS
@@ -91,6 +92,7 @@ LATE_2025 = ConvHeaders(
     splitting=frozenset({Direction.BWD_WEIGHT}),
     split_images=frozenset({Direction.FORWARD}),
     two_stages=frozenset({Direction.BWD_WEIGHT}),
+    one_channel={Direction.FORWARD: "AB"},
 )
 HEADERS = {Interface.MID_2025: MID_2025, Interface.LATE_2025: LATE_2025, Interface.CURRENT: CURRENT}
 # File -> headers and the kernel's name without its common head.
@@ -129,6 +131,7 @@ EMITTED: dict[str, tuple[ConvHeaders, str]] = {
     ),
 }
 GROUPS: dict[str, Any] = {"wave_m": 1, "wave_n": 1, "wave_k": 2, "num_wave_groups": 2}  # as compv5 needs them
+TOO_WIDE = "too few for vectors of 8 elements of B"
 PLAIN = parse_kernel_name("grouped_conv_fwd_fp16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
 
 
@@ -257,6 +260,11 @@ def test_the_label_leaves_room_for_the_longest_name() -> None:
             "the CK Tile headers (late2025) cannot spread 64 lines of 96 elements of B over a block's threads",
         ),
         (MID_2025, {"two_stage": True}, "the CK Tile headers (mid2025) have no second stage"),
+        (
+            LATE_2025,
+            {"specialization": FILTER3X3, "vector_a": 1},
+            f"forward kernels of {LATE_2025.common} for 3x3 filters take one channel a group, {TOO_WIDE}",
+        ),
     ],
 )
 def test_what_headers_lack_is_said(headers: ConvHeaders, changes: dict[str, Any], reason: str) -> None:
@@ -313,6 +321,27 @@ def test_headers_of_mid_2025_are_recognised(tmp_path: Path) -> None:
     assert len(headers.unlike) == len(TEMPLATES)
     directions = frozenset({Direction.FORWARD, Direction.BWD_WEIGHT})
     assert detect_conv(headers) == ConvHeaders(headers, directions, detect_conv(headers).unlike, two_buffers=directions)
+
+
+def test_what_a_kernel_for_3x3_filters_refuses_is_read(tmp_path: Path) -> None:
+    """The operands whose vectors have to divide the channels, of kernels that take one channel a group."""
+    folder = write_headers(tmp_path) / "ck_tile/ops/grouped_convolution/kernel"
+    forward = folder / "grouped_convolution_forward_kernel.hpp"
+    checks = """
+        else if constexpr(ConvSpecialization == ConvolutionSpecialization::Filter3x3)
+        {{
+            if(ConvC != {channels})
+            {{
+                return false;
+            }}
+        }}
+        if(ConvC % Traits::VectorSizeA != 0) return false;
+        if(ConvK % Traits::VectorSizeC != 0) return false;
+    """
+    forward.write_text(checks.format(channels=1), encoding="utf-8")
+    assert detect_conv(detect_interface(tmp_path)).one_channel == {Direction.FORWARD: "A"}
+    forward.write_text(checks.format(channels=4), encoding="utf-8")
+    assert detect_conv(detect_interface(tmp_path)).one_channel == {}
 
 
 def write_templates(include: Path, interface: Interface) -> Path:
