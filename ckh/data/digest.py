@@ -54,11 +54,11 @@ class ContentDigest:
         for chunk in chunks:
             empty = np.concatenate([rest, _is_empty(chunk)])
             rest = empty[len(empty) // 8 * 8 :]
-            self._digest.update(np.packbits(empty[: len(empty) - len(rest)]).tobytes())
-        self._digest.update(np.packbits(rest).tobytes())
+            self._digest.update(np.packbits(empty[: len(empty) - len(rest)]).data)
+        self._digest.update(np.packbits(rest).data)
         kind = "<f8" if column.type == "float64" else "<i8"
         for chunk in chunks:
-            self._digest.update(_numbers(chunk).astype(kind, copy=False).tobytes())
+            self._digest.update(np.ascontiguousarray(_numbers(chunk), dtype=kind).data)
 
     def hexdigest(self) -> str:
         """The digest of what was added."""
@@ -69,15 +69,20 @@ class ContentDigest:
 
     def _add_texts(self, chunks: Iterable[pa.Array]) -> None:
         """Each row's number among the distinct texts in order of appearance, -1 for null, then the texts."""
+        import numpy as np
         import pandas as pd
 
         known: dict[str | None, int] = {None: -1}
         for chunk in chunks:
             encoded = chunk if hasattr(chunk, "dictionary") else chunk.dictionary_encode()
             texts = [*encoded.dictionary.to_pylist(), None]
-            codes, places = pd.factorize(encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False))
-            numbers = [known.setdefault(texts[place], len(known) - 1) for place in places]
-            self._digest.update(pd.Series(numbers, dtype="<i8").to_numpy()[codes].tobytes())
+            codes = encoded.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False)
+            if not known.keys() >= set(texts):
+                for place in pd.unique(codes):
+                    known.setdefault(texts[place], len(known) - 1)
+            # A text that no row has yet gets no number, and none is used.
+            numbers = np.array([known.get(text, -1) for text in texts], dtype="<i8")
+            self._digest.update(numbers[codes].data)
         del known[None]
         self._digest.update(json.dumps(list(known)).encode())
 

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
+from ckh.data.ahead import ahead
 from ckh.data.dataset import Dataset
 from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
@@ -140,8 +141,8 @@ class _ColumnChunks:
         self._column = column
 
     def __iter__(self) -> Iterator[pa.Array]:
-        for block in self._merged.blocks([self._column.name]):
-            yield from tables.digested(block, self._column)
+        for chunks in ahead(tables.digested(block, self._column) for block in self._merged.blocks([self._column.name])):
+            yield from chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,7 +272,8 @@ class _PairKeys:
         records["reading"] = block.reading
         records["rank"] = self._ranks(table)
         for name in self._values:
-            records[name] = table[name].cast("float64").fill_null(np.nan).to_numpy()
+            values = table[name]
+            records[name] = np.nan if values.null_count == len(values) else values.cast("float64").fill_null(np.nan)
         self._devices.of(table)
         # Kernels and problems are numbered in order: a product spreads both.
         self.buckets.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
@@ -351,6 +353,8 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
     """
     import numpy as np
 
+    if not _is_repeated(records["pair"]).any():
+        return records, records[:0]
     is_again = repeating[records["reading"]]
     single, joined = [records[~is_again]], [records[:0]]
     for reading in np.flatnonzero(repeating):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy as np
     import pandas as pd
@@ -20,21 +20,41 @@ def group_numbers(frame: Mapping[str, Any] | pd.DataFrame, columns: Sequence[str
 
     Columns are taken from the frame one after the other.
     """
+    import pandas as pd
+
+    def coded() -> Iterator[tuple[NDArray[np.int64], int]]:
+        for name in columns:
+            codes, values = pd.factorize(frame[name], use_na_sentinel=False)
+            yield codes, len(values)
+
+    return combined_numbers(coded())
+
+
+def combined_numbers(columns: Iterable[tuple[NDArray[np.integer[Any]], int]]) -> NDArray[np.int64]:
+    """Number of each row's combination of codes: 0, 1, … in order of appearance.
+
+    Args:
+        columns: codes of the rows, each shape (rows,), and what they are below.
+    """
     import numpy as np
     import pandas as pd
 
-    combined = np.zeros(len(frame[columns[0]]), dtype=np.int64)
-    count = 1
-    for name in columns:
-        codes, values = pd.factorize(frame[name], use_na_sentinel=False)
-        if count * max(len(values), 1) > _INT64_LIMIT:
+    combined, count = np.zeros(1, dtype=np.int64), 1
+    for codes, below in columns:
+        if count * max(below, 1) > _INT64_LIMIT:
             combined, seen = pd.factorize(combined)
             count = len(seen)
-        combined *= len(values)
-        combined += codes
-        count *= max(len(values), 1)
-    numbers: NDArray[np.int64] = pd.factorize(combined)[0].astype(np.int64)
+        combined = combined * below + codes
+        count *= max(below, 1)
+    numbers: NDArray[np.int64] = pd.factorize(combined)[0].astype(np.int64, copy=False)
     return numbers
+
+
+def first_rows(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Row number of the first row of each number, where numbers are 0, 1, … in order of appearance."""
+    import numpy as np
+
+    return np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
 
 
 def repeated_pairs(problem_ids: NDArray[np.int64], kernel_names: pd.Series) -> NDArray[np.bool_]:
@@ -71,10 +91,9 @@ class Numbering:
 
         arrays = [_encoded(table[name]) for name in self.columns]
         # Columns of one thing share their indices.
-        distinct = {_address(array.indices): array.indices for array in arrays}
-        codes = {str(place): array.fill_null(-1).to_numpy() for place, array in enumerate(distinct.values())}
-        here = group_numbers(codes, list(codes))
-        first = np.flatnonzero(np.diff(np.maximum.accumulate(here), prepend=-1))
+        distinct = {_address(array.indices): array for array in arrays}
+        here = combined_numbers(map(_codes, distinct.values()))
+        first = first_rows(here)
         combinations = zip(*(array.take(first).to_pylist() for array in arrays), strict=True)
         numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in combinations]
         found: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
@@ -84,6 +103,12 @@ class Numbering:
 def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     array = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     return array if hasattr(array, "dictionary") else array.dictionary_encode()
+
+
+def _codes(array: pa.DictionaryArray) -> tuple[NDArray[np.int32], int]:
+    """The numbers of values, the highest for none, and what they are below."""
+    count = len(array.dictionary)
+    return array.indices.fill_null(count).to_numpy(), count + 1
 
 
 def _address(array: pa.Array) -> tuple[int | None, ...]:

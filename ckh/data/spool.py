@@ -140,7 +140,7 @@ class StoredRows:
                 block.start,
                 pa.table(
                     {
-                        name: pa.DictionaryArray.from_arrays(*parts) if len(parts) > 1 else parts[0]
+                        name: pa.DictionaryArray.from_arrays(*parts, safe=False) if len(parts) > 1 else parts[0]
                         for name, parts in columns.items()
                     }
                 ),
@@ -249,6 +249,8 @@ class Marks:
         """True if each of so many numbers is marked."""
         import numpy as np
 
+        if not self.count:
+            return np.zeros(count, dtype=bool)
         first = start // 8
         bits = np.unpackbits(self._bits[first : (start + count) // 8 + 1], bitorder="little")[start - 8 * first :]
         found = np.zeros(count, dtype=bool)

@@ -209,8 +209,12 @@ def _empty_lines(table: pa.Table) -> NDArray[np.bool_]:
 
     empty = np.ones(table.num_rows, dtype=bool)
     for column in table.columns:
-        texts = column.unify_dictionaries() if hasattr(column.type, "value_type") else column
-        empty &= pc.equal(pc.binary_length(texts.cast("string")), 0).to_numpy()
+        if hasattr(column.type, "value_type"):
+            encoded = column.unify_dictionaries().combine_chunks()
+            is_empty = pc.equal(pc.binary_length(encoded.dictionary), 0).take(encoded.indices)
+        else:
+            is_empty = pc.equal(pc.binary_length(column), 0)
+        empty &= is_empty.to_numpy(zero_copy_only=False)
         if not empty.any():
             break
     return empty

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.data.ahead import ahead
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
@@ -18,7 +19,7 @@ from ckh.data.spool import Buckets, StoredRows
 from ckh.data.tables import BLOCK_ROWS
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.ops.grouped_conv.amd_rows import judged_rows
+from ckh.ops.grouped_conv.amd_rows import KernelNames, judged_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
     many = [name for name in ("latency_ms", "tflops") if name in known]
     few = [name for name in known if name not in {*many, "problem_idx"}]
     rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}", options.output)
-    for cells in read_cells(path, file, names, few, many):
+    for cells in ahead(read_cells(path, file, names, few, many)):
         rows.add(cells)
     if not rows.seen:
         raise DataError(f"{path} has a header but no rows")
@@ -107,7 +108,7 @@ class _GoodRows:
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []
         self.good = StoredRows(output)
-        self._arch = arch
+        self._names = KernelNames(arch)
         self._run_id = run_id
         self._aliased: Counter[str] = Counter()
         self._differing = Buckets(np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), output)
@@ -117,7 +118,7 @@ class _GoodRows:
         import numpy as np
 
         faults = Faults(cells)
-        table, aliased = judged_rows(cells, faults, self._arch, self._run_id)
+        table, aliased = judged_rows(cells, faults, self._names, self._run_id)
         self._aliased.update(aliased)
         self.seen += len(cells) + len(cells.wrong)
         self.bad.update(faults.counts())

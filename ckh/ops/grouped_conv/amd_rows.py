@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ckh.data.numbering import group_numbers
+from ckh.data.numbering import combined_numbers, first_rows
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
@@ -46,23 +46,69 @@ _RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Kernels:
-    """The distinct kernels of a file and each row's; what is wrong with a name stands in `complaints`.
+    """The distinct kernels of some rows and each row's.
 
     `others` tells, by number of the kernel, why it is another than its name says.
     """
 
     kernels: list[ConvKernel]
     names: list[str]
-    complaints: dict[int, str]
     of_row: NDArray[np.int64]
     others: dict[int, str]
 
 
-def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> tuple[pa.Table, Counter[str]]:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The kernel that a file's name means, its name here, and why it is another than the name says, if it is."""
+
+    kernel: ConvKernel
+    name: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Integers:
+    """Integers as sorted distinct ones and each row's number among them; `_NOT_A_NUMBER` is what is none."""
+
+    distinct: NDArray[np.int64]
+    codes: NDArray[np.int64]
+
+    def at(self, row: int) -> int:
+        """The integer of a row."""
+        return int(self.distinct[self.codes[row]])
+
+
+class KernelNames:
+    """The kernels that names of a file of an architecture mean, each name parsed once."""
+
+    def __init__(self, arch: ArchSpec) -> None:
+        self.arch = arch
+        self._known: dict[str, _Named | str] = {}
+
+    def of(self, text: str) -> _Named | str:
+        """The kernel of a name, or what is wrong with the name."""
+        if text not in self._known:
+            try:
+                self._known[text] = self._named(text)
+            except CkhError as error:
+                self._known[text] = error.message
+        return self._known[text]
+
+    def _named(self, text: str) -> _Named | str:
+        kernel, other = parse_kernel_name(text), ""
+        if kernel.pipeline not in self.arch.common.pipeline_lds:
+            return f"unknown pipeline {kernel.pipeline!r} in {text!r}"
+        if not kernel.is_complete:
+            kernel, other = _ran(kernel, self.arch)
+        return _Named(kernel, kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel), other)
+
+
+def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -> tuple[pa.Table, Counter[str]]:
     """Judge every row by itself, noting faults; the table of the good ones, and how many are read as other kernels."""
     import numpy as np
 
-    kernels = _kernels(cells.column("kernel"), faults, arch)
+    arch = names.arch
+    kernels = _kernels(cells.column("kernel"), faults, names)
     sizes = _sizes(cells, faults)
     if not cells.has("Di"):
         is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
@@ -75,10 +121,12 @@ def judged_rows(cells: Cells, faults: Faults, arch: ArchSpec, run_id: str) -> tu
 
     problems, problem_of_row = _problems(kernels, sizes, faults)
     good = np.flatnonzero(faults.good)
-    right = np.ones(len(good), dtype=bool) if non_zero is None else non_zero[good] != 0
-    extra: dict[str, Any] = {"message": _messages(right)}
+    extra: dict[str, Any] = {}
+    right = np.ones(len(good), dtype=bool)
     if non_zero is not None:
-        extra["non_zero"] = non_zero[good]
+        extra["non_zero"] = non_zero.distinct[non_zero.codes[good]]
+        right = extra["non_zero"] != 0
+    extra["message"] = _messages(right)
     table = build_table(
         Pairs(
             problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
@@ -101,44 +149,35 @@ def _ran(kernel: ConvKernel, arch: ArchSpec) -> tuple[ConvKernel, str]:
     return replace(kernel, pipeline=pipeline, double_smem_buffer=has_dsb), words
 
 
-def _kernels(column: TextColumn, faults: Faults, arch: ArchSpec) -> _Kernels:
+def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels:
     import numpy as np
 
-    pipelines = tuple(arch.common.pipeline_lds)
-    others: dict[int, str] = {}
-
-    kernels: list[ConvKernel] = []
-    names: list[str] = []
+    found: list[_Named] = []
     complaints: dict[int, str] = {}
     number = np.zeros(len(column.texts), dtype=np.int64)
     for i, text in enumerate(column.texts):
-        try:
-            kernel = parse_kernel_name(text)
-        except CkhError as error:
-            complaints[i] = error.message
-            continue
-        if kernel.pipeline not in pipelines:
-            complaints[i] = f"unknown pipeline {kernel.pipeline!r} in {text!r}"
-            continue
-        number[i] = len(kernels)
-        if not kernel.is_complete:
-            kernel, words = _ran(kernel, arch)
-            others |= {len(kernels): words} if words else {}
-        kernels.append(kernel)
-        names.append(kernel_name(kernel) if kernel.is_complete else amd_short_name(kernel))
-    bad = np.isin(column.codes, list(complaints))
-    faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
-    return _Kernels(kernels, names, complaints, number[column.codes], others)
+        one = names.of(text)
+        if isinstance(one, str):
+            complaints[i] = one
+        else:
+            number[i] = len(found)
+            found.append(one)
+    if complaints:
+        bad = np.isin(column.codes, list(complaints))
+        faults.mark(bad, BAD_KERNEL, lambda row: complaints[int(column.codes[row])])
+    others = {i: one.other for i, one in enumerate(found) if one.other}
+    return _Kernels([one.kernel for one in found], [one.name for one in found], number[column.codes], others)
 
 
-def _sizes(cells: Cells, faults: Faults) -> dict[str, NDArray[np.int64]]:
+def _sizes(cells: Cells, faults: Faults) -> dict[str, _Integers]:
     """The sizes by column; what the file lacks is as in a plain 2D convolution."""
     import numpy as np
 
+    nothing = np.zeros(len(cells), dtype=np.int64)
     return {
         name: _integers(cells, name, faults)
         if cells.has(name)
-        else np.full(len(cells), int(not name.startswith("pad")), dtype=np.int64)
+        else _Integers(np.array([int(not name.startswith("pad"))]), nothing)
         for name in CONV_COLUMNS
     }
 
@@ -151,14 +190,16 @@ def _finite(cells: Cells, name: str, faults: Faults) -> NDArray[np.float64]:
     return values
 
 
-def _integers(cells: Cells, name: str, faults: Faults) -> NDArray[np.int64]:
+def _integers(cells: Cells, name: str, faults: Faults) -> _Integers:
     import numpy as np
 
     column = cells.column(name)
-    distinct = np.array([_integer(text) for text in column.texts], dtype=np.int64)
-    values: NDArray[np.int64] = distinct[column.codes]
-    faults.mark(values == _NOT_A_NUMBER, BAD_NUMBER, lambda row: f"{name} is {column.text(row)!r}")
-    return values
+    numbers = np.array([_integer(text) for text in column.texts], dtype=np.int64)
+    distinct, place = np.unique(numbers, return_inverse=True)
+    codes = place[column.codes]
+    if _NOT_A_NUMBER in distinct:
+        faults.mark(distinct[codes] == _NOT_A_NUMBER, BAD_NUMBER, lambda row: f"{name} is {column.text(row)!r}")
+    return _Integers(distinct, codes)
 
 
 def _integer(text: str) -> int:
@@ -170,39 +211,38 @@ def _integer(text: str) -> int:
 
 
 def _problems(
-    kernels: _Kernels, sizes: dict[str, NDArray[np.int64]], faults: Faults
+    kernels: _Kernels, sizes: dict[str, _Integers], faults: Faults
 ) -> tuple[list[ConvProblem], NDArray[np.int64]]:
     """The distinct problems of the good rows, each judged once, and each row's number among them."""
     import numpy as np
-    import pandas as pd
 
     heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial) for kernel in kernels.kernels]
     of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
     good = np.flatnonzero(faults.good)
     if not len(good):
         return [], of_row
-    head_of_row = _numbers_of(heads)[kernels.of_row]
-    numbers = group_numbers(
-        pd.DataFrame({"head": head_of_row[good], **{name: values[good] for name, values in sizes.items()}}),
-        ("head", *sizes),
-    )
+    columns = [_Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
+    numbers = combined_numbers((one.codes[good], len(one.distinct)) for one in columns)
     problems: list[ConvProblem] = []
     complaints: dict[int, tuple[str, str]] = {}
-    number = np.zeros(int(numbers.max()) + 1, dtype=np.int64)
-    for i, first in enumerate(good[np.unique(numbers, return_index=True)[1]]):
+    first = good[first_rows(numbers)]
+    number = np.zeros(len(first), dtype=np.int64)
+    for i, row in enumerate(first.tolist()):
+        values = {name: column.at(row) for name, column in sizes.items()}
         try:
-            problem = _problem(heads[kernels.of_row[first]], {name: int(sizes[name][first]) for name in sizes})
+            problem = _problem(heads[kernels.of_row[row]], values)
         except UsageError as error:
-            complaints[i] = (_reason({name: int(sizes[name][first]) for name in sizes}), error.message)
+            complaints[i] = (_reason(values), error.message)
             continue
         number[i] = len(problems)
         problems.append(problem)
-    group_of_row = np.full(len(of_row), -1, dtype=np.int64)
-    group_of_row[good] = numbers
     of_row[good] = number[numbers]
-    for reason in dict.fromkeys(reason for reason, _ in complaints.values()):
-        groups = [i for i, (why, _) in complaints.items() if why == reason]
-        faults.mark(np.isin(group_of_row, groups), reason, lambda row: complaints[int(group_of_row[row])][1])
+    if complaints:
+        group_of_row = np.full(len(of_row), -1, dtype=np.int64)
+        group_of_row[good] = numbers
+        for reason in dict.fromkeys(reason for reason, _ in complaints.values()):
+            groups = [i for i, (why, _) in complaints.items() if why == reason]
+            faults.mark(np.isin(group_of_row, groups), reason, lambda row: complaints[int(group_of_row[row])][1])
     return problems, of_row
 
 
