@@ -13,6 +13,7 @@ from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.data.readers import readers
+from ckh.export.folder import require_measurements
 from ckh.log import warn
 from ckh.outputs import check_output
 
@@ -90,6 +91,8 @@ def convert(
     """Convert the inputs and print what became of their rows."""
     kind = conversion.output_kind(to, is_partitioned=partition_rows is not None)
     check_output(out, kind, force=force, inputs=inputs)
+    for path in inputs:
+        require_measurements(path)
     options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
@@ -100,7 +103,7 @@ def convert(
         inputs, out, options, format_name=from_format, to=to, averages=average, partition_rows=partition_rows
     )
     _warn(summary)
-    next_command = f"ckh train {out} --out model" if to == PARQUET else None
+    next_command = f"ckh train {out} --out model" if to == PARQUET and summary.valid else None
     if as_json:
         print_json("convert", {"out": str(out), **summary.to_dict(), "next": next_command})
     else:

@@ -40,6 +40,27 @@ def model_names(models: Sequence[Model]) -> list[str]:
     return names
 
 
+def require_measurements(path: Path) -> None:
+    """Raise an error for an export's folder, or a file of a model's export: neither is a file of rows.
+
+    Raises:
+        DataError: it is one; the hint says what to do instead.
+    """
+    folder = path if path.is_dir() else path.parent
+    is_own = _owns(folder)
+    if is_own is None or not (path.is_dir() or is_own(path.name)):
+        return
+    document = read_json(folder / _LIST_NAME)
+    if "models" in document:
+        raise DataError(
+            f"{path} is of an export to {document['to']}: a model, no choices, so there is nothing to convert",
+            "ask the model that was exported: ckh predict --model MODEL",
+        )
+    tables = [str(path / str(name)) for name in document["files"] if "/" in str(name)]
+    if path.is_dir():
+        raise DataError(f"{path} is a folder of tables for {document['to']}", "name them: " + " ".join(tables))
+
+
 def _owns(folder: Path) -> Callable[[str], bool] | None:
     try:
         document = read_json(folder / _LIST_NAME)

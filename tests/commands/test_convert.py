@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,9 +17,7 @@ from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.schema import HARDWARE, Status
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 KERNELS = [f"grouped_conv_forward_bf16_2d_64x32x16_{how}" for how in ("mem_intrawave", "mem_interwave", "compv3")]
 FULL = "grouped_conv_fwd_bf16_nhwgc_2d_{}_cshuffle_intrawave_64x32x16_{}_16x16x16"
 PROBLEM = "conv_forward_bf16_nhwgc_2d_n2_c64_k128_g2_i28x28_f3x3_s1x1_p1x1_d1x1"
@@ -304,3 +303,34 @@ def test_a_folder_is_replaced_by_force_alone(csv: Path, tmp_path: Path, capsys: 
     assert "mine.txt in it does not belong to the partitioned dataset" in capsys.readouterr().err
     assert run(["convert", str(folder), "--to", "csv", "--partition-rows", "1000", "--out", "x"]) == ExitCode.USAGE
     assert "csv is written as one file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("to", "file"), [("inductor", "ckh_inductor.py"), ("ck-dispatcher", "MODEL.hpp")])
+def test_an_exported_model_has_nothing_to_convert(
+    to: str, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder that holds a model and no choices, and its files, are refused in one line that says so."""
+    model = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
+    folder = tmp_path / "exported"
+    args = ["--arch", "gfx950"] if to == "inductor" else []
+    assert run(["export", "--to", to, "--model", str(model), "--out", str(folder), *args]) == ExitCode.OK
+    for path in (folder, folder / file.replace("MODEL", model.name)):
+        capsys.readouterr()
+        assert run(["convert", str(path), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
+        error, hint = capsys.readouterr().err.splitlines()
+        assert error.endswith(f"is of an export to {to}: a model, no choices, so there is nothing to convert")
+        assert "ckh predict --model" in hint
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_a_folder_of_tables_names_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which files of an export are tables is said; one of them is read back, and trains no model."""
+    shapes, out = tmp_path / "a8w8_blockscale_untuned_gemm.csv", tmp_path / "tables"
+    shapes.write_text("M,N,K\n16,1536,7168\n")
+    assert run(["export", "--to", "aiter", "--arch", "gfx942", "--problems", str(shapes), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert run(["convert", str(out), "--out", str(tmp_path / "x.parquet")]) == ExitCode.BAD_DATA
+    table = out / "predicted" / "a8w8_blockscale_tuned_gemm.csv"
+    assert capsys.readouterr().err.splitlines()[1] == f"hint: name them: {table}"
+    assert run(["convert", str(table), "--out", str(tmp_path / "x.parquet")]) == ExitCode.OK
+    assert "ckh train" not in capsys.readouterr().out

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ckh.errors import DataError
 from ckh.ops.aiter_moe.problem import BOTH, STAGE1, STAGE2
 
+CK_TILE = "moe_cktile2stages_"  # what the names of CK Tile's kernels begin with
 _JOINED = "+"
 _PAIR = 2  # kernels of a joint choice
 _N = "[1-9][0-9]{0,3}"  # a size
@@ -18,7 +19,7 @@ _CK = re.compile(
     r"_(?P<kind>[A-Za-z0-9]+)_v(?P<version>[0-9])_Nswizzle[0-9]_(?:Quant[0-9]|no)_MulRoutedWeight[0-9](?:_\w+)?"
 )
 _CKTILE = re.compile(
-    rf"moe_cktile2stages_gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
+    rf"{CK_TILE}gemm(?P<gemm>[12])_(?P<block>{_N})x(?P<tile>{_N}x{_N}x{_N})_(?P<wave>{_N}x{_N})"
     rf"_{_N}x{_N}x(?P<mfma_k>{_N})_(?P<per_cu>[0-9])perCU_\w+"
 )
 

@@ -36,7 +36,7 @@ _CHOICE = (
 _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 _OUTPUT = "torch.bfloat16"
 _FP4 = "torch.float4_e2m1fn_x2"
-_QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
+QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
 # AITER's get_padded_M: powers of two below the first of these tiers.
 _TIERS = (32768, 131072)
 # What names of kernels in bf16 were before they stated their types.
@@ -73,7 +73,7 @@ class TunedMixture:
             *(arch, problem.num_cus, problem.tokens, problem.model_dim, problem.inter_dim, problem.experts),
             *(problem.topk, f"ActivationType.{problem.activation.capitalize()}", _OUTPUT),
             *(_torch(problem.dtype, arch), _torch(QUANTS[problem.quant], arch)),
-            *(f"QuantType.{_QUANT_NAMES[problem.quant]}", 1, 0),
+            *(f"QuantType.{QUANT_NAMES[problem.quant]}", 1, 0),
         )
 
     def cells(self) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import importlib.util
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[3]
+# Where AITER's generators of kernels are: the folder of that name in its source distribution, on PYTHONPATH.
+_META = importlib.util.find_spec("aiter_meta")
+AITER = None if _META is None else Path(next(iter(_META.submodule_search_locations or [])))
+needs_aiter = pytest.mark.skipif(
+    AITER is None, reason="AITER's source is absent: unpack amd-aiter's, and put it on PYTHONPATH"
+)
 FP4 = "torch.float4_e2m1fn_x2"
 FP8 = "torch.float8_e4m3fn"
 HEAD = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1\n"
@@ -163,7 +171,7 @@ def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
     [
         ((row(64, act="Gelu"),), (), "only 1 of gelu"),
         (("64,7168,x,256,8,ActivationType.Silu,b,a,a,q,1,0",), (), "inter_dim is 'x'"),
-        ((row(64),), ("--installed", "/nowhere"), "--installed is for tables of GEMMs"),
+        ((row(64),), ("--installed", "/nowhere"), "there is no folder /nowhere"),
         ((row(64, rest="1"),), (), "11 cells under 12 columns"),
     ],
 )
@@ -183,3 +191,97 @@ def test_gemms_are_still_exported_without_naming_the_operation(tmp_path: Path) -
     path.write_text("M,N,K\n16,7168,2048\n")
     assert export(path, tmp_path / "out") == ExitCode.OK
     assert (tmp_path / "out" / "predicted" / "a8w8_bpreshuffle_tuned_gemm.csv").is_file()
+
+
+SMALL = "moe_ck2stages_gemm{}_256x32x{}_1x4_TypeCast_v1_Nswizzle0_Quant2_MulRoutedWeight{}_F8_F8_B16"
+ONE = SMALL.format(1, "64x256", "0_silu"), SMALL.format(2, "128x256", 1)
+GENERATOR = """
+import argparse, os
+from {chip} import get_gfx
+parser = argparse.ArgumentParser()
+for name in ("-a", "-b", "-c", "-q", "-m", "-w"):
+    parser.add_argument(name, nargs="*" if name in ("-a", "-b") else None)
+parser.add_argument("-act", choices=["silu"])
+parser.add_argument("-p", action="store_true")
+args = parser.parse_args()
+names = {names!r} if (get_gfx(), args.q, args.b) == ("gfx950", "per_token", ["f8"]) else ()
+with open(os.path.join(args.w, "gemm_moe_ck2stages_lookup.h"), "w") as file:
+    file.writelines(f'{{{{"{{name}}", kernel<>}}}},\\n' for name in names)
+"""
+
+
+def fake_aiter(folder: Path, *names: str, chip: str = "aiter.jit.utils.chip_info") -> Path:
+    """An AITER that builds these kernels alone, of one kind."""
+    path = folder / "csrc" / "ck_gemm_moe_2stages_codegen" / "gen_instances.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(GENERATOR.format(names=names, chip=chip))
+    return folder
+
+
+@pytest.mark.parametrize("chip", ["chip_info", "aiter.jit.utils.chip_info"])
+def test_only_kernels_that_the_installed_aiter_builds(
+    chip: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --installed its generator says what there is: the best of that is chosen, and nothing where it has none."""
+    source = fake_aiter(tmp_path / "aiter", *ONE, chip=chip)
+    problems = untuned(tmp_path, row(64, f"{FP8},{FP8},QuantType.per_Token"))
+    assert export(problems, tmp_path / "out", "--installed", str(source)) == ExitCode.OK
+    (chosen,) = table(tmp_path / "out" / "predicted" / "tuned_fmoe.csv")
+    assert (chosen["kernelName1"], chosen["kernelName2"]) == ONE
+    for kind in (f"{FP4},{FP4},QuantType.per_1x32", f"{FP8},{FP8},QuantType.per_1x128"):
+        problems = untuned(tmp_path, row(64, kind))
+        assert export(problems, tmp_path / "none", "--installed", str(source)) == ExitCode.NO_KERNEL
+        assert "has none of the kernels for aiter_moe_both_" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A winner of a table that this AITER does not build never becomes a row for it."""
+    tuned, source = tmp_path / "tuned_fmoe.csv", fake_aiter(tmp_path / "aiter", *ONE)
+    kind = f"{FP8},{FP8},QuantType.per_Token"
+    first = SMALL.format(1, "64x128", "0_silu")
+    tuned.write_text(
+        TUNED.splitlines()[0]
+        + f"\n256,64,7168,256,256,8,ActivationType.Silu,torch.bfloat16,{kind},1,0,32,0,60.5,{first},0.0%,40.25,"
+        + f"{ONE[1]},0.1%,100.75,0,1,2,\n"
+    )
+    args = ["--data", str(tuned), "--installed", str(source)]
+    assert export(untuned(tmp_path, row(64, kind)), tmp_path / "out", *args) == ExitCode.BAD_DATA
+    assert "has no kernels" in capsys.readouterr().err
+
+
+@needs_aiter
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_aiter_builds_and_finds_what_is_chosen(arch: str, tmp_path: Path) -> None:
+    """AITER's own generator has the chosen kernels, and its own code finds the row of each key in the table."""
+    assert AITER is not None
+    kinds = [f"{FP8},{FP8},QuantType.per_Token", f"{FP8},{FP8},QuantType.per_1x128", "torch.bfloat16,torch.bfloat16"]
+    kinds[2] += ",QuantType.No"
+    kinds = [kind.replace("e4m3fn", "e4m3fnuz") if arch == "gfx942" else kind for kind in kinds]
+    problems = untuned(tmp_path, *(row(tokens, kind) for kind in kinds for tokens in (64, 100, 20000)))
+    assert export(problems, tmp_path / "out", "--installed", str(AITER), arch=arch) == ExitCode.OK
+    path = tmp_path / "out" / "predicted" / "tuned_fmoe.csv"
+    found = _read_as_aiter(AITER.parent / "aiter" / "fused_moe.py", path)
+    cus = 304 if arch == "gfx942" else 256
+    for kind in kinds:
+        for tokens in (64, 128, 32768):
+            a, w, quant = kind.split(",")
+            key = (cus, tokens, 7168, 256, 256, 8, "ActivationType.Silu", "torch.bfloat16", a, w, quant, True, False)
+            chosen = found[key]
+            assert chosen["ksplit"] == 0
+            assert not chosen["run_1stage"]
+            names = chosen["kernelName1"], chosen["kernelName2"]
+            assert {int(name.split("_")[3].split("x")[1]) for name in names} == {chosen["block_m"]}
+    assert len(found) == 3 * len(kinds)
+
+
+def _read_as_aiter(source: Path, table: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The table by key, as the function in AITER's source reads it; the module itself needs a GPU."""
+    functions = [one for one in ast.walk(ast.parse(source.read_text())) if isinstance(one, ast.FunctionDef)]
+    (reading,) = (one for one in functions if one.name == "get_cfg_2stages")
+    names: dict[str, Any] = {}
+    exec(compile(ast.Module([reading], type_ignores=[]), str(source), "exec"), names)  # noqa: S102
+    found: dict[tuple[Any, ...], dict[str, Any]] = names["get_cfg_2stages"](table)
+    return found
