@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 DTYPES = ("fp16", "bf16", "fp32")
-TIMEOUT_S = 600.0
+TIMEOUT_S = 1800.0
 
 
 def report(name: str, reports: list[BuildReport]) -> None:

@@ -83,7 +83,7 @@ def of_rule_set(device: Device, name: str, every: int) -> Wanted:
 def _class_of(kernel: Any) -> str:
     trials = measured_of(operation_of_kernel(kernel)).trials
     assert trials is not None
-    return trials().kernel_class(kernel) + (", 3D" if kernel.ndim_spatial == 3 else "")  # noqa: PLR2004
+    return trials().kernel_class(kernel)
 
 
 def build(driver: Driver, wanted: Wanted, *, has_compiler: bool) -> Iterator[tuple[str, Any, Built]]:

@@ -23,8 +23,8 @@ _BYTES_IN_FLIGHT = 32768  # that mem loads ahead for a compute unit, as far as t
 _FEWEST, _MOST = 2, 8
 
 
-def most_steps(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
-    """Tiles along K from one to which all ends of a kernel's main loop are reached.
+def loaded_ahead(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
+    """Tiles along K that `mem` loads ahead, as many as its loop has ends; 0 for others, of which the tile says nothing.
 
     Args:
         pipeline: the kernel's.
@@ -33,8 +33,13 @@ def most_steps(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
         dtype: of A and B.
     """
     if pipeline != _MEM:
-        return _STEPS
+        return 0
     m, n, k = tile
     block_bytes = _BYTES_IN_FLIGHT // max(1, _SIMDS // waves)
     stages = ceil(block_bytes / (int((m + n) * DTYPE_BYTES[dtype]) * k))
-    return max(_STEPS, 2 * min(max(stages, _FEWEST), _MOST))
+    return min(max(stages, _FEWEST), _MOST)
+
+
+def most_steps(pipeline: str, tile: Triple, waves: int, dtype: str) -> int:
+    """Tiles along K from one to which all ends of a kernel's main loop are reached (arguments as of `loaded_ahead`)."""
+    return max(_STEPS, 2 * loaded_ahead(pipeline, tile, waves, dtype))

@@ -57,7 +57,7 @@ def test_the_record_names_kernels_of_its_classes() -> None:
         op = operation(one.op)
         trials = measured_of(op).trials
         assert trials is not None
-        assert trials().kernel_class(op.parse_kernel(one.kernel)) == one.kernel_class.removesuffix(", 3D")
+        assert trials().kernel_class(op.parse_kernel(one.kernel)) == one.kernel_class
         assert one.status in set(Status)
         assert (one.status == Status.VERIFIED) is (not one.reason)
     assert record_text(list(found)) == record_text(sorted(found))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.computation import Trials
-from ckh.kernels.loops import most_steps
+from ckh.kernels.loops import loaded_ahead, most_steps
 from ckh.ops.gemm_universal.pool import buildable
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.spaces import space_of
@@ -14,7 +14,7 @@ from ckh.ops.gemm_universal.spaces import space_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.archs import ArchSpec
+    from ckh.archs import ArchSpec, Triple
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
 _RAGGED = 16  # elements beside whole tiles: what every vector width of pools divides
@@ -23,6 +23,7 @@ _WAVES = 4
 _UNSCHEDULED = ("basic_v1",)  # whatever their names say of a scheduler
 _USUAL = ("mem", "compv3")
 _MOST_TILE = (128, 128, 64)  # of those that stand for the others: large ones take long to execute
+_ALL_ENDS = "fp16 rcr mem intrawave"  # of the most tiles that `mem` loads ahead
 _PAIRS = (
     *(("fp16", layout) for layout in GEMM_LAYOUTS),
     *((dtype, "rcr") for dtype in ("bf16", "fp32", "fp8", "bf8", "int8")),
@@ -36,8 +37,7 @@ def loop_end_problems(kernel: GemmKernel) -> tuple[GemmProblem, ...]:
 
 def _problems(kernel: GemmKernel) -> Iterator[GemmProblem]:
     m, n, k = kernel.tile
-    most = most_steps(kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype)
-    for steps in range(1, most + 1):
+    for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _product(kernel, m, n, steps * k)
     yield _product(kernel, 2 * m, 2 * n, 2 * k)
     yield _product(kernel, m + _RAGGED, n, k)
@@ -74,9 +74,20 @@ def representatives(arch: ArchSpec) -> dict[str, list[GemmKernel]]:
     return found
 
 
-def _cost(kernel: GemmKernel) -> tuple[bool, int, str]:
-    """Kernels of several waves first, since one wave cannot race; then small tiles."""
-    return _waves(kernel) < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+def _cost(kernel: GemmKernel) -> tuple[bool, int, int, int, int, str]:
+    """Kernels of several waves first, since one wave cannot race; then small tiles and few instructions.
+
+    Each end of a loop is compiled for itself: those with the fewest come before small tiles, but for one class.
+    """
+    ends = 0 if kernel_class(kernel) == _ALL_ENDS else loaded_ahead(*_loop(kernel))
+    m, n, k = kernel.tile
+    instruction = (kernel.warp_tile_m or 1) * (kernel.warp_tile_n or 1) * (kernel.warp_tile_k or 1)
+    return _waves(kernel) < _WAVES, ends, m * n * k, m + n, -instruction, repr(kernel)
+
+
+def _loop(kernel: GemmKernel) -> tuple[str, Triple, int, str]:
+    """The parts of a kernel that its loop depends on: pipeline, tile, waves, dtype."""
+    return kernel.pipeline, kernel.tile, _waves(kernel), kernel.dtype
 
 
 def _waves(kernel: GemmKernel) -> int:

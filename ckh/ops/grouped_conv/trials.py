@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import Trials
-from ckh.kernels.loops import most_steps
+from ckh.kernels.loops import loaded_ahead, most_steps
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.matrix import MATRICES
@@ -25,7 +25,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.archs import ArchSpec
+    from ckh.archs import ArchSpec, Triple
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 _RAGGED = 8  # channels beside whole tiles: what every vector width of pools divides
@@ -49,6 +49,15 @@ _COMPV5: dict[str, Any] = {
     "warp_tile_k": 16,
     **dict.fromkeys(("vector_a", "vector_b", "vector_c"), 8),
 }
+# Of whose 2-byte elements two tiles are as much as `mem` loads ahead.
+_SQUARE: dict[str, Any] = {
+    **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
+    "wave_m": 2,
+    "wave_n": 2,
+    "warp_tile_m": 32,
+    "warp_tile_n": 32,
+    "warp_tile_k": 16,
+}
 _3D = 3
 _KINDS = (("fp16", 2), ("bf16", 2), ("fp32", 2), ("fp16", 3))
 
@@ -60,8 +69,7 @@ def loop_end_problems(kernel: ConvKernel) -> tuple[ConvProblem, ...]:
 
 def _problems(kernel: ConvKernel) -> Iterator[ConvProblem]:
     step = kernel.tile_k * max(1, kernel.split_k or 1)
-    most = most_steps(kernel.pipeline, (kernel.tile_m, kernel.tile_n, kernel.tile_k), _waves(kernel), kernel.dtype)
-    for steps in range(1, most + 1):
+    for steps in range(1, most_steps(*_loop(kernel)) + 1):
         yield _pointwise(kernel, steps * step)
     yield _pointwise(kernel, 2 * step + _RAGGED)
     yield _pointwise(kernel, step, rows=kernel.tile_m // _COLUMNS + 2)
@@ -113,7 +121,7 @@ def _conv(kernel: ConvKernel, **sizes: Any) -> ConvProblem:
 
 
 def kernel_class(kernel: ConvKernel) -> str:
-    """Direction, dtype, pipeline, scheduler, and the options that change what a kernel computes."""
+    """Direction, dtype, pipeline, scheduler, the options that change what a kernel computes, and whether it is 3D."""
     scheduler = "" if kernel.pipeline in _UNSCHEDULED else f" {kernel.scheduler}"
     options = [
         ("double buffer", kernel.double_smem_buffer and kernel.pipeline not in DOUBLE_SMEM_PIPELINES),
@@ -123,21 +131,21 @@ def kernel_class(kernel: ConvKernel) -> str:
         ("two stages", kernel.two_stage),
         ("stream-K", kernel.streamk),
         ("explicit GEMM", kernel.explicit_gemm),
+        ("3D", kernel.ndim_spatial == _3D),
     ]
     words = [f"{kernel.variant} {kernel.dtype} {kernel.pipeline}{scheduler}", *(name for name, has in options if has)]
     return ", ".join(words)
 
 
 def representatives(arch: ArchSpec) -> dict[str, list[ConvKernel]]:
-    """In every dtype each pipeline and scheduler; in fp16 each option too; in 3D `mem` and `compv3`."""
+    """In every dtype each pipeline and scheduler; in fp16 also each option, and in 3D."""
     found: dict[str, list[ConvKernel]] = {}
     for direction, (dtype, ndim) in product(Direction, _KINDS):
         if dtype not in arch.dtypes or not conv_pool(direction, arch, ndim, dtype):
             continue
         for kernel in sorted(_candidates(direction, ndim, dtype, arch), key=_cost):
-            is_plain = "," not in kernel_class(kernel)
-            if (dtype, ndim) == _KINDS[0] or (is_plain and (ndim < _3D or kernel.pipeline in _USUAL)):
-                found.setdefault(kernel_class(kernel) + (", 3D" if ndim == _3D else ""), []).append(kernel)
+            if (dtype, ndim) == _KINDS[0] or kernel_class(replace(kernel, ndim_spatial=2)).count(",") == 0:
+                found.setdefault(kernel_class(kernel), []).append(kernel)
     return found
 
 
@@ -145,16 +153,29 @@ def _candidates(direction: Direction, ndim: int, dtype: str, arch: ArchSpec) -> 
     kernels = set(rule_set("tests", direction, ndim, dtype, arch))
     for base in conv_pool(direction, arch, ndim, dtype)[:1]:
         kernels |= {kernel for name in MATRICES for _, kernel in MATRICES[name](base)}
+        kernels |= {kernel for _, kernel in MATRICES["schedulers"](replace(base, **_SQUARE))}
         kernels.add(replace(base, **_COMPV5))
     if direction is Direction.BWD_WEIGHT:
         kernels |= {replace(kernel, split_k=2) for kernel in kernels if kernel.pipeline in _USUAL}
     return {kernel for kernel in kernels if not CONV_RULES.check(kernel, arch)}
 
 
-def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, str]:
-    """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles."""
+def _cost(kernel: ConvKernel) -> tuple[bool, bool, int, int, int, str]:
+    """Kernels that take any problem first; of several waves, since one wave cannot race; then small tiles.
+
+    Each end of a loop is compiled for itself: kernels with few come before small tiles, but in forward's first kind.
+    """
     is_special = kernel.specialization not in {None, DEFAULT_SPECIALIZATION}
-    return is_special, _waves(kernel) < _WAVES, kernel.tile_m * kernel.tile_n * kernel.tile_k, repr(kernel)
+    is_first = kernel.variant is Direction.FORWARD and (kernel.dtype, kernel.ndim_spatial) == _KINDS[0]
+    ends = 0 if is_first else loaded_ahead(*_loop(kernel))
+    sides = kernel.tile_m + kernel.tile_n
+    volume = kernel.tile_m * kernel.tile_n * kernel.tile_k
+    return is_special, _waves(kernel) < _WAVES, ends, volume, sides, repr(kernel)
+
+
+def _loop(kernel: ConvKernel) -> tuple[str, Triple, int, str]:
+    """The parts of a kernel that its loop depends on: pipeline, tile, waves, dtype."""
+    return kernel.pipeline, (kernel.tile_m, kernel.tile_n, kernel.tile_k), _waves(kernel), kernel.dtype
 
 
 def _waves(kernel: ConvKernel) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ckh.archs import load_arch
 from ckh.bench.computation import measured_of
+from ckh.kernels.loops import loaded_ahead
 from ckh.ops import operation
 from ckh.ops.gemm_universal.trials import kernel_class, loop_end_problems, representatives
 
@@ -38,3 +39,10 @@ def test_classes() -> None:
     for name in ("fp16 crr mem interwave", "int8 rcr compv3 intrawave", "fp16 rcr compv4 intrawave, persistent"):
         assert {kernel_class(kernel) for kernel in found[name]} == {name}
     assert {name.split()[1] for name in found} == {"rcr", "rrr", "crr", "ccr"}
+
+
+def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
+    """It loads as few tiles ahead as `mem` does, since each is an end of the loop; of one class as many."""
+    first = {name: kernels[0] for name, kernels in representatives(ARCH).items() if " mem " in name}
+    ahead = {name: loaded_ahead("mem", kernel.tile, 4, kernel.dtype) for name, kernel in first.items()}
+    assert ahead == dict.fromkeys(ahead, 2) | {"fp16 rcr mem intrawave": 8}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ckh.archs import load_arch
+from ckh.kernels.loops import loaded_ahead
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.trials import kernel_class, loop_end_problems, representatives
 from ckh.ops.grouped_conv.validity import CONV_RULES
@@ -56,6 +57,7 @@ def test_classes() -> None:
     assert kernel_class(PLAIN) == "forward fp16 compv3 intrawave"
     assert kernel_class(weight) == "bwd_weight fp16 compv3 intrawave, split K, two stages"
     assert kernel_class(replace(PLAIN, tile_m=64)) == kernel_class(PLAIN)
+    assert kernel_class(replace(PLAIN, ndim_spatial=3, layout="ndhwgc")) == "forward fp16 compv3 intrawave, 3D"
     assert kernel_class(replace(PLAIN, pipeline="basic_v1")) == "forward fp16 basic_v1"
 
 
@@ -63,8 +65,20 @@ def test_representatives_belong_to_their_class() -> None:
     """Each class has a kernel of every direction, split and not, in one and two stages, and problems for it."""
     found = representatives(load_arch("gfx942"))
     for name, kernels in found.items():
-        assert {kernel_class(kernel) for kernel in kernels} == {name.removesuffix(", 3D")}
+        assert {kernel_class(kernel) for kernel in kernels} == {name}
     for name in ("forward fp16 mem interwave", "bwd_data fp16 compv3 intrawave", "bwd_weight fp16 compv4 intrawave"):
         assert name in found
     assert "bwd_weight fp16 mem intrawave, merged groups, split K, two stages" in found
     assert {kernel.ndim_spatial for kernel in found["forward fp16 compv3 intrawave, 3D"]} == {3}
+
+
+def test_what_stands_for_a_class_of_mem_is_quickly_compiled() -> None:
+    """It loads as few tiles ahead as `mem` does, since each is an end of the loop; forward's first kind loads more."""
+    found = representatives(load_arch("gfx942"))
+    ahead = {
+        name: loaded_ahead(first.pipeline, (first.tile_m, first.tile_n, first.tile_k), 4, first.dtype)
+        for name, (first, *_) in found.items()
+        if " mem " in name and set(name.split(", ")[1:]) <= {"3D", "split K"}
+    }
+    most = {"forward fp16 mem interwave": 4, "forward fp16 mem intrawave": 4}
+    assert ahead == dict.fromkeys(ahead, 2) | most
