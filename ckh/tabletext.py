@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,12 @@ _GAP = 2
 _HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
+
+# A command to copy, which reaches to the end of its line, and the words of one.
+_COMMAND = re.compile(r"(?:^|(?<=: )|(?<=  ))(?:ckh [a-z]+|printf) ")
+_SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")
+_GOES_ON = " \\"
+_LEAD = re.compile(r"(?:\S+ )?\S* {2,}")  # "model    ", "the model  ", or spaces
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -73,7 +80,7 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     rule = _line(["-" * width for width in widths], widths, gap)
     is_cut = any("…" in text for some in shown for text in some)
     text = [*head, rule, *(line for some in shown for line in some), *([_HOW_WHOLE] if is_cut else [])]
-    return "\n".join(([printable(title)] if title else []) + text) + "\n"
+    return "\n".join(([prose(printable(title))] if title else []) + text) + "\n"
 
 
 def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
@@ -128,7 +135,8 @@ def _total(widths: Sequence[int], gap: int) -> int:
 def prose(text: str, indent: int = 0) -> str:
     """Sentences in lines that fit the terminal, or else 80 columns; within `whole_names` they stay in one.
 
-    A word that is longer, a path or a name, is a line of its own and stays whole.
+    A word that is longer, a path or a name, is a line of its own and stays whole. The lines of a command at the end
+    (`ckh …`) end with a backslash, so that it can be pasted as it is.
 
     Args:
         text: what the first line begins with, and all that follows.
@@ -138,18 +146,37 @@ def prose(text: str, indent: int = 0) -> str:
     if _whole or len(text) <= room:
         return text
     head, rest = text[:indent], text[indent:]
-    return head + ("\n" + " " * indent).join(_wrapped(rest, room - indent, is_whole=True))
+    command = _COMMAND.search(rest)
+    said = rest if command is None else rest[: command.start()]
+    lines = _wrapped(said, room - indent, is_whole=True) if said.strip() else []
+    if command is not None:
+        words = _SHELL_WORD.findall(rest[command.start() :])
+        begun = lines.pop() + " " if lines else ""
+        first, *others = _filled([begun + words[0], *words[1:]], room - indent - len(_GOES_ON))
+        lines += [*(f"{one}{_GOES_ON}" for one in (first, *others[:-1])), *others[-1:]] if others else [first]
+    return head + ("\n" + " " * indent).join(lines)
+
+
+def paragraphs(text: str) -> str:
+    """Lines as `prose`, the further ones of each as far to the right as its second column, or its beginning."""
+    return "\n".join(prose(line, len(found[0]) if (found := _LEAD.match(line)) else 0) for line in text.split("\n"))
 
 
 def _wrapped(text: str, width: int, *, is_whole: bool = False) -> list[str]:
     """A sentence in lines; a word that is longer than one is shortened, or stays whole if that is wanted."""
+    words = text.split()
+    return _filled(words if is_whole else shortened(words, width), width) or [""]
+
+
+def _filled(words: Sequence[str], width: int) -> list[str]:
+    """Words in lines; one that is longer is a line of its own."""
     lines: list[str] = []
-    for word in text.split():
+    for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= width:
             lines[-1] += f" {word}"
         else:
-            lines += [word] if is_whole else shortened([word], width)
-    return lines or [""]
+            lines.append(word)
+    return lines
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, gap: int) -> list[int]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ckh.cli import COMMANDS, build_app, run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.tabletext import prose, shortened, sparkline, table_text, whole_names
+from ckh.tabletext import paragraphs, prose, shortened, sparkline, table_text, whole_names
+from tests.commands.test_validate import silent
 from tests.learn.conftest import measured, saved
 from tests.test_docs import options_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KERNELS = [f"grouped_conv_fwd_fp32_nhwgc_2d_compv{v}_cshuffle_intrawave_128x64x128_8x2x1_16x16x32" for v in (3, 4, 6)]
 ROWS = [[str(i), "0.2191", "67.54", name] for i, name in enumerate(KERNELS, 1)]
@@ -69,9 +75,6 @@ def test_shortened_names_stay_apart(names: list[str]) -> None:
     assert shortened(["short"], 9) == ["short"]
 
 
-_COMMANDS = ("measure them again: ", "         conv_")  # to copy, or names
-
-
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "validate"])
 def test_every_command_has_it(command: str) -> None:
     """--wide is an option of each command, and of each command of `validate`."""
@@ -81,27 +84,73 @@ def test_every_command_has_it(command: str) -> None:
     assert build_app([command])
 
 
-@pytest.mark.usefixtures("narrow")
-def test_commands_print_tables_that_fit(
-    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, and data in which each pair was measured twice."""
+    made = tmp_path_factory.mktemp("t")
+    silent(saved(made / "model"))
+    data = measured()
+    twice = data.frame.assign(earlier_ms=data.frame["latency_ms"], later_ms=1.2 * data.frame["latency_ms"])
+    write_dataset(replace(data, frame=twice), made / "data.parquet")
+    (made / "list.txt").write_text("\n".join(problem.canonical() for problem in data.problems()[:3]) + "\n")
+    return made
+
+
+_BENCH = "bench --device host --problems small.txt --kernels sample:1 --out run"
+_SEARCHED = "search --model model --c 16 --hi 7"
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ["doctor"],
+        ["predict --model model --c 64 --why --explain", "predict --problems list.txt --model model"],
+        ["evaluate --model model --data data.parquet --with-trained --worst 2"],
+        ["validate oracle --model model --data data.parquet --min-problems 2 --min-mean 0 --min-p10 0"],
+        ["validate compare model model --data data.parquet"],
+        [
+            "validate selection golden.json --create --problems list.txt --model model",
+            "validate selection golden.json --model model",
+        ],
+        ["export --model model --to c --out exported"],
+        ["train data.parquet --out learned --trees 3 --leaves 4 --folds 3"],
+        [f"{_BENCH} --dry-run", _BENCH, "convert run --out converted.parquet"],
+        [_SEARCHED, f"{_SEARCHED} --measure --budget 1 --out found"],
+        ["validate kernels --matrix pipelines --variant bwd_data"],
+        ["report data.parquet --out page.html"],
+    ],
+    ids=lambda commands: commands[0][:16].strip(),
+)
+def test_commands_print_lines_that_fit(
+    commands: list[str], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], narrow: None
 ) -> None:
-    """Rows of what evaluate, predict and compare print are no wider than 80, and whole with --wide."""
-    folder = tmp_path_factory.mktemp("t")
-    model, data = str(saved(folder / "model")), str(folder / "data.parquet")
-    write_dataset(measured(), data)
-    calls = [
-        ["evaluate", "--model", model, "--data", data, "--with-trained", "--worst", "2"],
-        ["predict", "--model", model, "--c", "64"],
-    ]
-    for call in calls:
-        assert run(call) == ExitCode.OK
-        lines = capsys.readouterr().out.splitlines()
-        tables = [line for line in lines if re.search(r"\S {2,}\S", line) and not line.startswith(("problem", "model"))]
-        assert len(tables) > 5
-        assert max(map(len, tables)) <= 80
-        assert max(len(line) for line in lines if " " in line.strip() and not line.startswith(_COMMANDS)) <= 80
-        assert run([*call, "--wide"]) == ExitCode.OK
-        assert "…" not in capsys.readouterr().out
+    """No line of a typical answer is wider than 80 columns but a whole name; nothing is shortened with --wide."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setattr("ckh.commands._search_modes.SPACE_LIMIT", 300)
+        for name in ("model", "data.parquet", "list.txt"):
+            (tmp_path / name).symlink_to(folder / name)
+        (tmp_path / "small.txt").write_text("conv_forward_fp32_nhwgc_2d_n1_c16_k16_g1_i7x7_f3x3_s1x1_p1x1_d1x1\n")
+        for command in commands:
+            assert run(command.split()) == ExitCode.OK, command
+            lines = capsys.readouterr().out.splitlines()
+            assert lines or "--create" in command
+            # A name in a sentence is a line of its own, behind a word at most, and stays whole.
+            assert not [line for line in lines if len(line) > 80 and len(line.split()) > 2], command
+        if len(commands) == 1:
+            assert run([*commands[0].replace("--out ", "--force --out ").split(), "--wide"]) == ExitCode.OK
+            assert "…" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("narrow")
+def test_commands_to_copy_go_on_with_a_backslash() -> None:
+    """A command that is wrapped is the same for a shell; one that fits stays as it is."""
+    command = "ckh bench --op gemm_universal --problems 'a b' --out runs/x && ckh convert runs/x --out x.parquet"
+    lines = paragraphs(f"next: {command}").split("\n")
+    assert max(map(len, lines)) <= 80
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert "".join(line.removesuffix("\\") for line in lines).split() == ["next:", *command.split()]
+    assert paragraphs("next: ckh doctor") == "next: ckh doctor"
 
 
 def test_a_sparkline_has_a_bar_for_each_value() -> None:

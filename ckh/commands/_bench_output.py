@@ -7,16 +7,14 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ckh.bench.device import EMULATED_KIND, HOST_KIND
 from ckh.bench.reference import DRIFT
 from ckh.bench.stop import StopReason
-from ckh.commands._common import print_json, print_table, reasons_by_kind
+from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
 from ckh.log import warn
 from ckh.schema import MEASURED, Status
-from ckh.tabletext import prose, sparkline
+from ckh.tabletext import sparkline
 
 _MANY_UNSTABLE = 0.1  # share of times
 _SPARKS = 24  # bars in a line
@@ -49,7 +47,7 @@ def print_registry(campaign: Campaign, path: Path, *, as_json: bool) -> None:
             "bench_registry", {"registry": str(path), "arch": campaign.device.arch.name, "kernels": len(kernels)}
         )
         return
-    typer.echo(f"{len(kernels)} kernels of {campaign.device.arch.name} written to {path}")
+    say(f"{len(kernels)} kernels of {campaign.device.arch.name} written to {path}")
 
 
 def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> None:
@@ -77,19 +75,19 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     rows = [[group.kind, group.arch, str(group.kernels), str(group.refused)] for group in outlook.groups]
     if rows:
         print_table(f"{campaign.plan.origin}:", columns, rows)
-        typer.echo("")
+        say()
     if campaign.settings.plan is not None:
         chosen_by = f", kernels chosen by {outlook.chosen_by}" if outlook.chosen_by else ""
         tasks = [[task.problem.canonical(), str(len(task.kernels))] for task in campaign.plan.tasks]
         print_table(f"in this order{chosen_by}:", ("problem", "kernels"), tasks)
-        typer.echo("")
+        say()
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
         warn(f"kernels cannot be compiled here: {outlook.missing}")
     seen = "" if outlook.compile_s is None else f" ({outlook.compile_s:.1f} s to compile a kernel, as seen here)"
     compiling_s = outlook.estimate_s - outlook.measuring_s
     parts = f", {format_duration(compiling_s)} of it for compiling" if outlook.to_compile else ""
-    typer.echo(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
+    say(f"\nestimated time: {format_duration(outlook.estimate_s)}{parts}{seen if outlook.to_compile else ''}")
 
 
 def _plan_document(plan: Plan) -> list[dict[str, Any]]:
@@ -129,7 +127,7 @@ def print_build(campaign: Campaign, reports: dict[Kernel, BuildReport], *, as_js
     rows += [[name, value] for name, value in _resource_rows(reports)]
     print_table(f"{wanted} kernels for {campaign.device.arch.name}, compiled and loaded:", ("", "count"), rows)
     if reasons:
-        typer.echo("")
+        say()
         by_count = [[f"{status}: {message}", str(count)] for (status, message), count in reasons.most_common()]
         print_table("", ("why not", "kernels"), by_count)
     return is_good
@@ -184,17 +182,17 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     ]
     print_table(f"{campaign.out}: {outcome.reason}", ("", "count"), [[name, str(count)] for name, count in counts])
     phases = sorted(totals.phase_s.items(), key=lambda item: -item[1])
-    typer.echo("")
+    say()
     print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
     share = f"{outcome.orchestration:.1%} of measuring is orchestration"
-    typer.echo("\n" + prose(f"in all {format_duration(totals.wall_s)}, {share}"))
+    say(f"\nin all {format_duration(totals.wall_s)}, {share}")
     for line in reference_lines(totals.references):
-        typer.echo(line)
+        say(line)
     for line in machine_lines(totals):
         warn(line)
     if outcome.active is not None:
-        typer.echo("\n".join(map(prose, active_lines(outcome.active))))
-    typer.echo(f"next: {after}")
+        say("\n".join(active_lines(outcome.active)))
+    say(f"next: {after}")
 
 
 def active_lines(report: ActiveReport) -> list[str]:

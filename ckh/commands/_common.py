@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops import operation_names
-from ckh.tabletext import json_text, table_text
+from ckh.tabletext import json_text, paragraphs, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +24,13 @@ def print_json(schema: str, document: Mapping[str, Any]) -> None:
     sys.stdout.write(json_text(schema, document))
 
 
+def say(text: str = "") -> None:
+    """Print lines on stdout that fit the terminal, as `tabletext.paragraphs`."""
+    sys.stdout.write(paragraphs(text) + "\n")
+
+
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table on stdout, the first column left-aligned, the others right-aligned, never cut or wrapped."""
+    """Print a table on stdout, the first column left-aligned, the others right-aligned, as `table_text`."""
     sys.stdout.write(table_text(title, columns, rows))
 
 

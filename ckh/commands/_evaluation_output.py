@@ -6,11 +6,9 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ckh.commands._common import print_table
+from ckh.commands._common import print_table, say
 from ckh.commands._judging import percent
-from ckh.tabletext import prose, sparkline
+from ckh.tabletext import sparkline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +24,6 @@ NOT_LEARNED = (
     "them with --train-data"
 )
 _BARS = 20
-_INDENT, _SHORT = 11, ("ceiling ", "the model ", "  ")  # of lines that stand in columns
 _LEAST_SHOWN = 0.8  # of efficiency
 NOT_REPEATED = (
     "repeat noise is unknown: no pair was measured more than once; the spread of the samples of one run counts, 1 % at "
@@ -52,20 +49,19 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
     print_table(f"{title}: {result.rows} rows", columns, rows)
-    typer.echo(distribution_line([one.efficiency for one in result.choices]))
+    say(distribution_line([one.efficiency for one in result.choices]))
     if HINDSIGHT not in result.baselines:
-        typer.echo(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
+        say(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
     if FIXED not in result.baselines:
-        typer.echo(prose(NOT_LEARNED))
+        say(NOT_LEARNED)
     for line in noise_lines(result.noise, result.ceiling):
-        typer.echo(prose(line, _INDENT if line.startswith(_SHORT) else 0))
+        say(line)
     if result.unstable:
-        unstable = f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %"
-        typer.echo(prose(unstable))
-    typer.echo("")
+        say(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
+    say()
     top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
     print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)
-    typer.echo("")
+    say()
     slices = [
         [
             f"{one.kind}: {one.name}",
@@ -130,11 +126,11 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
 
 
 def _print_worst(ranked: Sequence[Choice], spec: ModelSpec) -> None:
-    typer.echo("")
+    say()
     lines = [[one.problem, percent(one.efficiency), one.kernel, one.best_kernel] for one in ranked]
     print_table("", ("worst choices", "efficiency", "chosen", "best"), lines)
     if command := measure_again(ranked, spec):
-        typer.echo(f"\nmeasure them again: {command}")
+        say(f"\nmeasure them again: {command}")
 
 
 def _row(name: str, one: Efficiency) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
-from ckh.commands._common import print_json, print_table
+from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.learn.ranking_text import is_falling, notes_text
 from ckh.ops import in_words
@@ -65,7 +65,7 @@ class Summary:
         space = self.space
         _print_problem(self.problem, self.model)
         rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
-        typer.echo(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
+        say(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
 
     def in_pool(self) -> frozenset[Any]:
         """The candidates of the pool."""
@@ -94,27 +94,27 @@ def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json:
         )
         return
     _print_problem(problem, model)
-    typer.echo(f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict")
-    typer.echo(f"         all {search.distinct} that the model tells apart were scored")
-    typer.echo("")
+    say(f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict")
+    say(f"         all {search.distinct} that the model tells apart were scored")
+    say()
     rows = [[str(place), *_cells(op, one), _yes(is_candidate)] for place, (one, is_candidate) in enumerate(shown, 1)]
     print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
     if first is not None:
-        typer.echo(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
+        say(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
         gain = search.found[0].score - first.score
         better = f"the best scores {gain:.4g} more ({search.found[0].score:.4g})"
-        typer.echo("the best scores the same" if gain <= 0 else better)
-    typer.echo(notes_text(search.beyond, is_in_order=is_in_order), nl=False)
+        say("the best scores the same" if gain <= 0 else better)
+    sys.stdout.write(notes_text(search.beyond, is_in_order=is_in_order))
 
 
 def _print_problem(problem: Problem, model: Model | None) -> None:
-    typer.echo(f"problem  {in_words(problem)}")
-    typer.echo(f"         {problem.canonical()}")
+    say(f"problem  {in_words(problem)}")
+    say(f"         {problem.canonical()}")
     doubts = None if model is None else model.not_measured
     if doubts is not None:
-        typer.echo("\n".join(doubts.lines()))
+        say("\n".join(doubts.lines()))
         return
-    typer.echo(f"model    {'none' if model is None else model.path.name}")
+    say(f"model    {'none' if model is None else model.path.name}")
 
 
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
@@ -141,9 +141,9 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
         return
     summary.print_head()
     statuses = ", ".join(f"{count} {status}" for status, count in outcome.statuses.items()) or "nothing"
-    typer.echo(f"search   {summary.strategy}, seed {summary.seed}: {len(outcome.rows)} measured ({statuses}),")
-    typer.echo(f"         {outcome.reason}, in {format_duration(outcome.wall_s)}")
-    typer.echo("")
+    say(f"search   {summary.strategy}, seed {summary.seed}: {len(outcome.rows)} measured ({statuses}),")
+    say(f"         {outcome.reason}, in {format_duration(outcome.wall_s)}")
+    say()
     rows = [
         [str(place), *_figures(summary.problem, row), row.kernel, _yes(row.kernel in pool)]
         for place, row in enumerate(outcome.best, 1)
@@ -152,9 +152,9 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
     print_table(f"the fastest, {how}", ("", "TFLOPS", "ms", "spread", "kernel", "candidate"), rows)
     if outcome.first_choice is not None and outcome.ratio is not None:
         figures = f"{outcome.first_choice.latency_ms:.4g} ms"
-        typer.echo(f"\nthe model's first choice of the candidates: {figures}, {outcome.first_choice.kernel}")
-        typer.echo(f"its time / the best's: {outcome.ratio:.3f}")
-    typer.echo(f"next: {after}")
+        say(f"\nthe model's first choice of the candidates: {figures}, {outcome.first_choice.kernel}")
+        say(f"its time / the best's: {outcome.ratio:.3f}")
+    say(f"next: {after}")
 
 
 def print_replay(
@@ -186,10 +186,10 @@ def print_replay(
             },
         )
         return
-    typer.echo(f"recording  {path}: {len(recording.space)} configurations of {', '.join(recording.space.names)}")
-    typer.echo(f"           {failed} failed, the optimum is {recording.optimum_ms:.6g} ms")
-    typer.echo(f"search     {strategy}, {len(found.best_ms)} seeds; optimum / best found:")
-    typer.echo("")
+    say(f"recording  {path}: {len(recording.space)} configurations of {', '.join(recording.space.names)}")
+    say(f"           {failed} failed, the optimum is {recording.optimum_ms:.6g} ms")
+    say(f"search     {strategy}, {len(found.best_ms)} seeds; optimum / best found:")
+    say()
     rows = [
         [str(count), *(f"{number:.3f}" for number in (np.median(shares), shares.mean(), shares.min()))]
         for count, shares in table

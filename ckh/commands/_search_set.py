@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
 from ckh.assess.covering import Workload, choose_set
 from ckh.assess.measured import judged, needed_columns, times_of
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.registry import REGISTRY, write_registry
-from ckh.commands._common import print_json, print_table
+from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
 from ckh.data.dataset import read_dataset
 from ckh.errors import UsageError
@@ -152,7 +151,7 @@ class _Report:
         """Tables: the curve, then the set."""
         found, op = self.found, self.dataset.op
         where = f"{op.name} on {self.dataset.arch}"
-        typer.echo(f"{self.problems} problems of {where}, {len(self.names)} kernels measured\n")
+        say(f"{self.problems} problems of {where}, {len(self.names)} kernels measured\n")
         rows = [
             [
                 str(count),
@@ -165,12 +164,12 @@ class _Report:
         ]
         columns = ("kernels", "mean", "worst problem", "no set above", "build", "size")
         print_table("efficiency of the first kernels in greedy order:", columns, rows)
-        typer.echo("")
+        say()
         print_table(f"{self._verdict()}:", ("kernel",), [[self.names[number]] for number in found.kernels])
         if self.unmeasured > 0:
             note(f"{self.unmeasured:.1%} of the pairs were not measured: they count as not working")
         if self.request.registry is not None:
-            typer.echo(f"\nwrote {self.request.registry}; next: ckh bench --registry {self.request.registry}")
+            say(f"\nwrote {self.request.registry}; next: ckh bench --registry {self.request.registry}")
 
     def _verdict(self) -> str:
         found, keep = self.found, self.request.keep

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ckh.commands._common import print_json, print_table
+from ckh.commands._common import print_json, print_table, say
 from ckh.log import note, warn
 
 if TYPE_CHECKING:
@@ -63,7 +61,7 @@ def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out folds"
     print_table(title, ("target", "trees", "rmse", "r2", "mean efficiency", "P10 efficiency"), rows)
     _print_how(trained)
-    typer.echo(f"\nnext: {after}")
+    say(f"\nnext: {after}")
 
 
 def _how(trained: Trained) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def _print_how(trained: Trained) -> None:
     if trained.tuning is not None:
         _print_tuning(trained.tuning)
     if made.comparison is not None and not made.comparison.worse:
-        typer.echo(f"\nagainst its start: {_against_start(made.comparison)}")
+        say(f"\nagainst its start: {_against_start(made.comparison)}")
 
 
 def _print_mining(made: TrainedTarget) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._judging import MIN_PROBLEMS, for_verdict, load_judged, percent
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.errors import UsageError
@@ -123,7 +123,7 @@ def _degraded(result: Comparison) -> VerdictTable:
 def _print(verdict: Verdict) -> None:
     first, *others = verdict.tables
     print_table(verdict.title, first.columns, first.rows)
-    typer.echo("\n" + "\n".join(verdict.lines))
+    say("\n" + "\n".join(verdict.lines))
     for table in others:
-        typer.echo("")
+        say()
         print_table(table.title, table.columns, table.rows)

@@ -15,7 +15,7 @@ from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
 from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of
 from ckh.commands._duration import parse_duration
 from ckh.errors import ExitCode, UsageError
@@ -171,10 +171,11 @@ def _print(findings: list[Finding], matrix: str, arch: str) -> None:
     print_table(f"{matrix} for {arch}", columns, rows)
     whys = Counter((str(one.status), one.reason) for one in findings if one.reason and one.status != Status.VERIFIED)
     if whys:
-        typer.echo("")
+        say()
         print_table("", ("why", "cases"), [[f"{status}: {why}", str(n)] for (status, why), n in whys.most_common()])
     on = sum(one.executed for one in findings)
     if on:
-        typer.echo(f"\n{sum(one.executed > 0 for one in findings)} kernels were executed, on {on} problems in all")
+        say(f"\n{sum(one.executed > 0 for one in findings)} kernels were executed, on {on} problems in all")
     built = sorted({one.built for one in findings if one.built})
-    typer.echo(f"\n{len(built)} kernels were built" + ("".join(f"\n  {name}" for name in built)))
+    say()
+    print_table(f"{len(built)} kernels were built", ("kernel",), [[name] for name in built])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._duration import parse_duration
 from ckh.commands._judging import MIN_PROBLEMS, MOST_UNSTABLE, for_verdict, load_judged, percent, refuse_unstable
 from ckh.commands._verdicts import give_verdict
@@ -122,7 +122,7 @@ def oracle(
         how = "measured again on this machine" if on_device else "as measured in the data"
         title = f"{model}: {len(judged.efficiency)} problems, {how}"
         print_table(title, ("", "value"), [[name, percent(value)] for name, value in figures.items()])
-        typer.echo("".join(f"\n{line}" for line in judged.notes))
+        say("".join(f"\n{line}" for line in judged.notes))
     give_verdict(failures)
 
 

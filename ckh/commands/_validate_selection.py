@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._duration import parse_duration
 from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
@@ -159,9 +159,9 @@ def _document(path: Path, golden: Golden, found: Sequence[Change], verdict: Verd
 
 
 def _print(verdict: Verdict) -> None:
-    typer.echo(f"{verdict.title}: " + "\n".join(verdict.lines))
+    say(f"{verdict.title}: " + "\n".join(verdict.lines))
     for table in verdict.tables:
-        typer.echo("")
+        say()
         print_table("", table.columns[:4], [row[:4] for row in table.rows])
         for problem, *_, was, now in table.rows:
-            typer.echo(f"\n{problem}\n  was {was}\n  is  {now}")
+            say(f"\n{problem}\n  was {was}\n  is  {now}")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ckh.commands._common import print_table
+from ckh.commands._common import print_table, say
 from ckh.commands._judging import percent
 
 if TYPE_CHECKING:
@@ -25,18 +23,18 @@ def print_report(result: WinnerReport, title: str, worst: int) -> None:
     """Print a report as tables."""
     rows = [_row(one) for one in (result.model, result.baseline) if one is not None]
     print_table(f"{title}: is the measured winner among the first choices?", _columns(""), rows)
-    typer.echo("near-ties count as misses: of the kernels that lost nothing is known")
+    say("near-ties count as misses: of the kernels that lost nothing is known")
     bound = result.bound
     if bound.problems:
         others = "" if bound.mean_of_others is None else f", {percent(bound.mean_of_others)} where it did not choose it"
-        typer.echo(
+        say(
             f"efficiency, at least, by times at as many rows or more: {percent(bound.mean)} on {bound.problems} of "
             f"{result.model.problems} problems (P10 {percent(bound.p10)}{others})"
         )
-    typer.echo("")
+    say()
     print_table("", _columns("slice"), [_row(one) for one in result.slices])
     if worst:
-        typer.echo("")
+        say()
         lines = [
             [one.problem, "-" if one.place is None else str(one.place + 1), one.kernel, one.winner]
             for one in _worst_first(result)[:worst]

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
@@ -147,4 +147,4 @@ def _print_summary(out: Path, summary: ConversionSummary, next_command: str | No
     ]
     print_table(str(out), ("", "count"), [[name, str(value)] for name, value in rows])
     if next_command is not None:
-        typer.echo(f"\nnext: {next_command}")
+        say(f"\nnext: {next_command}")

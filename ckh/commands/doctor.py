@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ def doctor(
     rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "warnings"}]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
-        typer.echo(f"{key.ljust(width)}  {value}")
+        say(f"{key.ljust(width)}  {value}")
     for warning in report["warnings"]:
-        typer.echo(f"\nwarning: {warning}")
+        say(f"\nwarning: {warning}")
     if report["ck_tile"] is not None:
         _print_headers(report["ck_tile"])
     models = [
         [m["path"], m["op"], m["variant"], m["dtype"], m["arch"], m["device"] or "unknown"] for m in report["models"]
     ]
-    typer.echo("")
+    say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)
     if others := sum(m["is_other_device"] for m in report["models"]):
-        typer.echo(f"{others} of these models were measured on another device than this machine's")
+        say(f"{others} of these models were measured on another device than this machine's")
 
 
 def gather(ck_include: str | None = None) -> dict[str, Any]:
@@ -128,12 +128,12 @@ def _print_headers(found: dict[str, Any]) -> None:
     from ckh.bench.codegen.interfaces import NOT_VERIFIED
 
     if not found["is_verified"]:
-        typer.echo(f"\nwarning: {NOT_VERIFIED}")
+        say(f"\nwarning: {NOT_VERIFIED}")
     for what in found["differs"]:
-        typer.echo(f"differs: {what}")
+        say(f"differs: {what}")
     for name, words in found["operations"].items():
         rows = [[what, ", ".join(names) or "none"] for what, names in words.items() if what != "differs" or names]
-        typer.echo("")
+        say()
         print_table(f"CK Tile for {name}", ["what", "there is"], rows)
 
 

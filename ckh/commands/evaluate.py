@@ -11,7 +11,7 @@ import typer
 
 from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json
+from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._judging import (
     LEAST_PROBLEMS,
     MOST_UNSTABLE,
@@ -23,7 +23,6 @@ from ckh.commands._judging import (
 )
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
-from ckh.tabletext import prose
 from ckh.training import Labels
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ def _judge_times(
     def show(title: str) -> None:
         print_report(result, model.spec, title, worst)
         if times is not None:
-            typer.echo("\n" + "\n".join(map(prose, times.lines())))
+            say("\n" + "\n".join(times.lines()))
 
     return whole, values, show
 

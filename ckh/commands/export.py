@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.errors import UsageError
 from ckh.export.consumers import all_of, named, the_one, the_table
 from ckh.log import warn
@@ -177,7 +177,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
         )
         return
     for one in report["models"]:
-        typer.echo(f"model  {one['name']}, {_in_words(one)}")
+        say(f"model  {one['name']}, {_in_words(one)}")
     _print_written(out, files)
 
 
@@ -222,9 +222,7 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     print_table("", ("problem", "kernel", "basis"), rows)
     predicted = sum(bool(one["predicted"]) for one in made.rows)
     if predicted:
-        typer.echo(
-            f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own"
-        )
+        say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own")
     _print_written(out, files)
 
 
@@ -259,12 +257,12 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
         document = {"out": str(out), "to": to, "op_type": op.name, "rows": count, "warnings": warnings}
         print_json("export_records", document)
         return
-    typer.echo(f"wrote  {out}: {records.summary}, of {count} measured rows")
+    say(f"wrote  {out}: {records.summary}, of {count} measured rows")
 
 
 def _print_written(out: Path, files: dict[str, bytes]) -> None:
     size = sum(map(len, files.values()))
-    typer.echo(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} tells how to use them")
+    say(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} tells how to use them")
 
 
 def _in_words(one: dict[str, Any]) -> str:

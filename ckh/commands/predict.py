@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.commands import _completion
-from ckh.commands._common import JSON_HELP, examples, print_json, print_table
+from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
@@ -18,7 +18,6 @@ from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
-from ckh.tabletext import prose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -222,11 +221,11 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         print_table("", ("problem", *columns(is_measured=is_measured)), rows)
         for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
             count = sum(one.not_measured == doubts for one in found)
-            typer.echo("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
+            say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
         unknown = [one for one in found if one.known.line and one.not_measured is None]
         if unknown:
-            typer.echo(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
-            typer.echo(prose(unknown[0].known.line))
+            say(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
+            say(unknown[0].known.line)
         far = [one for one in found if one.no_speed]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].no_speed}"

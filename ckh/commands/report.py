@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands._common import JSON_HELP, examples, print_json
+from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._duration import parse_duration
 from ckh.errors import DataError, UsageError
 from ckh.log import note
@@ -94,7 +94,7 @@ def report(
         )
         return
     folder = "" if plots is None else f", and each as SVG and PNG in {plots}"
-    typer.echo(f"wrote {out}: {len(written)} figures{folder}")
+    say(f"wrote {out}: {len(written)} figures{folder}")
 
 
 def _page_kind() -> FileKind:

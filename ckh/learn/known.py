@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh import machine
 from ckh.log import note
 from ckh.paths import user_data_dir
+from ckh.tabletext import prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +158,8 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
         mark.touch()
     direction = getattr(problem, "variant", None)
     commands = retraining(op, None if direction is None else str(direction), problem.dtype, model)
-    note(f"{model.name} was measured on {device}; 15 minutes of measuring train one for this CPU: {commands}")
+    said = f"{model.name} was measured on {device}; 15 minutes of measuring train one for this CPU: {commands}"
+    note(prose(said))
 
 
 def retraining(op: str, variant: str | None, dtype: str, model: Path) -> str:

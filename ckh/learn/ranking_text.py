@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
 from ckh.ops import in_words
-from ckh.tabletext import json_text, prose, table_text
+from ckh.tabletext import json_text, paragraphs, prose, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 _WHY = " (--why tells the reasons)"
 _HOST = "host"
-_INDENT = 9  # of what follows the first word of a line
 OUT_OF_ORDER = (
     "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"
 )
@@ -59,8 +58,8 @@ class NotMeasured:
         following = [f"next     {command}" for command in self.next_commands]
         return [
             "NOT MEASURED on this architecture and element type",
-            prose(f"source   {self.source}", _INDENT),
-            prose(f"worth    {self.worth}", _INDENT),
+            f"source   {self.source}",
+            f"worth    {self.worth}",
             *following,
         ]
 
@@ -127,10 +126,10 @@ class Ranking(NamedTuple):
         warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
         refused = sum(self.refused.values())
         lines = [
-            prose(f"problem  {in_words(self.problem)}", _INDENT),
+            f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
             *(
-                [prose(f"model    {self.model}, measured on {self.device or self.arch}{warning}", _INDENT)]
+                [f"model    {self.model}, measured on {self.device or self.arch}{warning}"]
                 if self.not_measured is None
                 else self.not_measured.lines()
             ),
@@ -138,7 +137,7 @@ class Ranking(NamedTuple):
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if why:
-            lines += [prose(f"         {count} x {reason}", _INDENT) for reason, count in self.refused.items()]
+            lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
         if self.probe is not None:
             lines.append(
                 f"measured the first {len(self.probe.fastest_first())} on {self.probe.device}, {self.probe.when}"
@@ -150,7 +149,7 @@ class Ranking(NamedTuple):
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         notes = doubts + notes_text(self.no_speed, is_in_order=self.in_order)
-        said = "\n".join([*lines, "", table]) + interval_text(self.interval) + notes
+        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:
