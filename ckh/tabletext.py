@@ -28,9 +28,9 @@ _HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
 
-# A command to copy, which reaches to the end of its line, and the words of one.
+# A command to copy, which reaches to the end of its line, and its words, an option with its value.
 _COMMAND = re.compile(r"(?:^|(?<=: )|(?<=  ))(?:ckh [a-z]+|printf) ")
-_SHELL_WORD = re.compile(r"(?:'[^']*'|\S)+")
+_SHELL_WORD = re.compile(r"(?:--[a-z-]+ (?=[^-&\s]))?(?:'[^']*'|\S)+")
 _GOES_ON = " \\"
 _LEAD = re.compile(r"(?:\S+ )?\S* {2,}")  # "model    ", "the model  ", or spaces
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ckh.learn.spec import ModelSpec
 
 NOT_LEARNED = (
-    "what was best on the nearest measured problem, and the best fixed kernel, are learned from training data: name "
-    "them with --train-data"
+    "what was best on the nearest measured problem, and the best fixed kernel, are learned from training data: what "
+    "the model was trained on was not found beside it or the data, so name it with --train-data"
 )
 _BARS = 20
 _LEAST_SHOWN = 0.8  # of efficiency

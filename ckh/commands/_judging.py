@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ckh.errors import DataError
-from ckh.log import warn
+from ckh.log import note, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
 MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
+LEARNED_FROM = "What the baselines learn from; by default what the model was trained on, where that is found."
 MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
 
 
@@ -54,6 +55,22 @@ def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
     if not any(mask.any() for mask in masks):
         raise no_oracle()
     return parts.select(masks)
+
+
+def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]) -> list[Path]:
+    """The files that baselines learn from: those named, or what the model was trained on, where that is found.
+
+    It is looked for beside the model, beside the data, and in a checkout's `data`.
+    """
+    from ckh.learn.training_files import training_files
+
+    if named:
+        return list(named)
+    folder = model.path.resolve().parent
+    found = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
+    if found:
+        note(f"baselines learn from {', '.join(map(str, found))}, which the model was trained on")
+    return found
 
 
 def _is_for(dataset: Dataset, spec: ModelSpec) -> NDArray[np.bool_]:

@@ -13,8 +13,10 @@ from ckh.cluster import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._judging import (
+    LEARNED_FROM,
     LEAST_PROBLEMS,
     MOST_UNSTABLE,
+    files_learned_from,
     for_verdict,
     held_out,
     is_copy,
@@ -77,7 +79,7 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
     data: list[Path] = typer.Option(..., "--data", help="Measured dataset to judge on; may be repeated."),
-    train_data: list[Path] = typer.Option([], "--train-data", help="What the baselines learn from."),
+    train_data: list[Path] = typer.Option([], "--train-data", help=LEARNED_FROM),
     fail_under: list[str] = typer.Option(
         [], "--fail-under", metavar="FIGURE=VALUE", help="Exit with 1 if a figure is lower; may be repeated."
     ),
@@ -116,6 +118,7 @@ def evaluate(
     else:
         parts = held_out(parts, [loaded], with_trained=with_trained)
     refuse_unstable(parts, max_unstable)
+    train_data = files_learned_from(loaded, train_data, data)
     learned_from = load_judged(loaded, train_data) if train_data else None
     if is_winners:
         document, values, show = _judge_winners(loaded, parts, learned_from, worst)

@@ -10,6 +10,7 @@ import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._duration import parse_duration
+from ckh.commands._judging import LEARNED_FROM, files_learned_from
 from ckh.errors import DataError, UsageError
 from ckh.log import note
 from ckh.outputs import FileKind, check_output, head_of, write_output
@@ -54,7 +55,7 @@ def report(
     out: Path = typer.Option(Path("report.html"), "--out", "-o", help="The page."),
     plots: Path | None = typer.Option(None, "--plots", metavar="DIR", help="Write each figure as SVG and PNG too."),
     data: list[Path] = typer.Option([], "--data", help="Models: measured problems to judge on; may be repeated."),
-    train_data: list[Path] = typer.Option([], "--train-data", help="Models: what the baselines learn from."),
+    train_data: list[Path] = typer.Option([], "--train-data", help=f"Models. {LEARNED_FROM}"),
     over: str | None = typer.Option(
         None, "--over", metavar="SIZE,SIZE", help="Models: the heat map's sizes.  [those that vary most]"
     ),
@@ -74,7 +75,7 @@ def report(
     if every_s < _LEAST_EVERY_S:
         raise UsageError(f"--every {every} is shorter than a second", "write it like 10s")
     is_run = len(what) == 1 and _is_run(what[0])
-    if by_data and not (train_data and len(what) == 1 and not is_run):
+    if by_data and not (len(what) == 1 and _are_models(what)):
         raise UsageError("--learning-curve is for one model and its training data", "name these with --train-data")
     if watch and not is_run:
         raise UsageError("--watch is for a folder of ckh bench or ckh search", "leave it out")
@@ -164,6 +165,9 @@ def _report_models(
         if models[0].spec.purpose != models[1].spec.purpose:
             raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")
         return report_comparison(*judged)
+    train_data = files_learned_from(models[0], train_data, data)
+    if by_data and not train_data:
+        raise UsageError("the model's training data are not found", "name them with --train-data")
     learned_from = load_judged(models[0], train_data).whole() if train_data else None
     further = [_learning_by_data(judged[0], train_data)] if by_data else []
     return report_model(

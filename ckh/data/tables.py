@@ -338,7 +338,7 @@ class DatasetFile:
             raise DataError(f"{path}: a column occurs twice", "make the dataset again with ckh convert")
         document = _file_metadata(schema.metadata or {}, path)
         self.metadata: dict[str, Any] = {key: document[key] for key in METADATA_KEYS}
-        self._sha256 = document.get("content_sha256")
+        self.sha256 = document.get("content_sha256")
         self.rows: int = self._file.metadata.num_rows
         if not self.rows:
             raise DataError(f"{path}: there are no rows")
@@ -383,11 +383,11 @@ class DatasetFile:
         for block in self.blocks({"is_valid", "latency_ms"}):
             check_times(block["is_valid"], block["latency_ms"], str(self.path))
         found = digest.hexdigest()
-        if self._sha256 is None:
+        if self.sha256 is None:
             warn_unverified(self.path)
-        elif self._sha256 != found:
+        elif self.sha256 != found:
             raise DataError(
-                f"{self.path}: the rows are not those that were written: content_sha256 is {self._sha256!s:.12}…, "
+                f"{self.path}: the rows are not those that were written: content_sha256 is {self.sha256!s:.12}…, "
                 f"that of the rows {found:.12}…",
                 "the file is damaged or was edited: copy it again, or make it again with ckh convert",
             )

@@ -26,7 +26,7 @@ def problem_id(problem: Problem) -> str:
 def trained_problems(folder: Path) -> frozenset[str] | None:
     """The ids (`problem_id`) of the problems that a model was trained on; None if its manifest does not say."""
     try:
-        return frozenset(_manifest(folder)["ckh"]["problems"])
+        return frozenset(read_manifest(folder)["ckh"]["problems"])
     except (KeyError, TypeError):
         return None
 
@@ -34,7 +34,7 @@ def trained_problems(folder: Path) -> frozenset[str] | None:
 def trained_layers(folder: Path) -> frozenset[str] | None:
     """The ids of the layers that a model was trained on, at any batch size; None if its manifest does not say."""
     try:
-        return frozenset(_manifest(folder)["ckh"]["layers"])
+        return frozenset(read_manifest(folder)["ckh"]["layers"])
     except (KeyError, TypeError):
         return None
 
@@ -42,18 +42,19 @@ def trained_layers(folder: Path) -> frozenset[str] | None:
 def labels_of(folder: Path) -> Labels:
     """The labels of the kernels that a model learned from."""
     try:
-        return Labels(_manifest(folder)["ckh"]["labels"])
+        return Labels(read_manifest(folder)["ckh"]["labels"])
     except (KeyError, TypeError, ValueError):
         return Labels.MEASURED
 
 
 def problem_count(folder: Path) -> int:
     """How many problems a model was trained on; 0 if its manifest does not say."""
-    count = _manifest(folder).get("unique_shapes")
+    count = read_manifest(folder).get("unique_shapes")
     return count if isinstance(count, int) else 0
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """A model's manifest; empty if it is missing or damaged."""
     try:
         document = read_json(folder / MANIFEST_NAME)
     except DataError:

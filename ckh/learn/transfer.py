@@ -234,8 +234,8 @@ def _said(basis: str, source: str, worth: str, wanted: Wanted) -> NotMeasured:
 def _next_commands(wanted: Wanted) -> tuple[str, ...]:
     """The command that measures, after `--probe`; or that learns from others' times, where ckh builds no kernels."""
     if operation(wanted.op_type).measured is None:
-        return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL    (of {wanted})",)
+        return (f"ckh convert TIMES --out own.parquet && ckh train --data own.parquet --out MODEL  # of {wanted}",)
     direction = "" if wanted.variant is None else f" --variant {wanted.variant}"
     bench = f"ckh bench --op {wanted.op_type}{direction} --arch {wanted.arch} --dtype {wanted.dtype} --device hip"
-    plan = f"--plan auto --budget {_BENCH_BUDGET} --out runs/{wanted.arch}    (takes {_BENCH_BUDGET} at most)"
+    plan = f"--plan auto --budget {_BENCH_BUDGET} --out runs/{wanted.arch}  # takes {_BENCH_BUDGET} at most"
     return (f"{bench} {plan}",)

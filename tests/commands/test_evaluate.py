@@ -15,9 +15,11 @@ import pytest
 from ckh.cli import run
 from ckh.data import parts
 from ckh.data.dataset import write_dataset
+from ckh.data.tables import DatasetFile
 from ckh.errors import ExitCode
 from ckh.learn import amd_recipe
 from ckh.learn.artifact import load_model
+from ckh.learn.training_files import training_files
 from ckh.ops.grouped_conv.feature_columns import legacy_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV
 from ckh.problems import Direction
@@ -68,6 +70,39 @@ def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys
     assert bars.endswith(" to 100%, by efficiency")
     assert len(bars.split()[5]) == 20
     assert stderr == f"warning: judged also on 14 of 14 problems, which {model} was trained on\n"
+
+
+def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One file by its digest, several by what they are from; where they are not the model's the table says so."""
+    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]
+    assert run([*args, "--train-data", str(data)]) == ExitCode.OK
+    named = capsys.readouterr().out
+    assert "nearest training problem" in named
+    path = model / "train_manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["ckh"]["data_sha256"] = DatasetFile(data).sha256
+    path.write_text(json.dumps(manifest))
+    assert run(args) == ExitCode.OK
+    shown = capsys.readouterr()
+    assert shown.out == named
+    assert f"baselines learn from {data}, which the model was trained on\n" in shown.err
+    whole = measured()
+    half = whole.problem_ids < 7
+    folder = data.parent / "parts"
+    folder.mkdir()
+    for name, rows in (("a", half), ("b", ~half)):
+        origin = {"name": name, "format": "journal", "sha256": name}
+        part = replace(whole.select(rows), metadata={**whole.metadata, "sources": [origin]})
+        write_dataset(part, folder / f"{name}.parquet")
+    manifest["ckh"] |= {"data_sha256": "0", "sources": [{"sha256": "a"}, {"sha256": "b"}]}
+    path.write_text(json.dumps(manifest))
+    files = tuple(folder / f"{name}.parquet" for name in "ab")
+    assert training_files(model, [folder]) == files
+    assert training_files(model, [data.parent]) == ()
+    files[0].unlink()
+    assert training_files(model, [folder]) == ()
+    assert run(args) == ExitCode.OK
+    assert "nearest training problem" not in capsys.readouterr().out
 
 
 def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:

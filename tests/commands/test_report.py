@@ -190,7 +190,7 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["old"], "--data HOLDOUT.parquet"),
         (["old", "--data", "data.parquet", "--over", "C"], "names no two sizes"),
-        (["old", "--data", "data.parquet", "--learning-curve"], "its training data"),
+        (["data.parquet", "--learning-curve"], "its training data"),
         (["old", "--data", "data.parquet", "--over", "C,nothing"], "there is no size 'nothing'"),
         (["data.parquet", "--over", "C,K"], "--over is for models"),
         (["data.parquet", "--watch"], "--watch is for a folder"),
