@@ -259,6 +259,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         probe=found.probe,
         not_measured=doubts,
         known=found.known(top),
+        frequent=found.frequent,
         bands=found.model.bands,
         kernels=[
             KernelRow(

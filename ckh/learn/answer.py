@@ -13,6 +13,7 @@ from ckh.errors import NoKernelError
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
+from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from ckh.learn.artifact import Model
     from ckh.learn.batches import Scored
+    from ckh.learn.frequent import Frequent
     from ckh.learn.probes import Probe
     from ckh.ops.base import Kernel, Problem
 
@@ -93,6 +95,14 @@ class Answer:
             {} if found is None else found.limits_by_size,
             list(dict.fromkeys(unmeasured_families(model, kernels).values())),
         )
+
+    @property
+    def frequent(self) -> Frequent | None:
+        """The kernel that wins most at the problem's size, where the model learned from winners."""
+        op, table = self.model.spec.op, self.model.frequent_table(self.problem)
+        if table is None or self.model.not_measured is not None:
+            return None
+        return frequent(self.problem, op.grows_with.lower(), held_out(op), table)
 
     @property
     def beyond(self) -> str:

@@ -17,7 +17,8 @@ import numpy as np
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.calibration import read_calibration
-from ckh.learn.manifest import problem_count
+from ckh.learn.frequent import frequent_table
+from ckh.learn.manifest import labels_of, problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
 from ckh.learn.measured_set import read_measured
 from ckh.learn.ranked import Ranked, in_order
@@ -30,7 +31,7 @@ from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
-from ckh.training import TFLOPS
+from ckh.training import TFLOPS, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
+    from ckh.learn.frequent import Table
     from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.base import Kernel, Problem
@@ -218,6 +220,13 @@ class Model:
         if not self._measured:
             self._measured.append(read_measured(self.path))
         return self._measured[0]
+
+    def frequent_table(self, problem: Problem) -> Table | None:
+        """The kernels that win most at each size among problems of this kind; None if it did not learn from winners."""
+        op = self.spec.op
+        if not op.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
+            return None
+        return frequent_table(self.measured, problem, op)
 
     @property
     def num_cus(self) -> int | None:

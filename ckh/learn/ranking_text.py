@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ckh.learn.explanation import Explanation
+    from ckh.learn.frequent import Frequent
     from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
 
@@ -84,6 +85,7 @@ class Ranking(NamedTuple):
         bands: measured over predicted times that nine in ten held-out ones lay between, by the speed that is predicted
             (`interval_at`); empty where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
+        frequent: the kernel that wins most at the problem's size, where the model learned from winners.
         explanation: why the first is above the second, if that is requested and there are two.
     """
 
@@ -101,6 +103,7 @@ class Ranking(NamedTuple):
     kernels: Sequence[KernelRow]
     not_measured: NotMeasured | None = None
     known: Known = ALL_KNOWN
+    frequent: Frequent | None = None
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
 
@@ -148,7 +151,8 @@ class Ranking(NamedTuple):
         rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
-        notes = doubts + notes_text(self.no_speed, is_in_order=self.in_order)
+        beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
+        notes = beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
         said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
@@ -171,6 +175,7 @@ class Ranking(NamedTuple):
             "refused": self.refused,
             "not_measured": None if self.not_measured is None else asdict(self.not_measured),
             "known": self.known.document(),
+            "most_frequent": None if self.frequent is None else self.frequent._asdict(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
             "predictions_in_order": self.in_order,

@@ -19,6 +19,7 @@ from ckh.tabletext import whole_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ckh.learn.frequent import Frequent
     from ckh.learn.known import Known
     from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.probes import Probe
@@ -112,6 +113,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         probe=probe,
         kernels=shown,
         known=_known(problem, facts, shown),
+        frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
     )
 
@@ -135,6 +137,14 @@ def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) 
         facts["limits"],
         list(kinds),
     )
+
+
+def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
+    if fact is None:
+        return None
+    from ckh.learn.frequent import frequent
+
+    return frequent(problem, **fact)
 
 
 def _row(choice: RankedCandidate, name: str, *, is_told: bool) -> KernelRow:

@@ -107,6 +107,7 @@ def facts_of(
         "reach": model.reach,
         "bands": model.bands,
         "limits": {} if measured is None else measured.limits_by_size,
+        "frequent": _frequent_facts(model, one),
         "num_cus": model.num_cus,
         "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),
         "sizes": list(kind.sizes.values()),
@@ -115,6 +116,14 @@ def facts_of(
         "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
     }
+
+
+def _frequent_facts(model: Model, problem: Problem) -> dict[str, Any] | None:
+    """What `frequent.frequent` takes besides the problem."""
+    from ckh.learn.frequent import held_out
+
+    table, op = model.frequent_table(problem), model.spec.op
+    return None if table is None else {"size": op.grows_with.lower(), "left_out": held_out(op), "table": table}
 
 
 def _listed(part: str | Expression) -> Any:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +16,12 @@ from ckh.assess import winners
 from ckh.cli import run
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.errors import ExitCode
+from ckh.learn.frequent import frequent, frequent_table, held_out
+from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
 from ckh.learn.winners import with_rivals
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from ckh.learn.measured_set import MeasuredSet
 
 SMALL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
 LARGE = "a8w8_rowwise_256x256x256x128_32x32_4x4_8x32x1_8x32x1_1x32x1x8_8x8x1_1x1_intrawave_v3"
@@ -81,6 +87,11 @@ def test_a_model_of_winners_is_trained_judged_and_asked(
         assert run([*asked, m]) == ExitCode.OK
         found.append(json.loads(capsys.readouterr().out))
     assert [one["kernels"][0]["kernel"] for one in found] == [SMALL, LARGE]
+    beside = [one["most_frequent"] for one in found]
+    at_one = {"size": "m", "value": 1, "kernel": SMALL, "wins": 20, "problems": 20}
+    assert beside == [at_one, at_one | {"value": 4096, "kernel": LARGE}]
+    assert run([word for word in (*asked, "2") if word != "--json"]) == ExitCode.OK
+    assert "whatever the layer, what wins most at m = 1:" in capsys.readouterr().out
     assert found[0]["problem"] == "aiter_gemm_a8w8_ck_fp8_cu256_m2_n3072_k4096"
 
 
@@ -115,6 +126,35 @@ def test_the_baseline_counts_wins_at_the_nearest_size(data: Path) -> None:
     assert set(winners.most_frequent(few, known)) == {0}
     assert set(winners.most_frequent(many, known)) == {0}
     assert set(winners.most_frequent(many, few)) == {winners.MISSING}
+
+
+def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> None:
+    """Of each kind and device for itself, at the nearest size, ties by name; nothing of kinds never measured."""
+    known = read_dataset(data)
+    names = known.frame["kernel_name"].to_numpy(dtype=object)
+    names[(known.frame["m"] == 8).to_numpy() & (np.arange(len(names)) % 4 == 0)] = LARGE
+    some = Dataset(known.frame.assign(kernel_name=names), known.metadata, known.op_type)
+    measured = _measured(measured_file(some))
+    op, (problem, *_) = some.op, some.problems()
+    table = frequent_table(measured, problem, op)
+    for m in (1, 7, 12, 30, 1 << 20):
+        found = frequent(replace(problem, m=m), "m", held_out(op), table)
+        assert found is not None
+        same = some.select((some.frame["m"] == found.value).to_numpy())
+        counts = Counter(same.frame["kernel_name"])
+        assert (found.wins, found.problems) == (counts[found.kernel], len(same))
+        assert (-found.wins, found.kernel) == min((-count, name) for name, count in counts.items())
+        assert abs(np.log(m / found.value)) == min(abs(np.log(m / one)) for one in some.frame["m"].unique())
+    for other in (replace(problem, num_cus=80), replace(problem, dtype="int8")):
+        assert frequent(other, "m", held_out(op), frequent_table(measured, other, op)) is None
+
+
+def _measured(content: bytes) -> MeasuredSet:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / MEASURED_NAME).write_bytes(content)
+        found = read_measured(Path(folder))
+    assert found is not None
+    return found
 
 
 def _write(dataset: Dataset, path: Path) -> None:

@@ -29,6 +29,8 @@ LINES = [
     "--op miopen_conv --arch gfx90a --n 16 --c 256",
     "--op miopen_conv --arch gfx90a --n 2 --c 128 --y 1 --layout nhwc --dtype fp16 --json",
     "--op miopen_conv --arch gfx942 --c 64 --g 2 --json",
+    "--op aiter_gemm --arch gfx950 --family a8w8_bpreshuffle --m 17 --n 7168 --k 2048",
+    "--op aiter_gemm --arch gfx942 --m 17 --n 7168 --k 2048 --json",
 ]
 
 
