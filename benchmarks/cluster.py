@@ -22,11 +22,12 @@ from typing import Any
 from ckh.bench import remote
 from ckh.bench.cluster_driver import ClusterDriver
 from ckh.bench.device import HOST_KIND, DeviceOptions
-from ckh.bench.driver import in_order, on_problem
 from ckh.bench.host_device import HostDevice
 from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rows import NS_PER_MS
+from ckh.bench.runner import on_problem
+from ckh.bench.serving import in_order
 from ckh.cluster import Cluster, connected
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 CLUSTER_HELP = "Work on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, a scheduler's file, or local:N."
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 _LOCAL = "local:"
+_LOGGERS = ("distributed", "tornado")
 _MOST_LOCAL = 1024
 _CONNECT_S = 15
 _WORKER_S = 60  # until there is a worker
@@ -256,7 +257,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
         raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
     # What matters of a node's end is said here, in one line. Dask gives some of its loggers levels of their own.
     for name in list(logging.root.manager.loggerDict):
-        if name.partition(".")[0] == "distributed":
+        if name.partition(".")[0] in _LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
@@ -379,7 +380,9 @@ def _result(future: Future) -> Any:
         return future.result()
     except KilledWorker as error:
         raise DeviceError(f"the workers that were given a call died one after the other: {error}") from error
-    except (CancelledError, OSError, TimeoutError) as error:
+    except CancelledError as error:
+        raise _gone("the connection to its scheduler was lost") from error
+    except (OSError, TimeoutError) as error:
         raise _gone(error) from error
 
 

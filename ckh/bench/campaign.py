@@ -242,7 +242,8 @@ class Campaign:
             try:
                 record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
-                sweep = Sweep(driver, record, journal, stop)
+                looks = () if self._journal is None else self._journal.references
+                sweep = Sweep(driver, record, journal, stop, looks)
                 if self.settings.active:
                     return self._run_active(sweep, record, journal, limits)
                 totals = sweep.measure(self.plan, self._results)

@@ -10,20 +10,19 @@ import hashlib
 import secrets
 import threading
 import time
-from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ckh.bench.compile import KernelBuilder
-from ckh.bench.device import HOST_KIND
 from ckh.bench.device_choice import require_usable
-from ckh.bench.driver import Driver, measure
+from ckh.bench.driver import Driver
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.node_states import NodeStates
+from ckh.bench.protocol import device_name
 from ckh.bench.remote import Missing, build_here, cached, describe, end_devices, run_jobs, store, whole_files
+from ckh.bench.serving import Serving
 from ckh.cluster import Call, NodeLostError
 from ckh.errors import CkhError, DeviceError
 from ckh.log import note
@@ -33,12 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
+    from ckh.bench.alike import Alike
     from ckh.bench.compile import BuildOrder, Built
     from ckh.bench.device import Device, DeviceIdentity
-    from ckh.bench.driver import JobRunner
     from ckh.bench.limits import BenchLimits
     from ckh.bench.protocol import Job, Reply, WorkerConfig
     from ckh.bench.remote import DeviceRequest, NodeFacts
+    from ckh.bench.runner import JobRunner
     from ckh.cluster import Cluster, ClusterNode
 
 T = TypeVar("T")
@@ -46,9 +46,6 @@ _SHIPPED = 32  # kernels in one call; a CK Tile kernel has some megabytes
 _LOOK_S = 0.1  # between looks for threads that ended, and nodes that came
 _ALONE_S = 60.0  # without any node
 COMPILERS = "ckh-compilers"  # the resource of nodes that a compiler takes
-_ROUNDS = 3  # of the reference kernel on each device
-DEVICE_RATIO = {HOST_KIND: 1.5}  # how many times slower than the fastest one a device may be; GPUs: below
-_DEVICE_RATIO = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,7 @@ class RemoteDevice:
     @property
     def name(self) -> str:
         """Machine, and which of its devices."""
-        config = self.facts.configs[self.number]
-        return f"{self.facts.machine}/{config.kind}{config.cpu if config.kind == HOST_KIND else config.gpu}"
+        return device_name(self.facts.machine, self.facts.configs[self.number])
 
 
 class RemoteRunner:
@@ -174,58 +170,6 @@ class _ClusterBuilder(KernelBuilder):
                 yield Call(build_here, (), key=other, joins=True)
 
 
-class _Serving(Generic[T]):
-    """The shared state of a run's devices: tasks whose node was lost, whether there are others, and what failed."""
-
-    def __init__(
-        self, choose: Callable[[str], T | None], work: Callable[[JobRunner, T], None], should_stop: Callable[[], bool]
-    ) -> None:
-        self._choose = choose
-        self._lost: deque[T] = deque()
-        self._is_done = False  # whether there is nothing more to choose
-        self._lock = threading.Lock()
-        self._work = work
-        self._should_stop = should_stop
-        self.failures: list[CkhError] = []
-
-    @property
-    def is_over(self) -> bool:
-        """True once the run is to end, done or not."""
-        return bool(self.failures) or self._should_stop()
-
-    @property
-    def is_open(self) -> bool:
-        """True while there is a task for another device."""
-        return (bool(self._lost) or not self._is_done) and not self.is_over
-
-    def do_all(self, runner: JobRunner) -> None:
-        """Do tasks with a device until there are none; one whose node is lost is left to the others.
-
-        Raises:
-            CkhError: a task raised it.
-        """
-        while self.is_open and (task := self._next(runner.node)) is not None:
-            with self._kept(task):
-                self._work(runner, task)
-
-    @contextmanager
-    def _kept(self, task: T) -> Iterator[None]:
-        """Keep a task for another device if this one's node is lost."""
-        try:
-            yield
-        except NodeLostError:
-            self._lost.append(task)
-            raise
-
-    def _next(self, node: str) -> T | None:
-        with self._lock:
-            if self._lost:
-                return self._lost.popleft()
-            task = self._choose(node)
-            self._is_done = self._is_done or task is None
-            return task
-
-
 class ClusterDriver(Driver):
     """A driver on a cluster.
 
@@ -236,9 +180,6 @@ class ClusterDriver(Driver):
         limits: as `Driver`; `jobs` is not used.
         should_stop: as `Driver`.
         measures: whether devices are used, and not compilers alone.
-
-    Attributes:
-        times: of the reference kernel, in ns, by device.
 
     Raises:
         DeviceError: no node can be used, or nodes differ in compiler, headers or devices.
@@ -256,8 +197,7 @@ class ClusterDriver(Driver):
     ) -> None:
         self._cluster, self._request, self._measures = cluster, request, measures
         self._states, self._open = NodeStates(cluster), ExitStack()
-        self._reference: tuple[Job, Built] | None = None
-        self.times: dict[str, float] = {}
+        self._alike: Alike | None = None
         self._left_out: set[str] = set()  # devices that differ from the others
         self._facts: dict[str, NodeFacts] = {}
         self._toolchain = hashlib.sha256(device.cache_salt()).hexdigest()
@@ -271,6 +211,11 @@ class ClusterDriver(Driver):
         self._first: RemoteDevice | None = None  # that works where no device is named
 
     is_spread = True
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the devices that measure."""
+        return frozenset(device.name for device in self.devices()) - self._left_out
 
     @property
     def identity(self) -> DeviceIdentity:
@@ -364,11 +309,11 @@ class ClusterDriver(Driver):
             CkhError: what `work` raised first.
             DeviceError: no node was left, and none came within a minute.
         """
-        serving = _Serving(choose, work, self.should_stop)
+        serving = Serving(choose, work, self.should_stop)
         running: dict[str, threading.Thread] = {}
         alone_since = time.monotonic()
         while running or serving.is_open:
-            for device in self._free_devices(running) if serving.is_open else ():
+            for device in self._free_devices(running, serving):
                 running[device.name] = threading.Thread(target=self._serve_with, args=(device, serving), daemon=True)
                 running[device.name].start()
             if running:
@@ -380,7 +325,7 @@ class ClusterDriver(Driver):
         if serving.failures:
             raise serving.failures[0]
 
-    def _serve_with(self, device: RemoteDevice, serving: _Serving[T]) -> None:
+    def _serve_with(self, device: RemoteDevice, serving: Serving[T]) -> None:
         """Do tasks with a device until there are none left, or its node is gone."""
         try:
             with self.worker(device=device, should_stop=lambda: serving.is_over) as runner:
@@ -391,64 +336,24 @@ class ClusterDriver(Driver):
         except CkhError as error:
             serving.failures.append(error)
 
-    def _free_devices(self, running: Mapping[str, threading.Thread]) -> list[RemoteDevice]:
-        return [device for device in self.devices() if device.name not in running.keys() | self._left_out]
+    def _free_devices(self, running: Mapping[str, threading.Thread], serving: Serving[T]) -> list[RemoteDevice]:
+        if serving.is_over:
+            return []
+        here = {device.name: device for device in self.devices() if device.name not in self._left_out}
+        serving.see(set(here))
+        return [device for name, device in here.items() if name not in running and serving.is_wanted(name)]
 
-    def require_alike(self, setup: Job, built: Sequence[Built]) -> None:
-        """Measure reference kernels on every device, and refuse to mix devices that differ.
-
-        Raises:
-            DeviceError: one is slower than the fastest by more than is allowed.
-        """
-        reference = next((one for one in built if one.status is Status.OK), None)
-        if reference is None:
-            return
-        self._reference = setup, reference
+    def _time(self, alike: Alike) -> None:
+        self._alike = alike
         for device in self.devices():
             with self.worker(device=device) as runner:
-                self._time_reference(runner)
-        if not self.times:
-            return
-        fastest, slowest = min(self.times, key=self.times.__getitem__), max(self.times, key=self.times.__getitem__)
-        ratio = self.times[slowest] / self.times[fastest]
-        if ratio > self._allowed_ratio:
-            raise DeviceError(
-                f"{slowest} takes {ratio:.2f} times as long as {fastest} for the same kernel, {self._allowed_ratio:g} "
-                "are allowed",
-                "leave it out of the cluster, or find out what slows it",
-            )
-        if len(self.times) > 1:
-            note(f"{len(self.times)} devices differ by {ratio - 1:.1%} on a reference kernel")
-
-    @property
-    def _allowed_ratio(self) -> float:
-        return DEVICE_RATIO.get(self._request.kind, _DEVICE_RATIO)
-
-    def _time_reference(self, runner: JobRunner) -> None:
-        """Measure the reference kernel with a device."""
-        assert self._reference is not None
-        setup, reference = self._reference
-        replies = [reply for _ in range(_ROUNDS) for _, reply in measure(runner, setup, [reference], 1)]
-        found = [min(reply.samples_ns) for reply in replies if reply.samples_ns]
-        if found:
-            self.times[runner.node] = median(found)
+                alike.add(runner)
 
     def _is_alike(self, runner: JobRunner) -> bool:
         """Whether a device, which may have come while the run lasts, measures as those that were compared."""
-        if self._reference is None or not self.times or runner.node in self.times:
-            return True
-        others = list(self.times.values())
-        self._time_reference(runner)
-        own = self.times.pop(runner.node, 0.0)
-        ratio = max(own, *others) / min(own, *others) if own else 0.0
-        if own and ratio <= self._allowed_ratio:
-            self.times[runner.node] = own
+        if self._alike is None or self._alike.admits(runner):
             return True
         self._left_out.add(runner.node)
-        note(
-            f"{runner.node} is left out: a reference kernel differs {ratio:.2f} times between it and the others, "
-            f"{self._allowed_ratio:g} are allowed"
-        )
         return False
 
     def __enter__(self) -> ClusterDriver:  # noqa: PYI034 - Self is not in Python 3.10

@@ -11,44 +11,29 @@ import threading
 import time
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ckh.bench.compile import KernelBuilder, default_jobs
-from ckh.bench.protocol import Job, Op, Reply
+from ckh.bench.protocol import device_name
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.errors import CkhError
+from ckh.machine import machine_name
 from ckh.progress import progress
-from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
+    from ckh.bench.alike import Alike
     from ckh.bench.compile import Built
     from ckh.bench.device import Device, DeviceIdentity
     from ckh.bench.limits import BenchLimits
     from ckh.bench.protocol import WorkerConfig
+    from ckh.bench.runner import JobRunner
     from ckh.ops.base import Kernel
 
 COMPILE_PHASE = "compile"
 T = TypeVar("T")
-
-
-class JobRunner(Protocol):
-    """A runner of jobs on one device: a `Supervisor`, or a node's for a cluster.
-
-    Attributes:
-        node: which machine and device of a cluster it is; empty: this machine's.
-        phase_s: seconds by phase.
-        restarts: of the device's process.
-    """
-
-    node: str
-    phase_s: dict[str, float]
-    restarts: int
-
-    def run(self, setup: Job | None, jobs: Sequence[Job], /) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; yields each with its reply, in order, until all are done or stopped."""
 
 
 class Driver:
@@ -122,8 +107,10 @@ class Driver:
         Yields:
             The supervisor, whose `run` raises DeviceError where no worker can be started.
         """
-        options = SupervisorOptions(timeout_s or self.limits.timeout_s, config or self.configs[0])
+        config = config or self.configs[0]
+        options = SupervisorOptions(timeout_s or self.limits.timeout_s, config)
         with Supervisor(self.device, options, should_stop or self.should_stop) as supervisor:
+            supervisor.node = self._name(config)
             try:
                 yield supervisor
             finally:
@@ -166,8 +153,30 @@ class Driver:
         if failures:
             raise failures[0]
 
-    def require_alike(self, setup: Job, built: Sequence[Built]) -> None:
-        """Refuse devices of a cluster that differ; those of one machine are taken as they are."""
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the devices that measure, which rows have."""
+        return frozenset(map(self._name, self.configs))
+
+    def _name(self, config: WorkerConfig) -> str:
+        """The name of a worker's device; empty where there is but one."""
+        return "" if len(self.configs) == 1 else device_name(machine_name(), config)
+
+    def require_alike(self, alike: Alike) -> None:
+        """Refuse to mix devices that differ: those of a cluster, and others than an earlier run had.
+
+        Raises:
+            DeviceError: one is slower than the fastest by more than is allowed.
+        """
+        self._time(alike)
+        alike.require()
+
+    def _time(self, alike: Alike) -> None:
+        """Time the reference kernel with devices. Those of one machine are taken as they are."""
+        if alike.times and not alike.is_earlier(self.names):
+            for config in self.configs:
+                with self.worker(config) as runner:
+                    alike.add(runner)
 
     def __enter__(self) -> Driver:  # noqa: PYI034 - Self is not in Python 3.10
         """Start nothing yet."""
@@ -180,25 +189,3 @@ class Driver:
         for phase, seconds in runner.phase_s.items():
             self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
         self.restarts += max(runner.restarts, 0)
-
-
-def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
-    """What `Driver.serve` chooses by where tasks are done in their order, by whatever device."""
-    left = iter(tasks)
-    return lambda _node: next(left, None)
-
-
-def on_problem(problem: str, best_ns: float = 0.0) -> Job:
-    """The job that sets a problem up, of which a time is known, or none (0)."""
-    return Job(Op.PROBLEM, -1, problem=problem, best_ns=best_ns)
-
-
-def measure(runner: JobRunner, setup: Job, built: Sequence[Built], samples: int) -> Iterator[tuple[int, Reply]]:
-    """Measure kernels on the problem of `setup`; yields each one's number and reply, first those not built."""
-    found = [number for number, one in enumerate(built) if one.status is Status.OK]
-    for number, one in enumerate(built):
-        if one.status is not Status.OK:
-            yield number, Reply(number, one.status, one.message)
-    jobs = [Job(Op.MEASURE, number, library=built[number].library, samples=samples) for number in found]
-    for job, reply in runner.run(setup, jobs):
-        yield job.id, reply

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.bench.computation import measured_of
-from ckh.bench.driver import in_order, on_problem
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op
+from ckh.bench.runner import on_problem
+from ckh.bench.serving import in_order
 from ckh.ops import operation_of_kernel
 from ckh.progress import progress
 from ckh.schema import Status
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
     from ckh.bench.compile import Built
     from ckh.bench.computation import Case
     from ckh.bench.device import Device
-    from ckh.bench.driver import Driver, JobRunner
+    from ckh.bench.driver import Driver
     from ckh.bench.protocol import Reply
+    from ckh.bench.runner import JobRunner
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
 ACCEPTED = (Status.OK, Status.VERIFIED, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)

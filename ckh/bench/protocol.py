@@ -121,6 +121,11 @@ class WorkerConfig:
         return json.dumps(asdict(self))
 
 
+def device_name(machine: str, config: WorkerConfig) -> str:
+    """The name of a machine's device, in rows: the GPU by its number, of a CPU the core."""
+    return f"{machine}/{config.kind}{config.gpu if config.is_hip else '' if config.cpu is None else config.cpu}"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One thing for the worker to do. `best_ns` is the best time known for the problem, 0 when there is none."""

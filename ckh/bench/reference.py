@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ckh.bench.driver import measure, on_problem
 from ckh.bench.rows import NS_PER_MS
-from ckh.bench.sensors import read_sensors
+from ckh.bench.runner import measure, on_problem
+from ckh.bench.sensors import Sensors, read_sensors
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.data.records import ReferenceRecord
+from ckh.machine import machine_name
 from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ckh.bench.compile import Built
-    from ckh.bench.driver import JobRunner
     from ckh.bench.plan import Task
+    from ckh.bench.runner import JobRunner
     from ckh.data.journal import JournalWriter
 
 EVERY_S = 60.0
@@ -104,7 +105,8 @@ class ReferenceWatch:
         seen.last_s = self._clock()
         if not times:
             return  # stopped, or the kernel fails here: nothing is known
-        ms, sensors = median(times) / NS_PER_MS, read_sensors()
+        is_here = not worker.node or worker.node.startswith(f"{machine_name()}/")
+        ms, sensors = median(times) / NS_PER_MS, read_sensors() if is_here else Sensors(None, None)
         seen.first_ms = seen.first_ms or ms
         ratio = ms / seen.first_ms
         record = ReferenceRecord(

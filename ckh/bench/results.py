@@ -25,8 +25,19 @@ class PairResults:
             self.add(row)
 
     def add(self, row: ResultRow) -> None:
-        """Take in a row, which replaces an earlier one of its pair."""
-        self._by_problem.setdefault(row.problem, {})[row.kernel] = row
+        """Take in a row, which replaces an earlier one of its pair, and those of its problem by another device."""
+        rows = self._by_problem.setdefault(row.problem, {})
+        if self.device(row.problem) != row.node:
+            rows.clear()
+        rows[row.kernel] = row
+
+    def device(self, problem: str) -> str | None:
+        """The device that measured a problem; None: it was not measured."""
+        return next((row.node for row in self._by_problem.get(problem, {}).values()), None)
+
+    def set_aside(self, problem: str) -> None:
+        """Forget what is known of a problem, which is measured anew."""
+        self._by_problem.pop(problem, None)
 
     def has(self, problem: str, kernel: str) -> bool:
         """True if there is a row of the pair that says something about it."""
@@ -34,7 +45,7 @@ class PairResults:
         return row is not None and row.status not in TRIED_AGAIN
 
     def by_problem(self) -> Iterator[tuple[str, str, list[str]]]:
-        """Of each problem the device that measured it last, and its kernels with a row that says something."""
+        """Of each problem the device that measured it, and its kernels with a row that says something."""
         for problem, rows in self._by_problem.items():
             if names := [name for name in rows if self.has(problem, name)]:
                 yield problem, rows[names[-1]].node, names

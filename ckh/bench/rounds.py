@@ -9,10 +9,11 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.driver import Driver, measure, on_problem
+from ckh.bench.driver import Driver
 from ckh.bench.limits import BenchLimits
 from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rows import with_times
+from ckh.bench.runner import measure, on_problem
 from ckh.bench.stop import Stop
 from ckh.bench.timing import DEFAULT_SAMPLES
 from ckh.progress import progress
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from ckh.bench.compile import Built
     from ckh.bench.device import Device
-    from ckh.bench.driver import JobRunner
+    from ckh.bench.runner import JobRunner
     from ckh.ops.base import Kernel
 
 

@@ -3,7 +3,8 @@
 Of each problem, the leaders of the first pass are measured again in rounds, each leader once a round in random order,
 so that a drift of the clock hits all alike. Those times replace the first ones.
 
-Where there are several workers, a problem is measured by one of them. Kernels whose code is the same are measured once.
+Where there are several devices, a problem is measured by one of them. One that an earlier run has left half measured
+goes on with its device, or if that is gone, is measured anew. Kernels whose code is the same are measured once.
 """
 
 from __future__ import annotations
@@ -12,30 +13,34 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import TYPE_CHECKING
 
-from ckh.bench.driver import COMPILE_PHASE, in_order, measure, on_problem
+from ckh.bench.alike import Alike, Reference
+from ckh.bench.driver import COMPILE_PHASE
 from ckh.bench.plan import full_name
 from ckh.bench.reference import AGAIN_SHARE, LEAST_PAIRS, ReferenceWatch
 from ckh.bench.results import PairResults
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import result_row
+from ckh.bench.runner import measure, on_problem
+from ckh.bench.serving import BegunTasks
 from ckh.bench.stop import StopReason
-from ckh.data.journal import EndRecord, KernelRecord
+from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.progress import progress
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ckh.bench.active import ActiveRun
     from ckh.bench.compile import Built
-    from ckh.bench.driver import Driver, JobRunner
+    from ckh.bench.driver import Driver
     from ckh.bench.plan import Plan, Task
     from ckh.bench.protocol import Reply
+    from ckh.bench.runner import JobRunner
     from ckh.bench.stop import Stop
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
-    from ckh.data.records import ReferenceRecord
     from ckh.ops.base import Kernel
 
 
@@ -85,13 +90,23 @@ class Sweep:
         run: the record of this run, in the journal already.
         journal: where every result goes.
         stop: why to end early, if there is a reason to.
+        looks: at the machines of the runs before, in the journal.
     """
 
-    def __init__(self, driver: Driver, run: RunRecord, journal: JournalWriter, stop: Stop) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        run: RunRecord,
+        journal: JournalWriter,
+        stop: Stop,
+        looks: Sequence[ReferenceRecord] = (),
+    ) -> None:
         self._driver = driver
         self._run = run
         self._journal = journal
         self._stop = stop
+        self._looks = looks
+        self._whole: dict[str, Task] = {}  # the plan's task of each problem
         self._lock, self._building = threading.Lock(), threading.Lock()
         self._is_enough = False
         self.totals = Totals(workers=len(driver.configs))
@@ -103,18 +118,19 @@ class Sweep:
             DeviceError: the device or compiler cannot be used.
             OutputError: the journal cannot be written; all earlier results are in the journal.
         """
-        left = plan.without(results.has)
+        left = self._unfinished(plan, results)
 
         def whole() -> None:
-            built = self._build(left.kernels + self._leading_kernels(plan, left, results))
+            built = self._build(left.kernels + self._leading_kernels(left, results) + self._compared(plan))
             self._require_alike(left, built)
             with progress("measuring", left.pairs) as advance:
                 work = _Work(built, results, advance)
                 watch = self._watch(left, built)
                 started = time.monotonic()
-                self._driver.serve(in_order(left.tasks), lambda worker, task: self._watched(worker, task, work, watch))
+                tasks = self._tasks(left.tasks, results)
+                self._driver.serve(tasks.next, lambda worker, task: self._watched(worker, task, work, watch))
             if watch is not None:
-                self._measure_suspects(watch, built, time.monotonic() - started)
+                self._measure_suspects(watch, work, time.monotonic() - started)
 
         return self._timed(whole)
 
@@ -123,7 +139,7 @@ class Sweep:
         left = plan.without(results.has)
 
         def whole() -> None:
-            built = self._build(active.useful)
+            built = self._build(active.useful + self._compared(plan))
             self._require_alike(left, built)
             with progress("measuring what is chosen", left.pairs) as advance:
                 work, watch = _Work(built, results, advance), self._watch(left, built)
@@ -139,9 +155,33 @@ class Sweep:
                 self._driver.serve(active.next, measure_chosen)
             self._is_enough = active.is_enough
             if watch is not None:
-                self._measure_suspects(watch, built, time.monotonic() - started)
+                self._measure_suspects(watch, work, time.monotonic() - started)
 
         return self._timed(whole)
+
+    def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
+        """What is left of problems that have kernels, or leaders, to measure.
+
+        One that is half measured by a device that is not there is left whole. Its rows stay in the journal, and count
+        until another device has measured it anew.
+        """
+        self._whole = {task.problem.canonical(): task for task in plan.tasks}
+        left, here = [], self._driver.names
+        for problem, task in self._whole.items():
+            kernels = tuple(one for one in task.kernels if not results.has(problem, full_name(one)))
+            if not kernels and not results.leaders(problem, self._driver.limits.leaders):
+                continue
+            device = results.device(problem)
+            if device is not None and device not in here:
+                results.set_aside(problem)
+                kernels = task.kernels
+            left.append(replace(task, kernels=kernels))
+        return replace(plan, tasks=tuple(left))
+
+    def _tasks(self, tasks: Iterable[Task], results: PairResults) -> BegunTasks[Task]:
+        """Tasks for the devices that have measured something of their problems, or else for any."""
+        begun = ((task, results.device(task.problem.canonical())) for task in tasks)
+        return BegunTasks(begun, lambda name: name in self._driver.names)
 
     def _build_more(self, kernels: Sequence[Kernel], built: dict[str, Built]) -> None:
         """Build those of some kernels that are not yet."""
@@ -170,22 +210,53 @@ class Sweep:
         return self.totals
 
     def _require_alike(self, left: Plan, built: dict[str, Built]) -> None:
-        """Compare the devices of a cluster on the smallest problem that is left."""
-        tasks = [task for task in left.tasks if task.kernels]
-        if tasks and not self._stop():
-            smallest = min(tasks, key=lambda task: task.problem.flops)
-            found = [built[name] for name in map(full_name, smallest.kernels) if name in built]
-            self._driver.require_alike(on_problem(smallest.problem.canonical()), found)
+        """Compare the devices with each other, and with those of the runs before."""
+        found = self._reference(left, built)
+        if found is None or self._stop():
+            return
+        problem, kernel = found
+        looks: dict[str, list[float]] = {}
+        for one in self._looks:
+            if (one.problem, one.kernel) == found:
+                looks.setdefault(one.node, []).append(one.latency_ms)
 
-    def _leading_kernels(self, plan: Plan, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
+        def seen(node: str, ms: float) -> None:
+            with self._lock:
+                record = ReferenceRecord(self._run.run_id, problem, kernel, ms, 1.0, None, None, time.time(), node)
+                self._journal.add_reference(record)
+
+        earlier = {node: median(times) for node, times in looks.items()}
+        reference = Reference(on_problem(problem), built[kernel], earlier, seen)
+        self._driver.require_alike(Alike(self._driver.configs[0].kind, reference))
+
+    def _reference(self, left: Plan, built: dict[str, Built]) -> tuple[str, str] | None:
+        """The problem and kernel that devices are compared by: those of the runs before, or a small problem's first."""
+        if self._looks and (name := self._looks[0].kernel) in built and built[name].status is Status.OK:
+            return self._looks[0].problem, name
+        tasks = [task for task in left.tasks if task.kernels]
+        if not tasks:
+            return None
+        smallest = min(tasks, key=lambda task: task.problem.flops)
+        names = [name for name in map(full_name, smallest.kernels) if name in built]
+        good = next((name for name in names if built[name].status is Status.OK), None)
+        return None if good is None else (smallest.problem.canonical(), good)
+
+    def _compared(self, plan: Plan) -> tuple[Kernel, ...]:
+        """The kernel by which devices of the runs before were compared, where there is one."""
+        names = {self._looks[0].kernel} if self._looks else set()
+        return tuple(kernel for kernel in plan.kernels if full_name(kernel) in names) if names else ()
+
+    def _leading_kernels(self, left: Plan, results: PairResults) -> tuple[Kernel, ...]:
         """Kernels of finished problems whose leaders were not measured again when the last run ended."""
         needed = set()
-        for task, rest in zip(plan.tasks, left.tasks, strict=True):
+        for rest in left.tasks:
+            canonical = rest.problem.canonical()
+            whole = self._whole[canonical].kernels
             if not rest.kernels:
-                names = {row.kernel for row in results.leaders(task.problem.canonical(), self._driver.limits.leaders)}
-                needed |= {kernel for kernel in task.kernels if full_name(kernel) in names}
-            elif len(rest.kernels) < len(task.kernels):
-                needed |= set(task.kernels)  # any of them may turn out to lead
+                names = {row.kernel for row in results.leaders(canonical, self._driver.limits.leaders)}
+                needed |= {kernel for kernel in whole if full_name(kernel) in names}
+            elif len(rest.kernels) < len(whole):
+                needed |= set(whole)  # any of them may turn out to lead
         return tuple(needed)
 
     def _build(self, kernels: Sequence[Kernel]) -> dict[str, Built]:
@@ -209,32 +280,28 @@ class Sweep:
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
         """What watches the machine; None of a short run, or where no kernel is there to watch with."""
-        if left.pairs < LEAST_PAIRS:
+        found = self._reference(left, built)
+        if left.pairs < LEAST_PAIRS or found is None:
             return None
-        smallest = min((task for task in left.tasks if task.kernels), key=lambda task: task.problem.flops)
-        names = [name for name in map(full_name, smallest.kernels) if name in built]
-        good = next((name for name in names if built[name].status is Status.OK), None)
-        if good is None:
-            return None
+        problem, kernel = found
         counts = len(left.tasks), len(self._driver.configs)
-        problem = smallest.problem.canonical()
-        return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[good], good)
+        return ReferenceWatch(self._run.run_id, self._journal, *counts, problem, built[kernel], kernel)
 
-    def _measure_suspects(self, watch: ReferenceWatch, built: dict[str, Built], measuring_s: float) -> None:
+    def _measure_suspects(self, watch: ReferenceWatch, work: _Work, measuring_s: float) -> None:
         """Measure again what was measured while the machine drifted, for a tenth of the time of measuring at most."""
         self.totals.references = watch.looks
         until, suspects = time.monotonic() + AGAIN_SHARE * measuring_s, list(dict.fromkeys(watch.suspects))
         counts = self.totals.statuses.copy()
 
         def again(worker: JobRunner, task: Task) -> None:
-            if time.monotonic() < until:
-                self._measure_task(worker, task, _Work(built, PairResults(), lambda _steps, _text: None))
+            if time.monotonic() < until and work.results.device(task.problem.canonical()) == worker.node:
+                self._measure_task(worker, task, _Work(work.built, PairResults(), lambda _steps, _text: None))
                 self.totals.drifted += len(task.kernels)
             else:
                 self.totals.suspects_left += len(task.kernels)
 
         if suspects and not self._stop():
-            self._driver.serve(in_order(suspects), again)
+            self._driver.serve(self._tasks(suspects, work.results).next, again)
             self.totals.statuses = counts  # of pairs, not of rows
 
     def _watched(self, worker: JobRunner, task: Task, work: _Work, watch: ReferenceWatch | None) -> None:
@@ -246,6 +313,8 @@ class Sweep:
 
     def _measure_task(self, worker: JobRunner, task: Task, work: _Work) -> None:
         canonical, results = task.problem.canonical(), work.results
+        if results.device(canonical) not in {None, worker.node}:
+            task = self._whole.get(canonical, task)  # the device that began it is gone
         names = [full_name(kernel) for kernel in task.kernels]
         if any(name not in work.built for name in names):
             return  # the build was stopped

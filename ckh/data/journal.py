@@ -1,7 +1,8 @@
 """The journal of a bench run: append-only JSON Lines that survive a kill -9.
 
 The first line of every run says what it was measured with; the lines of its plan follow, and every further line is one
-result, failures included. A row that was measured again replaces the earlier one of the same problem and kernel.
+result, failures included. A row that was measured again replaces the earlier one of the same problem and kernel. Where
+a problem was begun by one device and then measured anew by another, the rows of the first stay, and do not count.
 """
 
 from __future__ import annotations
@@ -88,10 +89,9 @@ class Journal:
     chosen: tuple[ChosenRecord, ...] = ()
 
     def final_rows(self) -> tuple[ResultRow, ...]:
-        """The last row of each pair, in the order of the first."""
-        last: dict[tuple[str, str], ResultRow] = {}
-        for row in self.rows:
-            last[row.problem, row.kernel] = row
+        """The last row of each pair, in the order of the first, of those by the device that measured a problem last."""
+        device = {row.problem: row.node for row in self.rows}
+        last = {(row.problem, row.kernel): row for row in self.rows if row.node == device[row.problem]}
         return tuple(last.values())
 
 

@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ckh.bench.driver import measure, on_problem
 from ckh.bench.plan import full_name
 from ckh.bench.rounds import time_in_rounds
 from ckh.bench.rows import NS_PER_MS, result_row
+from ckh.bench.runner import measure, on_problem
 from ckh.data.journal import KernelRecord
 from ckh.schema import MEASURED
 from ckh.search.run import StoppedError

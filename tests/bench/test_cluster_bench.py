@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench import cluster_driver, node_states
+from ckh.bench import alike as alike_module
+from ckh.bench import node_states
+from ckh.bench.alike import Alike, Reference
 from ckh.bench.cluster_driver import ClusterDriver
 from ckh.bench.device import DeviceOptions
-from ckh.bench.driver import in_order, on_problem
 from ckh.bench.host_device import HostDevice
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
 from ckh.bench.remote import DeviceRequest
+from ckh.bench.runner import on_problem
+from ckh.bench.serving import in_order
 from ckh.cli import run
 from ckh.cluster import connected
 from ckh.data.journal import read_journal
@@ -61,7 +67,7 @@ def here(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder with problems and kernels; devices of a busy machine may differ as they like."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CKH_CACHE_DIR", str(cache))
-    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 100.0)
+    monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 100.0)
     Path("problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     Path("kernels").write_text("\n".join(KERNELS), encoding="utf-8")
 
@@ -88,16 +94,93 @@ def test_a_cluster_gives_the_rows_of_a_run_here(nodes: Cluster, capsys: pytest.C
 
 
 def test_an_interrupted_run_goes_on_elsewhere(nodes: Cluster) -> None:
-    """A run that began here is gone on with by a cluster, with the pairs that are left."""
+    """A run that began here is gone on with by a cluster: what is left, and the problem that was half measured anew."""
     assert bench("run", cluster=None) == ExitCode.OK
     journal = Path("run") / "journal.jsonl"
     lines = journal.read_text(encoding="utf-8").splitlines(keepends=True)
-    results = [number for number, line in enumerate(lines) if json.loads(line)["kind"] == "result"]
-    journal.write_text("".join(lines[: results[7]]), encoding="utf-8")
+    results = [json.loads(line) for line in lines if json.loads(line)["kind"] == "result"]
+    half = next(row["problem"] for row in reversed(results) if not row["remeasured"])
+    of_half = [n for n, line in enumerate(lines) if json.loads(line).get("problem") == half and '"result"' in line]
+    journal.write_text("".join(lines[: of_half[1]]), encoding="utf-8")
     assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
-    rows = read_journal(Path("run")).final_rows()
-    assert len(rows) == len(PROBLEMS) * len(KERNELS)
-    assert [row.node != "" for row in rows[7:]].count(True) >= len(rows) - 7 - len(KERNELS)
+    final = read_journal(Path("run")).final_rows()
+    assert len(final) == len(PROBLEMS) * len(KERNELS)
+    assert {row.problem for row in final if row.node} == {half}
+    assert len({row.node for row in final if row.problem == half}) == 1
+
+
+# A client that dies by kill -9 behind a row in the middle of a problem.
+_DYING = """
+import os, signal, sys
+from ckh.bench import alike
+from ckh.cli import run
+from ckh.data.journal import JournalWriter
+
+alike.DEVICE_RATIO["host"] = 100.0
+add, left = JournalWriter.add, [int(sys.argv[1])]
+
+def add_and_die(self, *rows):
+    add(self, *rows)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+JournalWriter.add = add_and_die
+run(sys.argv[2:])
+"""
+
+
+def _killed_in_a_problem(cluster: Cluster) -> tuple[str, str]:
+    """Have a client killed behind the first row of a problem: that problem, and the device that measured it."""
+    what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
+    args = ["bench", "--device", "host", "--out", "run", "--cluster", cluster.client.scheduler.address, *what]
+    ended = subprocess.run(
+        [sys.executable, "-c", _DYING, "1", *args], stderr=subprocess.DEVNULL, timeout=300, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+    (row,) = read_journal(Path("run")).rows
+    return row.problem, row.node
+
+
+def test_a_half_measured_problem_goes_on_with_its_device(nodes: Cluster) -> None:
+    """After a client was killed in the middle of it, the rest is measured where it began, and nothing twice."""
+    problem, device = _killed_in_a_problem(nodes)
+    assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
+    rows = [row for row in read_journal(Path("run")).rows if row.problem == problem and not row.remeasured]
+    assert sorted(row.kernel for row in rows) == sorted(KERNELS)
+    assert {row.node for row in rows} == {device}
+
+
+def test_a_half_measured_problem_whose_device_is_gone_is_measured_anew(nodes: Cluster) -> None:
+    """All of it by one other device; the row of the first one stays in the journal, and does not count."""
+    problem, device = _killed_in_a_problem(nodes)
+    journal = Path("run") / "journal.jsonl"
+    journal.write_text(journal.read_text(encoding="utf-8").replace(f'"{device}"', '"gone/host0"'), encoding="utf-8")
+    assert bench("run", "--resume", cluster=nodes) == ExitCode.OK
+    rows = [row for row in read_journal(Path("run")).rows if row.problem == problem and not row.remeasured]
+    assert [row.node for row in rows].count("gone/host0") == 1
+    final = [row for row in read_journal(Path("run")).final_rows() if row.problem == problem]
+    assert sorted(row.kernel for row in final) == sorted(KERNELS)
+    assert len({row.node for row in final} - {"gone/host0"}) == 1
+
+
+def test_devices_of_earlier_runs_are_compared(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run goes on only with devices that take about as long as those that its journal names, here or on a cluster."""
+    _killed_in_a_problem(nodes)
+    looks = read_journal(Path("run")).references
+    assert len({look.node for look in looks}) == len(looks) == 2
+    journal = Path("run") / "journal.jsonl"
+    before = journal.read_text(encoding="utf-8")
+    slow = re.sub(r'"latency_ms": ([0-9.e-]+), "ratio"', r'"latency_ms": 1e6, "ratio"', before)
+    journal.write_text(slow, encoding="utf-8")
+    for cluster in (nodes, None):
+        assert bench("run", "--resume", cluster=cluster) == ExitCode.NO_DEVICE
+        said = capsys.readouterr().err
+        assert re.search(r"\S+/host\d+ of an earlier run takes \S+ times as long as", said)
+    assert len(read_journal(Path("run")).rows) == 1
+    journal.write_text(before, encoding="utf-8")
+    assert bench("run", "--resume", cluster=None) == ExitCode.OK
+    assert "3 devices differ by" in capsys.readouterr().err
 
 
 def test_kernels_can_be_compiled_only(nodes: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +261,7 @@ def test_devices_that_differ_are_not_mixed(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A device that is slower than is allowed ends the run, with both names."""
-    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 0.5)
+    monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 0.5)
     assert bench("run", cluster=nodes) == ExitCode.NO_DEVICE
     said = capsys.readouterr().err
     assert "times as long as" in said
@@ -190,16 +273,18 @@ def test_a_device_that_comes_later_and_differs_is_left_out(
     nodes: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What comes while a run lasts is compared with the others before it measures."""
-    monkeypatch.setitem(cluster_driver.DEVICE_RATIO, "host", 1e6)
+    monkeypatch.setitem(alike_module.DEVICE_RATIO, "host", 1e6)
     request = DeviceRequest("host", DeviceOptions())
     device = HostDevice()
     with ClusterDriver(nodes, request, device, BenchLimits(), lambda: False) as driver:
         built = list(driver.build(conv_pool(Direction.FORWARD, load_arch("host"))[:1]).values())
         first, second = (one.name for one in driver.devices())
-        driver.require_alike(on_problem(PROBLEMS[0]), built)
-        assert set(driver.times) == {first, second}
-        del driver.times[second]
-        driver.times[first] = 1e-3
+        times: dict[str, float] = {}
+        alike = Alike("host", Reference(on_problem(PROBLEMS[0]), built[0], {}, times.__setitem__))
+        driver.require_alike(alike)
+        assert set(times) == set(alike.times) == {first, second}
+        del alike.times[second]
+        alike.times[first] = 1e-9
         seen: list[str] = []
         driver.serve(in_order(range(6)), lambda runner, _: seen.append(runner.node))
     assert seen == [first] * 6

@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.bench.plan import full_name
@@ -23,6 +24,9 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import TRIED_AGAIN
+
+if TYPE_CHECKING:
+    from ckh.data.journal import Journal, ResultRow
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEMS = tuple(
@@ -68,6 +72,17 @@ class Figures:
     starts: int = 0
     runs: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
+
+
+def counting(journal: Journal) -> list[ResultRow]:
+    """The rows since each problem's device was another one: those before were set aside."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in journal.rows:
+        rows = found.setdefault(row.problem, [])
+        if rows and rows[-1].node != row.node:
+            rows.clear()
+        rows.append(row)
+    return [row for rows in found.values() for row in rows]
 
 
 class Series:
@@ -224,10 +239,11 @@ class Series:
     def _check(self, name: str) -> None:
         """The pairs of an undisturbed run, each once, every line whole, and no file left."""
         journal = read_journal(self._folder / name)
-        final = [row for row in journal.rows if row.status not in TRIED_AGAIN]
+        rows = counting(journal)
+        final = [row for row in rows if row.status not in TRIED_AGAIN]
         first = Counter((row.problem, row.kernel) for row in final if not row.remeasured)
         assert first == PAIRS, {"missing": PAIRS - first, "twice": first - PAIRS}
-        again = Counter((row.problem, row.kernel) for row in journal.rows if row.remeasured)
+        again = Counter((row.problem, row.kernel) for row in rows if row.remeasured)
         assert not again or max(again.values()) == 1, again
         self.figures.statuses.update(str(row.status) for row in journal.final_rows())
         assert [path.name for path in (self._folder / name).iterdir()] == [JOURNAL_NAME]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +20,13 @@ from ckh.data.journal import JOURNAL_NAME, is_started, read_journal
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from tests.reliability.kills import KERNELS, ROOT
+from ckh.report.of_run import is_ended
+from tests.reliability.kills import KERNELS, ROOT, counting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from ckh.data.journal import Journal
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -32,7 +35,8 @@ PROBLEMS = [
     for size in range(7, 31)
 ]
 _NODES = 3
-_MOST_STARTS = 20  # devices of a busy machine may differ by more than is allowed
+_MOST_STARTS = 60  # devices of a busy machine may differ by more than is allowed
+KILLS = {"short": 1, "long": 50}
 _TIMEOUT_S = 300
 
 
@@ -57,8 +61,9 @@ class _Proxy:
         with suppress(OSError):
             while True:
                 ours, _ = self._listening.accept()
+                self._open.append(ours)
                 theirs = socket.create_connection(("127.0.0.1", self._target))
-                self._open += [ours, theirs]
+                self._open.append(theirs)
                 for one, other in ((ours, theirs), (theirs, ours)):
                     threading.Thread(target=_pump, args=(one, other), daemon=True).start()
 
@@ -67,95 +72,152 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(1 << 16):
             target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)  # the other end is gone
+
+
+class _Cluster:
+    """A scheduler with nodes, and a port that leads to it."""
+
+    def __init__(self, bench: _Bench) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
+        quiet = ("--no-dashboard",)
+        self._scheduler = bench.start(
+            "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), *quiet
+        )
+        node = ("distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}", "--nworkers", "1", "--nthreads", "1", *quiet)
+        self._nannies = [bench.start(*node) for _ in range(_NODES)]
+        self._proxy, self._port = _Proxy(port), port
+        self.is_usable = True
+
+    def address(self, kind: str) -> str:
+        """Where clients connect: the port that is cut, or the scheduler's own."""
+        return f"tcp://127.0.0.1:{self._proxy.port if kind == 'connection' else self._port}"
+
+    def break_(self, kind: str) -> None:
+        """Cut the client's connection, or kill the scheduler, or a nanny."""
+        if kind == "connection":
+            self._proxy.cut()
+            self._proxy = _Proxy(self._port)
+        elif kind == "scheduler":
+            self._scheduler.kill()
+            self.is_usable = False
+        else:
+            self._nannies.pop().kill()
+            self.is_usable = len(self._nannies) > 1
+
+    def end(self) -> None:
+        """Kill all that is left."""
+        self._proxy.cut()
 
 
 class _Bench:
-    """A run in a folder, started again and again, with a cache for all of its processes."""
+    """Runs in folders, started again and again, with a cache for all of their processes."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._random, self._started = folder, random.Random(0), list[subprocess.Popen[str]]()
+        self._cluster: _Cluster | None = None
         self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "CKH_CACHE_DIR": str(folder / "cache")}
         (folder / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
         (folder / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
+    def start(self, *command: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         """A process of its own session."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             env=self.environment,
             start_new_session=True,
         )
+        self._started.append(process)
+        return process
 
-    def rows(self) -> int:
-        """How many results the journal has."""
+    def rows(self, name: str) -> int:
+        """How many results a journal has."""
         with suppress(OSError):
-            return (self.folder / "run" / JOURNAL_NAME).read_bytes().count(b'{"kind": "result"')
+            return (self.folder / name / JOURNAL_NAME).read_bytes().count(b'{"kind": "result"')
         return 0
 
-    def go_on(self, port: int, harm: Callable[[], None]) -> str:
-        """Start the run, or go on with it, and do harm once there are new results; what it said when it ended."""
-        for _ in range(_MOST_STARTS):
-            before = self.rows()
-            what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
-            which = ["--resume"] if is_started(self.folder / "run" / JOURNAL_NAME) else what
-            address = f"tcp://127.0.0.1:{port}"
-            process = self.start("ckh", "bench", "--device", "host", "--out", "run", "--cluster", address, *which)
-            while process.poll() is None and self.rows() == before:
-                time.sleep(0.01)
-            is_harmed = process.poll() is None
-            if is_harmed:
-                harm()
-            _, said = process.communicate(timeout=_TIMEOUT_S)
-            assert "Traceback" not in said, said
-            assert process.returncode in {ExitCode.OK, ExitCode.NO_DEVICE}, said
-            if is_harmed:
-                return said
-            assert "times as long" in said, said
-        raise AssertionError("no run begins to measure")
+    def go_on(self, name: str, kind: str) -> bool:
+        """Start a run, or go on with it, and break the cluster once there are some new results; whether it was."""
+        cluster = self._usable_cluster()
+        until = self.rows(name) + self._random.randint(1, len(PROBLEMS) * len(KERNELS) // 3)
+        what = ["--problems", "problems.txt", "--kernels", "kernels", "--samples", "30"]
+        which = ["--resume"] if is_started(self.folder / name / JOURNAL_NAME) else what
+        where = ("--out", name, "--cluster", cluster.address(kind))
+        process = self.start("ckh", "bench", "--device", "host", *where, *which, stderr=subprocess.PIPE)
+        while process.poll() is None and self.rows(name) < until:
+            time.sleep(0.01)
+        is_broken = process.poll() is None
+        if is_broken:
+            cluster.break_(kind)
+        _, said = process.communicate(timeout=_TIMEOUT_S)
+        assert "Traceback" not in said, said
+        assert process.returncode in {ExitCode.OK, ExitCode.NO_DEVICE}, said
+        if process.returncode == ExitCode.NO_DEVICE and "times as long" not in said:
+            assert is_broken, said
+            assert "the cluster is gone" in said, said
+            assert "--resume" in said, said
+        return is_broken
 
-    @contextmanager
-    def cluster(self) -> Iterator[tuple[int, Callable[[], None], Callable[[], None]]]:
-        """A scheduler with nodes: its port, how to kill it, and how to kill a node's nanny."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port: int = free.getsockname()[1]
-        quiet = ("--no-dashboard",)
-        scheduler = self.start("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port), *quiet)
-        address = f"tcp://127.0.0.1:{port}"
-        node = ("distributed.cli.dask_worker", address, "--nworkers", "1", "--nthreads", "1", *quiet)
-        nannies = [self.start(*node) for _ in range(_NODES)]
-        try:
-            yield port, scheduler.kill, nannies[0].kill
-        finally:
-            for process in (scheduler, *nannies):
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+    def _usable_cluster(self) -> _Cluster:
+        """A cluster that is whole enough."""
+        if self._cluster is None or not self._cluster.is_usable:
+            self.end()
+            self._cluster = _Cluster(self)
+        return self._cluster
+
+    def end(self) -> None:
+        """End all processes."""
+        if self._cluster is not None:
+            self._cluster.end()
+        for process in self._started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._started.clear()
+
+    def is_complete(self, name: str) -> bool:
+        """Whether a run has all of its pairs; each is then there once, measured by one device a problem."""
+        if not is_started(self.folder / name / JOURNAL_NAME):
+            return False
+        journal = read_journal(self.folder / name)
+        if len(journal.final_rows()) < len(PROBLEMS) * len(KERNELS) or not is_ended(journal):
+            return False
+        first = Counter((row.problem, row.kernel) for row in counting(journal) if not row.remeasured)
+        assert first == Counter((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
+        assert all(len(nodes) == 1 for nodes in _nodes(journal).values())
+        assert [path.name for path in (self.folder / name).iterdir()] == [JOURNAL_NAME]
+        return True
+
+
+def _nodes(journal: Journal) -> dict[str, set[str]]:
+    """The devices of each problem's rows that count."""
+    found: dict[str, set[str]] = {}
+    for row in journal.final_rows():
+        found.setdefault(row.problem, set()).add(row.node)
+    return found
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_when_a_cluster_breaks(tmp_path: Path) -> None:
-    """A cut connection and a dead scheduler end the run with how to go on; without a nanny the others do all."""
-    bench = _Bench(tmp_path)
-    with ExitStack() as stack:
-        port, kill_scheduler, _ = stack.enter_context(bench.cluster())
-        proxy = _Proxy(port)
-        said = bench.go_on(proxy.port, proxy.cut)
-        assert "the cluster is gone" in said
-        assert "--resume" in said
-        assert "the cluster is gone" in bench.go_on(port, kill_scheduler)
-    left = len(PROBLEMS) * len(KERNELS) - len(read_journal(tmp_path / "run").final_rows())
-    assert left > 0
-    with bench.cluster() as (port, _, kill_nanny):
-        bench.go_on(port, kill_nanny)
-        for _ in range(_MOST_STARTS):
-            if len(read_journal(tmp_path / "run").final_rows()) == len(PROBLEMS) * len(KERNELS):
-                break
-            bench.go_on(port, lambda: None)
-    rows = read_journal(tmp_path / "run").rows
-    first = Counter((row.problem, row.kernel) for row in rows if not row.remeasured)
-    assert first == Counter((problem, kernel) for problem in PROBLEMS for kernel in KERNELS)
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [JOURNAL_NAME]
+@pytest.mark.parametrize("kind", ["connection", "scheduler", "nanny"])
+def test_nothing_is_lost_when_a_cluster_breaks(tmp_path: Path, kind: str, reliability: str) -> None:
+    """A cut connection and a dead scheduler end a run with how to go on; without a nanny the others do all."""
+    bench, kills, starts, runs = _Bench(tmp_path), 0, 0, 0
+    try:
+        while kills < KILLS[reliability]:
+            for _ in range(_MOST_STARTS):
+                kills += bench.go_on(f"run{runs}", kind)
+                starts += 1
+                if bench.is_complete(f"run{runs}"):
+                    break
+            else:
+                raise AssertionError(f"run{runs} does not come to its end")
+            runs += 1
+            print(f"{kind}: {kills} kills, {starts} starts, {runs} runs", flush=True)  # noqa: T201 - for docs/reliability.md
+    finally:
+        bench.end()

@@ -21,7 +21,7 @@ _BUCKETS = 64
 _MOST_KERNELS = 1 << 31
 _STRETCH_BYTES = 1 << 24  # of a journal, of whose rows one table is made
 _MOST_STRETCHES = 1 << 32
-_PLACE = [("pair", "i8"), ("start", "i8"), ("line", "i8"), ("run", "i4")]
+_PLACE = [("pair", "i8"), ("start", "i8"), ("line", "i8"), ("run", "i4"), ("node", "i4")]
 _FINAL = [("first", "i8"), ("start", "i8"), ("line", "i8")]
 
 
@@ -48,10 +48,12 @@ class JournalRows:
         self._kernels: dict[str, int] = {}
         self._run_ids: dict[str, int] = {}
         self._places = Buckets(np.dtype(_PLACE), output)
-        batch: list[tuple[int, int, int, int]] = []
+        self._nodes: dict[str, int] = {}
+        self._node_of: list[int] = []  # of each problem, the one that measured it last
+        batch: list[tuple[int, int, int, int, int]] = []
         for line, start, record in records:
             if isinstance(record, ResultRow):
-                batch.append((self._pair(record), start, line, self._number(record.run_id)))
+                batch.append((self._pair(record), start, line, self._number(record.run_id), self._node(record)))
                 if len(batch) == _BATCH_ROWS:
                     self._store(batch)
             else:
@@ -61,12 +63,16 @@ class JournalRows:
     def final(self) -> Iterator[NDArray[Any]]:
         """The last row of each pair, as its byte (`start`) and its `line`, in tables of some thousands of one run.
 
-        It stands in the place of the pair's first row among the rows of its own run.
+        Rows of a problem that another device measured anew are left out (`Journal.final_rows`). A row stands in the
+        place of the pair's first row among the rows of its own run.
         """
         import numpy as np
 
-        final = Buckets(np.dtype(_FINAL), self._output)
-        for places in self._places:
+        final, node_of = Buckets(np.dtype(_FINAL), self._output), np.array(self._node_of, np.int32)
+        for all_places in self._places:
+            places = all_places[all_places["node"] == node_of[all_places["pair"] // _MOST_KERNELS]]
+            if not len(places):
+                continue
             ordered = places[np.lexsort((places["start"], places["pair"]))]
             is_new = ordered["pair"][1:] != ordered["pair"][:-1]
             first, last = ordered[np.append(True, is_new)], ordered[np.append(is_new, True)]
@@ -91,10 +97,16 @@ class JournalRows:
         problem = self._problems.setdefault(row.problem, len(self._problems))
         return problem * _MOST_KERNELS + self._kernels.setdefault(row.kernel, len(self._kernels))
 
+    def _node(self, row: ResultRow) -> int:
+        """The number of a row's device, which its problem has from now on."""
+        problem, node = self._problems[row.problem], self._nodes.setdefault(row.node, len(self._nodes))
+        self._node_of[problem : problem + 1] = [node]  # which may be one behind the last
+        return node
+
     def _number(self, run_id: str) -> int:
         return self._run_ids.setdefault(run_id, len(self._run_ids))
 
-    def _store(self, batch: list[tuple[int, int, int, int]]) -> None:
+    def _store(self, batch: list[tuple[int, int, int, int, int]]) -> None:
         """Keep the places of some rows on disk, and empty the list."""
         import numpy as np
 

@@ -98,20 +98,29 @@ def test_rows_and_failures(tmp_path: Path, status: Status) -> None:
 def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
     """They do in the dataset, too; where no row says so, as of old journals, its digest is as it was before."""
     far = replace(OK, node="head/hip3", time=1700000000.25)
-    write(tmp_path / "far", far, FAILED)
+    write(tmp_path / "far", far, replace(FAILED, node="head/hip3"))
     assert [(row["node"], row["measured_at"]) for row in rows_of(tmp_path / "far")] == [
         ("head/hip3", 1700000000.25),
-        (None, None),
+        ("head/hip3", None),
     ]
     write(tmp_path / "near", OK, FAILED)
     datasets = {}
     for name in ("far", "near"):
         assert run(["convert", str(tmp_path / name), "--out", str(tmp_path / f"{name}.parquet")]) == ExitCode.OK
         datasets[name] = read_dataset(tmp_path / f"{name}.parquet")
-    assert datasets["far"].frame["node"].fillna("").tolist() == ["head/hip3", ""]
+    assert datasets["far"].frame["node"].tolist() == ["head/hip3"] * 2
     assert datasets["far"].frame["measured_at"].tolist()[0] == 1700000000.25
     without = datasets["far"].frame.assign(node=None, measured_at=np.nan)
     assert Dataset(without).content_hash == datasets["near"].content_hash != datasets["far"].content_hash
+
+
+def test_of_a_problem_the_rows_of_the_last_device_count(tmp_path: Path) -> None:
+    """What one device began and another measured anew is not mixed: the rows of the first stay in the journal alone."""
+    begun = [replace(one, node="a/hip0") for one in (OK, FAILED)]
+    path = write(tmp_path / "run", *begun, replace(OK, node="b/hip0", latency_ms=0.25))
+    assert [(row["node"], row["latency_ms"]) for row in rows_of(tmp_path / "run")] == [("b/hip0", 0.25)]
+    assert [row.latency_ms for row in read_journal(path).final_rows()] == [0.25]
+    assert len(read_journal(path).rows) == 3
 
 
 def test_a_later_row_of_a_pair_replaces_the_earlier(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Which device does which task: those that are begun stay where they began, and nothing is left when a device goes."""
+
+from __future__ import annotations
+
+from ckh.bench.serving import BegunTasks, Serving, in_order
+from ckh.cluster import NodeLostError
+
+
+class _Device:
+    """A runner of which only the name matters."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+
+def test_a_task_goes_on_with_the_device_that_began_it() -> None:
+    """Its own come first, then what nobody began; those of a device that is there are left to it."""
+    tasks = BegunTasks([("new", None), ("a's", "a"), ("b's", "b")], lambda name: name in "ab")
+    assert [tasks.next("a"), tasks.next("a"), tasks.next("a")] == ["a's", "new", None]
+    assert [tasks.next("b"), tasks.next("b")] == ["b's", None]
+
+
+def test_what_a_lost_device_began_is_for_the_others() -> None:
+    """As soon as it is not there any more."""
+    here = {"a", "b"}
+    tasks = BegunTasks([("a's", "a")], here.__contains__)
+    assert tasks.next("b") is None
+    here.remove("a")
+    assert [tasks.next("b"), tasks.next("b")] == ["a's", None]
+
+
+def test_a_device_without_a_task_is_asked_again_when_another_is_gone() -> None:
+    """A device that is not wanted is not started; one that is new, or left by others, is."""
+    here = {"a", "b"}
+    tasks = BegunTasks([("a's", "a")], here.__contains__)
+    done: list[tuple[str, str]] = []
+    serving = Serving(tasks.next, lambda device, task: done.append((device.node, task)), lambda: False)
+    serving.see(set(here))
+    serving.do_all(_Device("b"))  # type: ignore[arg-type]
+    assert (serving.is_wanted("b"), serving.is_wanted("a"), serving.is_wanted("c")) == (False, True, True)
+    here.remove("a")
+    serving.see(set(here))
+    assert serving.is_wanted("b")
+    serving.do_all(_Device("b"))  # type: ignore[arg-type]
+    assert done == [("b", "a's")]
+    assert not serving.is_open
+
+
+def test_a_task_whose_node_is_lost_is_done_by_another() -> None:
+    """It is neither forgotten nor done twice."""
+    done: list[tuple[str, int]] = []
+
+    def work(device: object, task: int) -> None:
+        if (node := device.node) == "a":  # type: ignore[attr-defined]
+            raise NodeLostError("its node is gone")
+        done.append((node, task))
+
+    serving = Serving(in_order([1, 2]), work, lambda: False)
+    try:
+        serving.do_all(_Device("a"))  # type: ignore[arg-type]
+    except NodeLostError:
+        assert serving.is_open
+    serving.do_all(_Device("b"))  # type: ignore[arg-type]
+    assert done == [("b", 1), ("b", 2)]
+    assert not serving.is_open
