@@ -1,10 +1,11 @@
-"""Peak memory of convert, train and evaluate by the number of rows.
+"""Peak memory and processor time of convert, train and evaluate by the number of rows.
 
     python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate ...]
+    python benchmarks/memory.py 10000000 --only evaluate --partition-rows 1000000 --sample 500000 --jobs 1
 
 Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with made-up times,
 which is converted, written as CSV again, trained on and judged in processes of their own, and a journal of `ckh bench`
-with as many, which is converted. A peak is the largest resident set of a process.
+with as many, which is converted. A peak is the largest resident set of a process; seconds are its processor time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
 COMMANDS = ("convert", "journal", "csv", "train", "evaluate")
 ROWS = (250_000, 1_000_000, 2_000_000)
 _ARCH = "gfx942"
-_TREES = ("--trees", "5", "--folds", "3", "--jobs", "2")
+_TREES = ("--trees", "5", "--folds", "3")
 # The peak of a process itself: what wait4 says counts what the parent held when it forked.
 _CHILD = """
-import re, sys
+import re, sys, time
 from ckh.entry import run
 code = run(sys.argv[1:])
 peak = re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())
-sys.stderr.write("\\n" + peak[1])
+sys.stderr.write(f"\\n{peak[1]} {time.process_time()}")
 sys.exit(code)
 """
 
@@ -135,36 +136,53 @@ def _row(problem: str, kernel: str, ms: float, *, is_again: bool) -> ResultRow:
     return ResultRow("run", problem, kernel, Status.OK, "", ms, ms, 0.01, samples, 4, remeasured=is_again)
 
 
-def peak_mb(*arguments: str | Path) -> float:
-    """The largest resident set of a command of ckh, in MB of 2**20 bytes."""
+class Cost(NamedTuple):
+    """The largest resident set of a command, in MB of 2**20 bytes, and seconds of its processor time."""
+
+    peak_mb: float
+    seconds: float
+
+
+def cost(*arguments: str | Path) -> Cost:
+    """What a command of ckh takes."""
     command = [sys.executable, "-c", _CHILD, *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return int(done.stderr.rsplit("\n", 1)[1]) / 1024
+    peak_kb, seconds = done.stderr.rsplit("\n", 1)[1].split()
+    return Cost(int(peak_kb) / 1024, float(seconds))
 
 
 def measure(
-    folder: Path, rows: int, names: Sequence[str] = COMMANDS, training: Sequence[str] = _TREES
-) -> dict[str, float]:
-    """The peaks in MB of these commands, and of those that they need, on so many rows; files are made in the folder."""
+    folder: Path,
+    rows: int,
+    names: Sequence[str] = COMMANDS,
+    training: Sequence[str] = _TREES,
+    converting: Sequence[str] = (),
+) -> dict[str, Cost]:
+    """What these commands take, and those that they need, on so many rows; files are made in the folder."""
     table, data, model = folder / f"{rows}.csv", folder / f"{rows}.parquet", folder / f"{rows}.model"
-    peaks: dict[str, float] = {}
+    found: dict[str, Cost] = {}
+
+    def note(name: str, *arguments: str | Path) -> None:
+        found[name] = cost(*arguments)
+        print(f"{name}: {found[name].peak_mb:.0f} MB, {found[name].seconds:.1f} s", file=sys.stderr, flush=True)
+
     if "journal" in names:
         journal = folder / f"{rows}.jsonl"
         write_journal(journal, rows)
-        peaks["journal"] = peak_mb("convert", journal, "--out", folder / f"{rows}.of-journal.parquet")
+        note("journal", "convert", journal, "--out", folder / f"{rows}.of-journal.parquet")
         journal.unlink()
     write_amd_csv(table, rows)
-    peaks["convert"] = peak_mb("convert", table, "--arch", _ARCH, "--out", data)
+    note("convert", "convert", table, "--arch", _ARCH, "--out", data, *converting)
     if "csv" in names:
-        peaks["csv"] = peak_mb("convert", table, "--arch", _ARCH, "--to", "csv", "--out", folder / f"{rows}.again.csv")
+        note("csv", "convert", table, "--arch", _ARCH, "--to", "csv", "--out", folder / f"{rows}.again.csv")
     table.unlink()
     if not {"train", "evaluate"}.isdisjoint(names):
-        peaks["train"] = peak_mb("train", "--data", data, "--out", model, *training)
+        note("train", "train", "--data", data, "--out", model, *training)
     if "evaluate" in names:
-        peaks["evaluate"] = peak_mb("evaluate", "--model", model, "--data", data, "--with-trained")
-    return peaks
+        note("evaluate", "evaluate", "--model", model, "--data", data, "--with-trained")
+    return found
 
 
 def main() -> None:
@@ -172,13 +190,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", type=int, default=ROWS, help="numbers of rows")
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS, help="commands")
+    parser.add_argument("--partition-rows", help="convert to folders of files of so many rows")
+    parser.add_argument("--sample", default="2000000", help="train on so many rows at most")
+    parser.add_argument("--jobs", default="2", help="threads of train")
     options = parser.parse_args()
-    print("rows      " + "".join(f"{name:>10}" for name in COMMANDS) + "   (MB, largest resident set)")
+    converting = ("--partition-rows", options.partition_rows) if options.partition_rows else ()
+    training = (*_TREES, "--sample", options.sample, "--jobs", options.jobs)
+    print("rows        " + "".join(f"{name:>18}" for name in COMMANDS) + "   (MB, largest resident set; s of CPU)")
     with tempfile.TemporaryDirectory(prefix="ckh-memory-") as folder:
         for rows in options.rows:
-            found = measure(Path(folder), rows, options.only)
-            cells = (f"{found[name]:10.0f}" if name in found else f"{'':10}" for name in COMMANDS)
-            print(f"{rows:<10,d}" + "".join(cells), flush=True)
+            found = measure(Path(folder), rows, options.only, training, converting)
+            texts = {name: f"{one.peak_mb:.0f} MB {one.seconds:.1f} s" for name, one in found.items()}
+            print(f"{rows:<12,d}" + "".join(f"{texts.get(name, ''):>18}" for name in COMMANDS), flush=True)
 
 
 if __name__ == "__main__":

@@ -188,32 +188,32 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     parts = tuple(reading.rows for reading in readings)
     ops = [tables.operation_in(table, "an input") for rows in parts for _, table in rows.all_blocks(["op_type"])]
     repeating = np.array([reading.repeats for reading in readings])
-    changes = averages or bool(repeating.any())
-    keys = _PairKeys(tables.one_operation(ops), averages=changes, output=output)
-    starts: list[int] = []
-    for block in _blocks(parts, keys.columns):
-        starts.append(block.start)
-        keys.add(block)
+    op = tables.one_operation(ops)
+    keys = _PairKeys(op, parts, averages=False, output=output)
     keys.refuse_mixed_devices()
+    changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
+    if changes:
+        keys = _PairKeys(op, parts, averages=True, output=output)
     dropped = Marks()
     changed = Buckets(keys.kind, output) if changes else None
     superseded = repeated = again = 0
     spreads: list[NDArray[np.float64]] = []
     for records in keys.buckets:
+        if not _has_repeated(records["pair"]):
+            continue
         single, joined = _joined(records, repeating)
         again += len(records) - len(single)
-        in_run, chosen = _deciding(single)
+        in_run = _last_of_each(single, ("pair", "run"), ())
+        chosen = _best_of_each(in_run, ("pair",))
         superseded += len(single) - len(in_run)
         repeated += len(in_run) - len(chosen)
-        if len(chosen) == len(records):
-            continue
         dropped.set(np.setdiff1d(records["row"], chosen["row"], assume_unique=True))
         if changed is not None:
             new = chosen[np.isin(chosen["row"], joined["row"])]
             if averages:
                 averaged = _averaged(chosen, _best_of_each(in_run, ("pair", "reading")))
                 new = np.concatenate([new[~np.isin(new["row"], averaged["row"])], averaged])
-            changed.add(new, np.searchsorted(starts, new["row"], side="right") - 1)
+            changed.add(new, np.searchsorted(keys.starts, new["row"], side="right") - 1)
         spreads.append(joined["spread"] if len(joined) else np.zeros(0))
     return Merged(
         op=keys.op,
@@ -239,9 +239,16 @@ def _noise(spreads: Sequence[NDArray[np.float64]], rows: int) -> Noise | None:
 
 
 class _PairKeys:
-    """The keys that decide between the rows of pairs, in buckets by pair."""
+    """The keys that decide between the rows of pairs, in buckets by pair.
 
-    def __init__(self, op: AnyOperation, *, averages: bool, output: Path | None) -> None:
+    Args:
+        op: the operation of all rows.
+        parts: the rows of each input.
+        averages: whether the keys hold the times too.
+        output: as of `merge`.
+    """
+
+    def __init__(self, op: AnyOperation, parts: Sequence[StoredRows], *, averages: bool, output: Path | None) -> None:
         import numpy as np
 
         self._values = _AVERAGED if averages else ("samples",)
@@ -256,8 +263,12 @@ class _PairKeys:
         self._runs = Numbering(("run_id",))
         self._devices = Numbering(("arch", "device"))
         self._statuses = Numbering(("status",))
+        self.starts: list[int] = []
+        for block in _blocks(parts, self.columns):
+            self.starts.append(block.start)
+            self._add(block)
 
-    def add(self, block: _NumberedBlock) -> None:
+    def _add(self, block: _NumberedBlock) -> None:
         """Add the rows of a block that were not dropped."""
         import numpy as np
 
@@ -276,7 +287,8 @@ class _PairKeys:
             records[name] = np.nan if values.null_count == len(values) else values.cast("float64").fill_null(np.nan)
         self._devices.of(table)
         # Kernels and problems are numbered in order: a product spreads both.
-        self.buckets.add(records, (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS)
+        bucket = (records["pair"] // _MOST_KERNELS * 31 + records["pair"] % _MOST_KERNELS) % _BUCKETS
+        self.buckets.add(records, bucket.astype(np.uint8))  # bytes are sorted in one pass
 
     def refuse_mixed_devices(self) -> None:
         """Refuse rows of one architecture that come from several devices, unless problems state theirs.
@@ -315,15 +327,12 @@ def _blocks(parts: Sequence[StoredRows], names: Sequence[str] | None = None) -> 
         start += rows.added
 
 
-def _deciding(records: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The last record of each pair in each run, and that of each pair which counts, in order of rows."""
+def _has_repeated(pair: NDArray[np.int64]) -> bool:
+    """True if two records are of the same pair."""
     import numpy as np
 
-    pair = np.sort(records["pair"])
-    if not (pair[1:] == pair[:-1]).any():
-        return records, records
-    in_run = _last_of_each(records, ("pair", "run"), ())
-    return in_run, _best_of_each(in_run, ("pair",))
+    ordered = np.sort(pair)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _best_of_each(records: NDArray[Any], group: tuple[str, ...]) -> NDArray[Any]:
@@ -353,8 +362,6 @@ def _joined(records: NDArray[Any], repeating: NDArray[np.bool_]) -> tuple[NDArra
     """
     import numpy as np
 
-    if not _is_repeated(records["pair"]).any():
-        return records, records[:0]
     is_again = repeating[records["reading"]]
     single, joined = [records[~is_again]], [records[:0]]
     for reading in np.flatnonzero(repeating):

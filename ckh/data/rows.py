@@ -39,7 +39,7 @@ class Pairs:
 class Results:
     """One value a row; times in ms, NaN where there is none. `extra` holds further columns of the schema."""
 
-    status: Sequence[str] | NDArray[Any]
+    status: Sequence[str] | NDArray[Any] | pa.DictionaryArray
     latency_ms: NDArray[Any]
     extra: dict[str, Any]
 
@@ -65,7 +65,8 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
 
     op = operation(pairs.op_type)
     count = len(pairs.problem_of_row)
-    status = np.asarray(results.status)
+    status = results.status if isinstance(results.status, pa.Array) else pa.array(results.status).dictionary_encode()
+    is_measured = np.array([text in MEASURED for text in status.dictionary.to_pylist()], dtype=bool)
     has_time = results.latency_ms > 0
     time_ms = np.where(has_time, results.latency_ms, np.nan)
     if (time_ms < SHORTEST_MS).any():
@@ -81,7 +82,7 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
         "latency_ms": time_ms,
         "tflops": flops / time_ms / _MS_FLOPS_PER_TFLOPS,
         "bandwidth_gb_s": moved / time_ms / _MS_BYTES_PER_GB_S,
-        "is_valid": np.isin(status, [str(one) for one in MEASURED]) & has_time,
+        "is_valid": is_measured[status.indices.to_numpy()] & has_time,
         **results.extra,
     }
     # Columns without values have one memory.
@@ -90,11 +91,11 @@ def build_table(pairs: Pairs, results: Results, origin: Origin) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=op.column_names())
 
 
-def status_of(ok: NDArray[Any], otherwise: Status) -> NDArray[Any]:
+def status_of(ok: NDArray[Any], otherwise: Status) -> pa.DictionaryArray:
     """`ok` where the mask is true, else another status."""
-    import numpy as np
+    import pyarrow as pa
 
-    return np.where(ok, str(Status.OK), str(otherwise))
+    return pa.DictionaryArray.from_arrays(pa.array((~ok).astype("int32")), [str(Status.OK), str(otherwise)])
 
 
 def _shared(op: AnyOperation, origin: Origin) -> dict[str, str | int | None]:

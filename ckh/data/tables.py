@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
-from ckh.data.ahead import ahead
 from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
 from ckh.log import warn
@@ -466,7 +465,8 @@ def write_parquet(
     # Nearly each measured number is another one: to number them would take longer and more room than they do.
     numbered = [column.name for column in op.columns if column.type != "float64"]
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=numbered) as writer:
-        for plain in ahead(conform(block, "the dataset") for block in blocks):
+        for block in blocks:
+            plain = conform(block, "the dataset")
             writer.write_table(pa.Table.from_arrays(plain.columns, schema=schema))
 
 

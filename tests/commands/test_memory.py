@@ -42,7 +42,7 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
     for rows in (SOME_BLOCKS, MORE_BLOCKS):
         script.write_amd_csv(tmp_path / "in.csv", rows)
         out = tmp_path / f"{rows}.{to}"
-        peaks.append(script.peak_mb("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out", out))
+        peaks.append(script.cost("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out", out).peak_mb)
     slope = (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
@@ -53,7 +53,7 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
     for rows in JOURNALS:
         script.write_journal(tmp_path / "journal.jsonl", rows)
         outs = [tmp_path / f"{rows}-{again}" for again in range(3)]  # a run takes some MB more than another
-        peaks.append(min(script.peak_mb("convert", tmp_path / "journal.jsonl", "--out", out) for out in outs))
+        peaks.append(min(script.cost("convert", tmp_path / "journal.jsonl", "--out", out).peak_mb for out in outs))
     slope = (peaks[1] - peaks[0]) * 2**20 / (JOURNALS[1] - JOURNALS[0])
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
@@ -62,5 +62,5 @@ def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
     """Four times the rows take no more than a stated number of bytes for each further one, in train and evaluate."""
     few, many = (script.measure(tmp_path, rows, tuple(MOST), QUICK) for rows in (FEW, MANY))
     for command, most in MOST.items():
-        slope = (many[command] - few[command]) * 2**20 / (MANY - FEW)
+        slope = (many[command].peak_mb - few[command].peak_mb) * 2**20 / (MANY - FEW)
         assert slope < most, f"{command}: {slope:.0f} bytes a row, of {few} and {many}"

@@ -149,7 +149,7 @@ def _fastest(rows: list[_Row]) -> list[_Row]:
 
 def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
     from ckh.archs import load_arch
-    from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+    from ckh.data.rows import Origin, Pairs, Results, build_table
     from ckh.schema import Status
 
     problems, names = list(dict.fromkeys(r.problem for r in rows)), list(dict.fromkeys(r.kernel for r in rows))
@@ -165,7 +165,8 @@ def _table(arch: str, num_cus: int, rows: list[_Row], run_id: str) -> pa.Table:
         np.array([name_at[row.kernel] for row in rows]),
         OP_TYPE,
     )
-    status = np.where(is_predicted, str(Status.PREDICTED), status_of(latency_ms > 0, Status.LAUNCH_ERROR))
+    measured = np.where(latency_ms > 0, str(Status.OK), str(Status.LAUNCH_ERROR))
+    status = np.where(is_predicted, str(Status.PREDICTED), measured)
     hardware = load_arch(arch).hardware.to_dict() | {"num_cus": num_cus}
     results = Results(status, latency_ms, {"message": messages})
     return build_table(pairs, results, Origin(arch, f"{arch}, {num_cus} CUs", hardware, run_id))
