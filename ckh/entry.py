@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ckh.quick.request import Request
 
 QUICK_VARIABLE = "CKH_QUICK"
-_PREDICT = "predict"
 
 
 def main() -> None:
@@ -34,14 +33,14 @@ def _main() -> int:
 
 def _run(args: list[str]) -> int:
     request = _request(args)
-    if request is not None and _answer(request):
+    if request is not None and _answer(args[0], request):
         gc.freeze()  # nor at the end of the process
         return 0
     gc.enable()
     from ckh import cli
 
     code = cli.dispatch(args)
-    if request is not None and code == 0:
+    if request is not None and args[0] == "predict" and code == 0:
         from ckh.quick.prepare import prepare
 
         sys.stdout.flush()
@@ -50,16 +49,18 @@ def _run(args: list[str]) -> int:
 
 
 def _request(args: list[str]) -> Request | None:
-    if args[:1] != [_PREDICT] or os.environ.get(QUICK_VARIABLE) == "0":
+    if args[:1] not in (["predict"], ["search"]) or os.environ.get(QUICK_VARIABLE) == "0":
         return None
     from ckh.quick.request import parse
 
-    return parse(args[1:])
+    return parse(args)
 
 
-def _answer(request: Request) -> bool:
-    from ckh.quick.answer import text_of
-
+def _answer(command: str, request: Request) -> bool:
+    if command == "search":
+        from ckh.quick.searching import text_of
+    else:
+        from ckh.quick.answer import text_of
     text = text_of(request)
     if text is None:
         return False

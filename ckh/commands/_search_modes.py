@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -66,6 +67,7 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
         NoKernelError: no kernel can be built and applies.
     """
     from ckh.archs import load_arch
+    from ckh.search.model_text import search_json, search_text
     from ckh.search.on_model import search_model
 
     chooser = typed.chooser(typed.arch)
@@ -77,7 +79,9 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
     if model.not_measured is not None:
         first = f"ckh search {typed.as_typed()} --measure"
         model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
-    output.print_asked(problem, model, search_model(problem, model, load_arch(model.spec.arch), top), as_json=as_json)
+    found = search_model(problem, model, load_arch(model.spec.arch), top)
+    text = search_json(problem, model, found) if as_json else search_text(problem, model, found)
+    sys.stdout.write(text)
 
 
 def measure(

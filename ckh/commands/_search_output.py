@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
-from ckh.learn.ranking_text import is_falling, notes_text
-from ckh.ops import in_words
+from ckh.search.model_text import head_text, yes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +17,9 @@ if TYPE_CHECKING:
 
     from ckh.data.journal import ResultRow
     from ckh.learn.artifact import Model
-    from ckh.learn.ranked import Ranked
     from ckh.ops.base import AnyOperation, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.measured import Measurement
-    from ckh.search.on_model import ModelSearch
     from ckh.search.replay import Recording, Replay
 
 _FLOPS_PER_TFLOPS_MS = 1e9
@@ -63,58 +59,13 @@ class Summary:
     def print_head(self) -> None:
         """The first lines of a report."""
         space = self.space
-        _print_problem(self.problem, self.model)
+        say(head_text(self.problem, self.model))
         rest = f"; {space.left_out} more combinations were left out" if space.left_out else ""
         say(f"space    {len(space)} kernels, {space.pool_size} of them candidates of ckh predict{rest}")
 
     def in_pool(self) -> frozenset[Any]:
         """The candidates of the pool."""
         return frozenset(self.space.kernels[: self.space.pool_size])
-
-
-def print_asked(problem: Problem, model: Model, search: ModelSearch, *, as_json: bool) -> None:
-    """Print the kernels that a model expects to be the fastest."""
-    op, first = model.spec.op, search.first_choice
-    shown = list(zip(search.found, search.in_pool, strict=True))
-    is_in_order = is_falling(one.tflops for one in search.found)
-    if as_json:
-        print_json(
-            "search",
-            {
-                "problem": problem.canonical(),
-                "sizes": problem.to_dict(),
-                "model": str(model.path),
-                "not_measured": None if model.not_measured is None else asdict(model.not_measured),
-                "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
-                "beyond_training": search.beyond or None,
-                "predictions_in_order": is_in_order,
-                "first_choice": None if first is None else _ranked(op, first),
-                "kernels": [{**_ranked(op, one), "candidate": is_candidate} for one, is_candidate in shown],
-            },
-        )
-        return
-    _print_problem(problem, model)
-    say(f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict")
-    say(f"         all {search.distinct} that the model tells apart were scored")
-    say()
-    rows = [[str(place), *_cells(op, one), _yes(is_candidate)] for place, (one, is_candidate) in enumerate(shown, 1)]
-    print_table("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
-    if first is not None:
-        say(f"\nfirst choice of the candidates: {', '.join(_cells(op, first))}")
-        gain = search.found[0].score - first.score
-        better = f"the best scores {gain:.4g} more ({search.found[0].score:.4g})"
-        say("the best scores the same" if gain <= 0 else better)
-    sys.stdout.write(notes_text(search.beyond, is_in_order=is_in_order))
-
-
-def _print_problem(problem: Problem, model: Model | None) -> None:
-    say(f"problem  {in_words(problem)}")
-    say(f"         {problem.canonical()}")
-    doubts = None if model is None else model.not_measured
-    if doubts is not None:
-        say("\n".join(doubts.lines()))
-        return
-    say(f"model    {'none' if model is None else model.path.name}")
 
 
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
@@ -145,7 +96,7 @@ def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json
     say(f"         {outcome.reason}, in {format_duration(outcome.wall_s)}")
     say()
     rows = [
-        [str(place), *_figures(summary.problem, row), row.kernel, _yes(row.kernel in pool)]
+        [str(place), *_figures(summary.problem, row), row.kernel, yes(is_so=row.kernel in pool)]
         for place, row in enumerate(outcome.best, 1)
     ]
     how = "timed in turns:" if all(row.remeasured for row in outcome.best) else "as first measured:"
@@ -197,21 +148,6 @@ def print_replay(
     print_table("", ("evaluations", "median", "mean", "min"), rows)
 
 
-def _ranked(op: AnyOperation, one: Ranked) -> dict[str, Any]:
-    return {
-        "kernel": op.kernel_name(one.kernel),
-        "score": one.score,
-        "predicted_tflops": one.tflops,
-        "predicted_latency_ms": one.latency_ms,
-    }
-
-
-def _cells(op: AnyOperation, one: Ranked) -> list[str]:
-    figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
-    # A short name leaves out much of what tells these kernels apart.
-    return [*figures, op.kernel_name(one.kernel)]
-
-
 def _measured(summary: Summary, row: ResultRow) -> dict[str, Any]:
     return {
         "kernel": row.kernel,
@@ -230,7 +166,3 @@ def _figures(problem: Problem, row: ResultRow) -> list[str]:
 def _tflops(problem: Problem, row: ResultRow) -> float:
     assert row.latency_ms is not None
     return problem.flops / (row.latency_ms * _FLOPS_PER_TFLOPS_MS)
-
-
-def _yes(is_so: bool) -> str:
-    return "yes" if is_so else ""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from ckh.kernels.judging import ProblemRules
-from ckh.kernels.table import KernelTable
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.kernels.judging import RefusedKernel, Rules
+    from ckh.kernels.table import KernelTable
 
 K = TypeVar("K")
 _NOT_LISTED = "it is not in the registry"
@@ -90,20 +90,21 @@ class Pools(Generic[K]):
 
     def candidates(self, problem: object, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> Candidates[K]:
         """The kernels of a problem's group that apply to it, of those that a model knows."""
-        pool, refused = self._judged(knows, arch, *group)
+        pool, _, refused = self._judged(knows, arch, *group)
         chosen, reasons = self._problem_rules(knows, arch, *group).judge(problem)
         return Candidates(pool, chosen, dict((refused + reasons).most_common()))
 
-    def _judge(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> tuple[tuple[K, ...], Counter[str]]:
+    def _judge(
+        self, knows: Knows | None, arch: ArchSpec, *group: Any
+    ) -> tuple[tuple[K, ...], KernelTable[K], Counter[str]]:
+        """The kernels that are built and known, as objects and as a table, and how many others there are by reason."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
-        pool, refused = tuple(table.take(verdicts.passed)), verdicts.counts()
-        if knows is None:
-            return pool, refused
-        reasons = [knows.reason(kernel) for kernel in pool]
+        built, refused = table.take(verdicts.passed), verdicts.counts()
+        reasons = [knows.reason(kernel) for kernel in built] if knows else [""] * len(built)
         refused.update(words for words in reasons if words)
-        return tuple(kernel for kernel, words in zip(pool, reasons, strict=True) if not words), refused
+        known = built.take(np.array([number for number, words in enumerate(reasons) if not words], np.intp))
+        return tuple(known), known, refused
 
     def _prepare(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> ProblemRules:
-        pool = self.of(arch, *group, knows=knows)
-        return ProblemRules(self.rules.problem, KernelTable.of(self.kind, pool), arch)
+        return ProblemRules(self.rules.problem, self._judged(knows, arch, *group)[1], arch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError
@@ -14,6 +13,8 @@ from ckh.quick.store import encode_facts, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import RulePrograms
     from ckh.learn.artifact import Model
@@ -40,19 +41,16 @@ def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
-    from ckh.learn.choice import Chooser
     from ckh.ops import built_in_names
 
     facts_path, model_path = paths(request)
     now = stamp(request)
     if read_facts(facts_path, now) is not None and _can_open(model_path):
         return True
-    kind = request.kind
-    named = Path(kind["model"]) if kind["model"] else None
-    chooser = Chooser(named, kind["arch"] or None, kind["dtype"] or None, kind["op"] or None)
+    chooser = request.chooser()
     if chooser.op.name not in built_in_names():
         return False
-    problem = chooser.problem(request.sizes, kind["variant"], "predict")
+    problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem)
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
     if len(found.pool) > MOST_KERNELS:

@@ -1,7 +1,8 @@
-"""Requests to `ckh predict` that can be answered quickly: one problem, from plain options."""
+"""Requests to `ckh predict` and `ckh search` that can be answered quickly: one problem, from plain options."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.ops import built_in_requested, meant_operation
@@ -9,14 +10,17 @@ from ckh.ops import built_in_requested, meant_operation
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.learn.choice import Chooser
+
 # Options with a whole number and with text, besides those of problems. Everything else, and whatever looks strange, is
 # for the full command, problems of operations that were installed too.
 NUMBERS = ("top",)
 TEXTS = ("variant", "dtype", "arch", "op", "model")
-FLAGS = ("json", "why", "wide", "measured", "no_measured")
+# Of each command the flags, and how many kernels are printed by default.
+FLAGS = {"predict": ("json", "why", "wide", "measured", "no_measured"), "search": ("json", "wide")}
+TOP = {"predict": 5, "search": 10}
 
 _MOST_DIGITS = 9
-_TOP = 5
 
 
 class Request(NamedTuple):
@@ -27,7 +31,7 @@ class Request(NamedTuple):
         top: how many kernels to print.
         kind: the others, by name; empty if not given. Calls with the same are answered by the same model and pool
             unless sizes say otherwise.
-        flags: those of `FLAGS` that were given.
+        flags: those that were given.
     """
 
     sizes: dict[str, int | str]
@@ -35,24 +39,33 @@ class Request(NamedTuple):
     kind: dict[str, str]
     flags: frozenset[str] = frozenset()
 
+    def chooser(self) -> Chooser:
+        """The chooser of a model for such calls."""
+        from ckh.learn.choice import Chooser
+
+        kind = self.kind
+        path = Path(kind["model"]) if kind["model"] else None
+        return Chooser(path, kind["arch"] or None, kind["dtype"] or None, kind["op"] or None)
+
 
 def parse(args: Sequence[str]) -> Request | None:
     """The request, or None where the full command must look at it.
 
     Args:
-        args: the command line after `predict`.
+        args: the command line.
     """
     parts = built_in_requested()
     kinds = {option.name: option.kind for part in parts.values() for option in part.options}
     kinds |= dict.fromkeys(NUMBERS, int) | dict.fromkeys(TEXTS, str)
     given: dict[str, int | str] = {}
     flags: set[str] = set()
-    rest = iter(args)
+    command, *others = args
+    rest = iter(others)
     for option in rest:
         name = option[2:].replace("-", "_")
         if option != "--" + name.replace("_", "-") or name in given or name in flags:
             return None
-        if name in FLAGS:
+        if name in FLAGS[command]:
             flags.add(name)
             continue
         value = next(rest, "-")
@@ -66,7 +79,7 @@ def parse(args: Sequence[str]) -> Request | None:
             given[name] = value
         else:
             return None
-    top = given.get("top", _TOP)
+    top = given.get("top", TOP[command])
     if not isinstance(top, int) or top < 1 or {"measured", "no_measured"} <= flags:
         return None
     kind = {name: str(given.get(name, "")) for name in TEXTS}

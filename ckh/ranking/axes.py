@@ -7,7 +7,7 @@ Which column goes where is chosen by an estimate of the work; without any gain, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ckh.features.engine import Array
 
 _TABLE = 1 << 22  # keys up to here are counted in a table rather than sorted
+_EXACT = 2.0**53  # whole numbers below are the same in float64
 _MOST_VARIANTS = 512
 _MIXED = 3  # a test of both halves costs this many times another, for each class of variants
 
@@ -54,10 +55,26 @@ class Keys:
 
 
 def coded(column: Array) -> NDArray[np.int64]:
-    """A column's values as numbers from 0."""
-    values = np.asarray(column).tolist()
+    """A column's values as numbers from 0, in the order of their first occurrence."""
+    array = np.asarray(column)
+    if array.dtype.kind in "bif" and array.size:
+        least, most = float(array.min()), float(array.max())
+        if max(-least, most) < _EXACT and most - least < array.size:
+            whole = array.astype(np.int64)
+            if (whole == array).all():
+                return _ranked(whole - int(least), int(most - least) + 1)
+    values = array.tolist()
     table = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return np.array([table[value] for value in values], np.int64)
+    return np.fromiter(map(table.__getitem__, values), np.int64, len(values))
+
+
+def _ranked(codes: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Numbers below `size` by the order of their first occurrence."""
+    first = np.full(size, len(codes))
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    rank = np.empty(size, np.int64)
+    rank[np.argsort(first, kind="stable")] = np.arange(size)
+    return rank[codes]
 
 
 def keys(codes: Sequence[NDArray[np.int64]], candidates: int) -> Keys:
@@ -66,18 +83,18 @@ def keys(codes: Sequence[NDArray[np.int64]], candidates: int) -> Keys:
     return Keys(first, of.reshape(-1))
 
 
-def _combined(codes: Sequence[NDArray[np.int64]], candidates: int) -> NDArray[np.int64]:
+def _combined(codes: Sequence[NDArray[Any]], candidates: int) -> NDArray[Any]:
     key, size = np.zeros(candidates, np.int64), 1
     for column in codes:
-        radix = int(column.max()) + 1
-        key, size = key * radix + column, size * radix
+        radix = int(column.max(initial=0)) + 1
+        key, size = column if size == 1 else key * radix + column, size * radix
         if size > _TABLE:
             distinct, key = np.unique(key, return_inverse=True)
-            key, size = key.reshape(-1), len(distinct)
+            key, size = key.reshape(-1).astype(column.dtype), len(distinct)
     return key
 
 
-def _count(codes: Sequence[NDArray[np.int64]], candidates: int) -> int:
+def _count(codes: Sequence[NDArray[Any]], candidates: int) -> int:
     key = _combined(codes, candidates)
     seen = np.zeros(int(key.max()) + 1, np.bool_)
     seen[key] = True
@@ -104,7 +121,7 @@ def split(codes: Mapping[str, NDArray[np.int64]], uses: Sequence[Use], candidate
 
 class _Search:
     def __init__(self, codes: Mapping[str, NDArray[np.int64]], uses: Sequence[Use], candidates: int) -> None:
-        self._codes = codes
+        self._codes = {name: column.astype(np.int32) for name, column in codes.items() if column.any()}
         self._uses = uses
         self._candidates = candidates
         self._counts: dict[frozenset[str], int] = {frozenset(): 1}
@@ -134,6 +151,7 @@ class _Search:
         return work
 
     def _distinct(self, names: frozenset[str]) -> int:
+        names = names.intersection(self._codes)
         if names not in self._counts:
             self._counts[names] = _count([self._codes[name] for name in sorted(names)], self._candidates)
         return self._counts[names]

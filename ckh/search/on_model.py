@@ -12,6 +12,7 @@ from ckh.errors import NoKernelError
 from ckh.learn.artifact import wanted_for
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
+from ckh.ranking.axes import coded, keys
 from ckh.ranking.evaluator import best_first
 from ckh.search.kernels.space import product_of
 
@@ -87,14 +88,14 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     model.require(wanted_for(problem, model.spec.arch))
     candidates = model.spec.op.candidates(problem, arch, model.path).kernels
     product = space.product
-    legal = product.legal(problem, candidates)
+    bases, rows = product.numbers_of(candidates)
+    assert (bases >= 0).all(), "a candidate is no kernel of the space"
+    legal = product.legal(problem, (bases, rows))
     if not legal.any():
         raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")
     count = int(space.groups.max()) + 1
     of_group = np.stack([legal[:, space.groups == group].any(axis=1) for group in range(count)], axis=1).reshape(-1)
-    bases, rows = product.numbers_of(candidates)
     own = np.full(len(of_group), -1, np.intp)  # the set of options of a candidate
-    assert (bases >= 0).all(), "a candidate is no kernel of the space"
     of_pool = bases * count + space.groups[rows]
     own[of_pool[::-1]] = rows[::-1]
     # Of kernels alike the candidates first.
@@ -151,18 +152,7 @@ def _scorable(product: Product, model: Model) -> _Scorable:
     _, first = np.unique(groups, return_index=True)
     table = product.bases.crossed(names, [rows[row] for row in first.tolist()])
     columns = spec.op.kernel_features(table, spec.encoding)
-    return _Scorable(product, groups, table, _kinds(list(columns.values()), len(table)))
-
-
-def _kinds(columns: Sequence[NDArray[Any]], length: int) -> NDArray[np.intp]:
-    """Rows that are the same in all columns are of one kind."""
-    kind = np.zeros(length, np.intp)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        if len(values) > 1:
-            _, kind = np.unique(kind * len(values) + code.reshape(-1), return_inverse=True)
-            kind = kind.reshape(-1)
-    return kind
+    return _Scorable(product, groups, table, keys([coded(column) for column in columns.values()], len(table)).of)
 
 
 def _first_row(is_legal: NDArray[np.bool_], own: int) -> int:

@@ -51,7 +51,7 @@ GEMMS = [
 
 def asked(line: str) -> Request:
     """What a line that can be answered quickly asks."""
-    found = parse(line.split())
+    found = parse(["predict", *line.split()])
     assert found is not None
     return found
 
@@ -274,7 +274,7 @@ def test_errors_are_told_by_the_full_command(line: str) -> None:
 )
 def test_other_lines_are_for_the_full_command(line: str) -> None:
     """Flags, other spellings, and what is wrong."""
-    assert parse(line.split()) is None
+    assert parse(["predict", *line.split()]) is None
 
 
 def test_options_are_those_of_predict() -> None:
@@ -291,7 +291,7 @@ def test_options_are_those_of_predict() -> None:
     )
     flags = {"measured", "why", "explain", "as_json"}
     assert {name for name, kind in types.items() if kind.startswith("bool")} == flags
-    assert set(FLAGS) == {"measured", "no_measured", "why", "wide", "json"}
+    assert set(FLAGS["predict"]) == {"measured", "no_measured", "why", "wide", "json"}
 
 
 def test_little_is_imported(models: Path, tmp_path: Path) -> None:

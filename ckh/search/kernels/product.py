@@ -84,16 +84,23 @@ class Product:
         others = [rule for rule in more if not rule.fields & names]
         self._builds_base = judge_table(others, self.bases, arch).number < 0
 
-    def legal(self, problem: Problem, pool: Sequence[Kernel] = ()) -> NDArray[np.bool_]:
-        """Which kernels can be built and apply to a problem, shape (bases, sets of options); those of a pool do."""
+    def legal(
+        self, problem: Problem, pool: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
+    ) -> NDArray[np.bool_]:
+        """Which kernels can be built and apply to a problem, shape (bases, sets of options); those of a pool do.
+
+        Args:
+            problem: the problem.
+            pool: the bases and sets of options of candidates, as `numbers_of` has them.
+        """
         applies = np.zeros(self._builds.size, np.bool_)
         applies[self._of_kinds.judge(problem)[0]] = True
         legal = (self._builds & applies.reshape(self._builds.shape))[self._kind_of]
         base = np.zeros(len(self.bases), np.bool_)
         base[self._of_bases.judge(problem)[0]] = True
         legal &= (base & self._builds_base)[:, None]
-        bases, rows = self.numbers_of(pool)
-        legal[bases[bases >= 0], rows[bases >= 0]] = True
+        if pool is not None:
+            legal[pool] = True
         return legal
 
     def useful(self, problem: Problem) -> NDArray[np.intp]:

@@ -244,4 +244,4 @@ def test_a_products_pool_is_legal_whatever_rules_say() -> None:
     strange = replace(pool[0], vector_a=5), replace(pool[0], tile_m=48)
     assert [found.tolist() for found in product.numbers_of(strange)] == [[-1, -1], [-1, -1]]
     odd = replace(CONV, c=3, k=3, dtype="fp32")
-    assert product.legal(odd, pool)[bases, rows].all()
+    assert product.legal(odd, (bases, rows))[bases, rows].all()

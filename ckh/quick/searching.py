@@ -1,0 +1,27 @@
+"""Plain `ckh search` calls, answered without the command line's libraries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.archs import load_arch
+from ckh.errors import CkhError
+from ckh.search.model_text import search_json, search_text
+from ckh.search.on_model import search_model
+from ckh.tabletext import whole_names
+
+if TYPE_CHECKING:
+    from ckh.quick.request import Request
+
+
+def text_of(request: Request) -> str | None:
+    """The output of `ckh search` for a request; None where the full command is needed: to refuse it, or to say more."""
+    try:
+        chooser = request.chooser()
+        problem = chooser.problem(request.sizes, request.kind["variant"], "search")
+        model = chooser.model(problem)
+        found = search_model(problem, model, load_arch(model.spec.arch), request.top)
+    except CkhError:
+        return None
+    with whole_names(is_whole="wide" in request.flags):
+        return (search_json if "json" in request.flags else search_text)(problem, model, found)

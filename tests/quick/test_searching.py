@@ -1,0 +1,52 @@
+"""Quick searches are those of the full command, to the letter, or there is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ckh import cli
+from ckh.quick.request import parse
+from ckh.quick.searching import text_of
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    "line",
+    ["--n 16 --c 256", "--c 64 --k 128 --hi 56 --stride 2 --top 3 --wide", "--m 128 --n 96 --k 256 --json --top 20"],
+)
+def test_searches_are_those_of_the_full_command(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of convolutions and GEMMs, as text and as JSON."""
+    request = parse(["search", *line.split()])
+    assert request is not None
+    assert cli.run(["search", *line.split()]) == 0
+    assert text_of(request) == capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("line", ["--c 10 --g 3", "--c 64 --arch gfx90a", "--c 64 --dtype bf16 --arch host"])
+def test_what_no_model_answers_is_for_the_full_command(line: str) -> None:
+    """It refuses what is impossible, and says what stands in for a model."""
+    request = parse(["search", *line.split()])
+    assert request is not None
+    assert text_of(request) is None
+
+
+@pytest.mark.parametrize("line", ["--measure --c 64", "--require measured --c 64", "--c 64 --why", "--set 20 --c 64"])
+def test_other_searches_are_for_the_full_command(line: str) -> None:
+    """Measuring, sets, replays, and the flags of other commands."""
+    assert parse(["search", *line.split()]) is None
+
+
+@pytest.mark.usefixtures("alone")
+def test_no_library_of_the_command_line_is_imported() -> None:
+    """Nor any that reads data or learns."""
+    code = (
+        "import sys; from ckh.entry import run; assert run(['search', '--c', '64']) == 0; "
+        "names = ('typer', 'pydantic', 'pandas', 'pyarrow', 'lightgbm', 'sklearn', 'scipy', 'importlib.metadata'); "
+        "print(sorted(set(names) & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.returncode) == ("[]\n", 0)
