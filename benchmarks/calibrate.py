@@ -1,12 +1,14 @@
 """Makes the calibrations of shipped models (`calibration.json`): how far speeds and order lie apart on held-out folds.
 
-    python benchmarks/calibrate.py [MODEL ...] [--write | --seed N]
+    python benchmarks/calibrate.py [MODEL ...] [--write | --seed N | --share S]
 
 `ckh train` writes the same where it has folds; models that were trained before it did, or without, get theirs here.
 For each fold, models are trained as the shipped one was, with as many trees and on all other problems; its own trees
 stay as they are. Prints what orders better on the folds, the ranking's score or the TFLOPS, with the mean difference in
 efficiency and its 95 % interval over problems; and the median error of the times of the first five kernels, as told by
-the TFLOPS alone and as calibrated by the table of the other half of the problems. Takes minutes for each model.
+the TFLOPS alone and as calibrated by the table of the other half of the problems.
+Takes minutes for each model. With --share, models of folds learn from a random part of the other problems: how the
+error of times depends on how many were measured.
 """
 
 from __future__ import annotations
@@ -61,11 +63,12 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=list(DATA), help="names of shipped models; all by default")
     parser.add_argument("--write", action="store_true", help=f"write {CALIBRATION_NAME} into their directories")
     parser.add_argument("--seed", type=int, help="draw other folds, and train with another seed")
+    parser.add_argument("--share", type=float, default=1.0, help="learn from this part of the other problems")
     options = parser.parse_args()
-    if options.write and options.seed is not None:
-        parser.error("calibrations are made with the models' own seed")
+    if options.write and (options.seed is not None or options.share != 1):
+        parser.error("calibrations are made with the models' own seed, from all problems")
     for name in options.models:
-        prepared, score, told = _held_out(name, options.seed)
+        prepared, score, told = _held_out(name, options.seed, options.share)
         tflops = prepared.dataset.frame["tflops"].to_numpy(dtype=np.float64)
         speeds_order = read_spec(ROOT / "models" / name).rank_by == TFLOPS
         _show(name, prepared, score, told, tflops, speeds_order=speeds_order)
@@ -74,7 +77,7 @@ def main() -> None:
             (ROOT / "models" / name / CALIBRATION_NAME).write_text(made.to_json())
 
 
-def _held_out(name: str, seed: int | None) -> tuple[Prepared, Floats, Floats]:
+def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floats, Floats]:
     """The rows, and what the models of the other folds say of each: its score and its TFLOPS; NaN if none was asked."""
     folder = ROOT / "models" / name
     given, manifest = read_json(folder / "feature_spec.json")["params"], read_json(folder / "train_manifest.json")
@@ -95,7 +98,9 @@ def _held_out(name: str, seed: int | None) -> tuple[Prepared, Floats, Floats]:
     score, told = (np.full(len(groups), np.nan) for _ in range(2))
     folds = GroupKFold(GEMM_FOLDS if name in FEW else FOLDS, shuffle=seed is not None, random_state=seed)
     splits = list(folds.split(groups, groups=groups))
-    for learned, held in splits[: FEW.get(name)]:
+    drawn = np.random.default_rng(0).random(int(groups.max()) + 1) < share
+    for others, held in splits[: FEW.get(name)]:
+        learned = others[drawn[groups[others]]]
         score[held] = _scores(boosting, learned, held, trees[RANK])
         model = boosting.fit(make_fit(TFLOPS, prepared.dataset, options.rank), learned, None, name, trees[TFLOPS])
         told[held] = np.expm1(prepared.matrix.predict(model, held))

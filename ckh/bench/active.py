@@ -179,6 +179,11 @@ class ActiveRun:
             finally:
                 self._learning.release()
 
+    def is_over(self, node: str) -> bool:
+        """Whether a node's device is to measure nothing more, as far as results are in."""
+        with self._lock:
+            return self.is_enough or self._chooser.is_done(node)
+
     def report(self) -> ActiveReport:
         """What is known at the end, and what another hour would bring."""
         measured = self._measured()

@@ -93,7 +93,11 @@ class ReferenceWatch:
             self._left -= 1
             is_last = self._left < self._workers
         if is_last:
-            self._look(worker, 0.0)
+            self.last(worker)
+
+    def last(self, worker: JobRunner) -> None:
+        """Look once more, whenever the last look was."""
+        self._look(worker, 0.0)
 
     def _look(self, worker: JobRunner, every_s: float) -> None:
         with self._lock:

@@ -148,9 +148,11 @@ class Sweep:
                 def measure_chosen(worker: JobRunner, task: Task) -> None:
                     self._build_more(task.kernels, built)
                     if watch is not None:
-                        watch.before(worker, task)  # which task is the last, nobody knows before
+                        watch.before(worker, task)
                     self._measure_task(worker, task, work)
                     active.done(task, worker.node, lambda kernels: self._build_more(kernels, built))
+                    if watch is not None and active.is_over(worker.node):
+                        watch.last(worker)
 
                 self._driver.serve(active.next, measure_chosen)
             self._is_enough = active.is_enough

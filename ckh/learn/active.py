@@ -125,17 +125,25 @@ class PairChooser:
         of = self._of[chosen.problem]
         of.node, of.is_pending = node, False
 
+    def is_done(self, node: str) -> bool:
+        """Whether nothing is left for a node's device as far as results are in."""
+        return not self._again(node) and all(self._of[problem].chosen for problem in self._first)
+
     def _next_problem(self, node: str) -> int | None:
         while self._first:
             problem = self._first.popleft()
             if not self._of[problem].chosen:
                 return problem
-        again = [
+        again = self._again(node)
+        return min(again)[1] if again else None
+
+    def _again(self, node: str) -> list[tuple[int, int]]:
+        """The problems of which a node may measure more: how many pairs were, and their numbers."""
+        return [
             (len(of.chosen), number)
             for number, of in enumerate(self._of)
             if of.node == node and not of.is_pending and len(of.left) > 0
         ]
-        return min(again)[1] if again else None
 
     def _kernels(self, problem: int) -> NDArray[np.int64]:
         of = self._of[problem]

@@ -16,6 +16,7 @@ _ROW_IN = 0.30
 _LEAST_GAP = 0.075  # of the height, between labels
 _LIGHT_TEXT_FROM = 0.62  # of the scale of a heat map
 _NAMED_ROW_IN = 0.40
+_TICKS = 5  # places that are named one by one
 _LONG, _SHORT = 34, 16  # characters of a row's name
 _NAME_WIDE, _NAME_NARROW = 110, 56  # characters of a name above its bar
 
@@ -25,8 +26,7 @@ def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if body.log_x:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+        _scale_by_powers(axes, {float(x) for line in body.lines for x in line.x})
     elif all(float(x).is_integer() for line in body.lines for x in line.x):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6 if narrow else 10))
     if body.log_y:
@@ -51,6 +51,18 @@ def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
     else:
         _label_ends(axes, labelled)
     return 2.9 if narrow else 3.2
+
+
+def _scale_by_powers(axes: Any, places: set[float]) -> None:
+    """Make the horizontal axis logarithmic; its ticks are the places themselves where they are few."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    if len(places) <= _TICKS:  # less than a decade may hold no power of ten
+        axes.xaxis.set_major_locator(FixedLocator(sorted(places)))
+        axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _plain(value: float, _place: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench import reference, sweep
 from ckh.bench.plan import full_name
 from ckh.cli import run
 from ckh.data.journal import Journal, read_journal
@@ -48,8 +49,16 @@ def pairs_of(journal: Journal) -> tuple[set[tuple[str, str]], set[tuple[str, str
     return chosen, {(row.problem, row.kernel) for row in journal.rows}
 
 
-def test_a_run_chooses_until_more_would_bring_little(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends as soon as it knows what a minute brings; what it chose, and nothing else, is measured; it goes on."""
+def test_a_run_chooses_until_more_would_bring_little(
+    args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends as soon as it knows what a minute brings; what it chose, and nothing else, is measured; it goes on.
+
+    The machine is looked at before the first pair of a run and behind its last, whyever it ends.
+    """
+    monkeypatch.setattr(sweep, "LEAST_PAIRS", 1)
+    monkeypatch.setattr(reference, "EVERY_S", 1e6)
+    monkeypatch.setattr(reference, "DRIFT", 1e6)  # nothing is measured again
     assert run([*args, "--stop-gain", "100"]) == ExitCode.OK
     stopped = document(capsys)
     assert (stopped["ended"], stopped["next"].split()[:2]) == ("gain", ["ckh", "convert"])
@@ -62,11 +71,22 @@ def test_a_run_chooses_until_more_would_bring_little(args: list[str], capsys: py
     chosen, measured = pairs_of(read_journal(Path("run")))
     assert chosen == measured
     assert len(measured) == report["pairs"]
+    check_looks(1)
     assert run(["bench", "--resume", "--out", "run", "--json", "--stop-gain", "0"]) == ExitCode.OK
     whole = document(capsys)
     assert (whole["ended"], whole["pairs_left"], whole["active"]["pairs"]) == ("complete", 0, 15 * 8)
     assert whole["active"]["hour"]["value"] == 0
     assert len(pairs_of(read_journal(Path("run")))[1]) == 15 * 8
+    check_looks(2)
+
+
+def check_looks(runs: int) -> None:
+    """Check that each run of the journal has two looks, the last behind all of its first measurements."""
+    journal = read_journal(Path("run"))
+    assert len(journal.references) == 2 * runs
+    last = journal.references[-1]
+    rows = [row for row in journal.rows if row.run_id == last.run_id]
+    assert last.time > max(row.time for row in rows if not row.remeasured)
 
 
 def test_a_run_that_was_killed_goes_on_choosing(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:

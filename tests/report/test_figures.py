@@ -40,6 +40,15 @@ def figure(body: Body) -> Drawing:
     return Drawing("some", "A < B & C", 'a "note"', body)
 
 
+def test_few_places_of_a_logarithmic_axis_are_named() -> None:
+    """Where a curve has few points, these are its ticks, as plain numbers; no power of ten stands between."""
+    counts = [54, 108, 216, 432]
+    svg = page_svg(figure(Lines([Line("a", counts, [0.1, 0.2, 0.3, 0.4])], "problems", "y", log_x=True)), narrow=True)
+    shown = re.findall(r">([^<>]+)</text>", svg)
+    assert [text for text in shown if text in map(str, counts)] == list(map(str, counts))
+    assert not [text for text in shown if text.startswith("10") and text != "108"]
+
+
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
 def test_one_description_is_svg_and_png_and_numbers(body: Body) -> None:
     """Each kind is drawn as both, at two widths, with title, name for screen readers and a table."""

@@ -1,0 +1,67 @@
+"""Takes the errors of predicted times on the host's hold-outs apart: what is common to all, of problems, of kernels.
+
+    python benchmarks/time_errors.py
+
+For the first five kernels of each problem, in the order of the shipped model: the median error; the median of
+predicted over measured time, which is 1 without a drift between the runs of training and hold-out, with its 95 %
+interval over problems; the median error when all times are multiplied by what makes that 1, which knows the hold-out
+and so is no prediction; and what is left within problems when each has a factor of its own. Where pairs were measured
+twice (GEMMs), how far the two times of a kernel lie apart. Settings are never chosen by any of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from ckh.assess.intervals import estimates, mean_of
+from ckh.data.dataset import read_dataset
+from ckh.learn.artifact import load_model
+from ckh.learn.calibrate import SHOWN
+from ckh.learn.predicted_times import predicted_speeds
+
+ROOT = Path(__file__).parents[1]
+HOLDOUTS = {
+    **{f"grouped_conv_{one}_fp32_host": f"host-holdout-{one}" for one in ("forward", "bwd_data", "bwd_weight")},
+    "gemm_universal_fp32_host": "host-llm",
+}
+
+
+def main() -> None:
+    """Print a line for each hold-out."""
+    for name, file in HOLDOUTS.items():
+        model = load_model(ROOT / "models" / name)
+        dataset = read_dataset(ROOT / "data" / f"{file}.parquet", columns=lambda op: op.column_names())
+        found = predicted_speeds(model, dataset, model.scores(dataset))
+        assert found is not None
+        frame, groups = dataset.frame, np.split(np.arange(len(found.rows)), found.starts[1:])
+        first = [group[:SHOWN] for group in groups]
+        measured = frame["tflops"].to_numpy(dtype=np.float64)[found.rows]
+        off = [np.log(measured[of] / found.tflops[of]) for of in first]  # log of predicted over measured time
+        of_problem = np.array([np.median(one) for one in off])
+        common = estimates({"": mean_of(of_problem)}, len(of_problem))[""]
+        every = np.concatenate(off)
+        within = np.concatenate([one - np.median(one) for one in off])
+        print(
+            f"{name}: error {_error(every):.2%}; predicted over measured {np.exp(np.median(every)):.3f}, mean over "
+            f"problems {np.exp(common.value):.3f} [{np.exp(common.low):.3f}, {np.exp(common.high):.3f}]; error without "
+            f"a common factor {_error(every - np.median(every)):.2%}, without one for each problem {_error(within):.2%}"
+        )
+        if "earlier_ms" in frame and frame["earlier_ms"].notna().any():
+            rows = found.rows[np.concatenate(first)]
+            apart = np.log(frame["later_ms"].to_numpy()[rows] / frame["earlier_ms"].to_numpy()[rows])
+            apart = apart[np.isfinite(apart)]
+            print(
+                f"  measured twice: {np.median(np.abs(np.expm1(apart))):.2%} apart in the median, the later over the "
+                f"earlier {np.exp(np.median(apart)):.3f}; a time lies {np.median(np.abs(np.expm1(apart / 2))):.2%} "
+                "from the mean of both"
+            )
+
+
+def _error(off: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(np.median(np.abs(np.expm1(off))))
+
+
+if __name__ == "__main__":
+    main()
