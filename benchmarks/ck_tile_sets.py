@@ -1,10 +1,10 @@
 """How many kernels of a rule set CK Tile's headers build for an architecture, and why the others are not built.
 
-    python benchmarks/ck_tile_sets.py gfx942 tiny [tests …] [--emit-only] [--every N]
+    python benchmarks/ck_tile_sets.py gfx942 tiny [tests …] [--emit-only | --compiled] [--every N]
 
 Every direction, 2D and 3D, fp16, bf16 and fp32. Each kernel takes about 20 s of a core; what was compiled before is in
-the cache. --emit-only compiles nothing and counts the reasons; --every 10 compiles each tenth kernel of a set. Needs
-hipcc and CK Tile's headers, and no GPU.
+the cache. --emit-only compiles nothing and counts the reasons; --compiled loads what was compiled before, and counts
+the others; --every 10 compiles each tenth kernel of a set. Needs hipcc and CK Tile's headers, and no GPU.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.compile import KernelBuilder
 from ckh.bench.device import Device, DeviceOptions
 from ckh.bench.device_choice import open_device
 from ckh.bench.driver import Driver
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 DTYPES = ("fp16", "bf16", "fp32")
-TIMEOUT_S = 1800.0
+TIMEOUT_S = 1800.0  # of twelve kernels together, on a busy machine
 
 
 def report(name: str, reports: list[BuildReport]) -> None:
@@ -70,10 +71,12 @@ def main() -> None:
     parser.add_argument("arch")
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--emit-only", action="store_true")
+    parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--jobs", type=int)
     wanted = parser.parse_args()
     device = open_device("hip", DeviceOptions(wanted.arch))
+    known = KernelBuilder(device)
     for name in wanted.sets:
         groups = product(Direction, (2, 3), DTYPES)
         kernels = [k for variant, ndim, dtype in groups for k in rule_set(name, variant, ndim, dtype, device.arch)]
@@ -81,6 +84,10 @@ def main() -> None:
         if wanted.emit_only:
             report_emitted(name, chosen, device)
             continue
+        if wanted.compiled:
+            missing = {kernel for kernel in chosen if known.missing([kernel])}
+            print(f"\n{name}: {len(missing)} of {len(chosen)} kernels are not compiled yet, and left out")
+            chosen = [kernel for kernel in chosen if kernel not in missing]
         limits = BenchLimits(jobs=wanted.jobs, compile_timeout_s=TIMEOUT_S)
         built = build_and_load(Driver(device, limits, lambda: False), chosen)
         report(name, list(built.values()))
