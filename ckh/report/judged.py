@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ckh.assess import baselines
 from ckh.assess.metrics import choices
 from ckh.assess.noise import noise_times
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ckh.assess.metrics import Times
@@ -42,6 +43,11 @@ class Judged:
     def name(self) -> str:
         """The model's."""
         return self.model.path.resolve().name
+
+    def mean_and_low(self, scores: NDArray[np.float64]) -> tuple[float, float]:
+        """Mean and tenth percentile of the efficiency of what other scores choose."""
+        efficiency = self.times.efficiency()[choices(scores, self.times.problem, self.times.count)]
+        return float(efficiency.mean()), float(np.percentile(efficiency, 10))
 
 
 def judge(model: Model, dataset: Dataset) -> Judged:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.assess.metrics import choices
 from ckh.errors import UsageError
 from ckh.learn.boosting import Boosting
 from ckh.learn.matrix import FeatureMatrix, widened
 from ckh.learn.prepared import prepare
 from ckh.learn.targets import make_fit
 from ckh.learn.warm_start import read_start
-from ckh.report.drawing import Drawing, Line, Lines
+from ckh.report.drawing import Drawing
+from ckh.report.learning import efficiency_lines
 from ckh.training import TFLOPS, TrainOptions
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     target = options.rank_target
     trees = min(start.trees[judged.model.spec.rank_by], start.params.n_estimators)
     matrix = _matrix(judged)
-    counts, mean, low = [], [], []
+    counts, found = [], []
     for count, rows in _parts(learned_from.valid()):
         advance(0, f"{count} problems")
         prepared = prepare(rows, options)
@@ -59,25 +59,16 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
         model = Boosting(prepared, options, lambda _steps, _text: None).fit(
             fit, np.arange(len(prepared.dataset)), None, target, trees
         )
-        scores = matrix.predict(model, np.arange(len(judged.dataset)))
-        efficiency = judged.times.efficiency()[choices(scores, judged.times.problem, judged.times.count)]
         counts.append(count)
-        mean.append(float(efficiency.mean()))
-        low.append(float(np.percentile(efficiency, 10)))
+        found.append(judged.mean_and_low(matrix.predict(model, np.arange(len(judged.dataset)))))
         advance(1, f"{count} problems")
-    gained = 100 * (mean[-1] - mean[-2]) if len(mean) > 1 else 0.0
+    gained = 100 * (found[-1][0] - found[-2][0]) if len(found) > 1 else 0.0
     return Drawing(
         "learning-by-data",
         f"The last doubling of the data, to {counts[-1]:,} problems, brought {gained:+.1f} points of mean efficiency",
         "Efficiency on the judged problems of models with these settings that learned from a part of the training "
         "problems. A curve that still rises asks for more measurements.",
-        Lines(
-            [Line("mean", counts, mean), Line("P10", counts, low)],
-            "training problems",
-            "efficiency",
-            log_x=True,
-            percent_y=True,
-        ),
+        efficiency_lines("training problems", counts, found),
     )
 
 
