@@ -91,7 +91,7 @@ def check_output(
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a file by which its kind is told; empty if it cannot be read."""
+    """The first bytes of a file, which show its kind; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(HEAD_BYTES)

@@ -34,7 +34,7 @@ def random_efficiency(times: Times) -> NDArray[np.float64]:
 
 
 class Learned:
-    """What baselines know of other data: twelve bytes for each of their rows.
+    """The knowledge of baselines of other data: twelve bytes for each of their rows.
 
     Args:
         parts: the data, in parts of whole problems.

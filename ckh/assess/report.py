@@ -128,7 +128,7 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _JudgedPart:
-    """What is kept of a part: figures by problem, and the part's own counts.
+    """The rest that is kept of a part: figures by problem, and the part's own counts.
 
     Attributes:
         rows: how many there are.

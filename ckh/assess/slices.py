@@ -49,11 +49,11 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicesOfPart:
-    """What slices need of a part of the problems.
+    """The facts of a part of the problems that slices need.
 
     Attributes:
         efficiency: of the choices, shape (problems,).
-        values: texts by which problems are told apart, by kind, shape (problems,) each.
+        values: texts that tell problems apart, by kind, shape (problems,) each.
         inside: whether a test holds, by kind and name, shape (problems,) each.
         kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
             each.

@@ -48,7 +48,7 @@ _BEFORE = "what was known before"
 
 @dataclass(frozen=True, slots=True)
 class ActiveReport:
-    """What an active run knows, and what more time would bring.
+    """The state of an active run, and what more time would bring.
 
     Attributes:
         pairs: that have a time, of this run and those it went on from.
@@ -76,7 +76,7 @@ class ActiveReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Learned:
-    """What was learned of the problems of one kind: how good choices are, and the model if it is the best to ask."""
+    """A model of the problems of one kind: how good choices are, and the model if it is the best one."""
 
     curve: LearningCurve
     problems: int
@@ -84,7 +84,7 @@ class _Learned:
 
 
 class _Scores:
-    """What is known of kernels: by the models learned, or else before."""
+    """Scores of kernels: by the models learned, or else before."""
 
     def __init__(self, active: ActiveRun, models: dict[Wanted, Model]) -> None:
         self._active, self.models = active, models
@@ -180,12 +180,12 @@ class ActiveRun:
                 self._learning.release()
 
     def is_over(self, node: str) -> bool:
-        """Whether a node's device is to measure nothing more, as far as results are in."""
+        """True if a node's device is to measure nothing more, as far as results are in."""
         with self._lock:
             return self.is_enough or self._chooser.is_done(node)
 
     def report(self) -> ActiveReport:
-        """What is known at the end, and what another hour would bring."""
+        """The state at the end, and what another hour would bring."""
         measured = self._measured()
         if measured > self._learned_pairs:
             self._learn()
@@ -254,7 +254,7 @@ class ActiveRun:
         self.is_enough = minute is not None and 0 <= 100 * minute.value < self._stop_gain
 
     def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
-        """What the results of problems of one kind teach; None if they are too few."""
+        """The model of the results of problems of one kind; None if they are too few."""
         times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
         if len(times) < FEWEST_PROBLEMS:
             return None
@@ -269,7 +269,7 @@ class ActiveRun:
         return _Learned(curve, len(times), model)
 
     def _is_better(self, curve: LearningCurve, dataset: Dataset, times: dict[int, dict[str, float]]) -> bool:
-        """Whether a model that did not see the problems chooses better than what was known before."""
+        """True if a model that did not see the problems chooses better than what was known before."""
         before = []
         for number, found in times.items():
             known = self._known_of(number, list(found))
@@ -301,7 +301,7 @@ class ActiveRun:
         return Dataset(tables.to_pandas(tables.plain(table)))
 
     def _gain(self, pairs: float) -> Estimate | None:
-        """What so many more pairs are expected to add to mean efficiency."""
+        """The mean efficiency that so many more pairs are expected to add."""
         measured = self._measured()
         share = min(pairs, self._pairs - measured) / max(measured, 1)
         return self._joined(partial(LearningCurve.gain, share=share))

@@ -1,4 +1,4 @@
-"""Whether devices may measure for one journal: a reference kernel has to take about as long on each of them.
+"""Devices that measure for one journal are alike: a reference kernel has to take about as long on each of them.
 
 Compared are all devices of a run, and those of the runs that it goes on with, by what the journal says of them.
 """
@@ -60,7 +60,7 @@ class Alike:
         self.times = {f"{name or 'the device'} of an earlier run": ms for name, ms in reference.earlier.items()}
 
     def is_earlier(self, names: Collection[str]) -> bool:
-        """Whether earlier runs had no other devices than these."""
+        """True if earlier runs had no other devices than these."""
         return self._reference.earlier.keys() <= set(names)
 
     def time(self, runner: JobRunner) -> float | None:
@@ -96,7 +96,7 @@ class Alike:
         note(f"{len(self.times)} devices differ by {ratio - 1:.1%} on a reference kernel")
 
     def admits(self, runner: JobRunner) -> bool:
-        """Whether a device that came while the run lasts measures as those that were compared."""
+        """True if a device that came while the run lasts measures as those that were compared."""
         if not self.times or runner.node in self.times:
             return True
         ms = self.time(runner)

@@ -29,14 +29,14 @@ _OCCUPANCY = "Occupancy"
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A compiled kernel: what identifies its code, and its resources if the compiler told them."""
+    """A compiled kernel: what identifies its code, and its resources if the compiler reported them."""
 
     code_hash: str
     resources: Resources | None
 
 
 def parse_resources(messages: str, function: str) -> Resources | None:
-    """Resources of the functions whose mangled names contain `function`; None if the compiler told of none."""
+    """Resources of the functions whose mangled names contain `function`; None if the compiler reported none."""
     takes: list[dict[str, int]] = []
     this: dict[str, int] = {}
     for match in filter(None, map(_REMARK.search, messages.splitlines())):

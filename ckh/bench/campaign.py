@@ -126,7 +126,7 @@ class Campaign:
         DeviceError: the device cannot be used.
         DataError: the journal or a file of problems or kernels is unusable.
         NoKernelError: no kernel applies to any problem.
-        ModelError: the best kernels are asked for, and there is no model that says which.
+        ModelError: the best kernels are requested, and there is no model that says which.
     """
 
     def __init__(

@@ -146,7 +146,7 @@ class _ClusterBuilder(KernelBuilder):
             }
 
     def _from_nodes(self, keys: Sequence[str], order: BuildOrder) -> dict[str, Built]:
-        """What nodes have in their caches, taken into this one."""
+        """The libraries in the caches of nodes, taken into this one."""
         left = set(keys)
         calls = []
         for address, known in self._cluster.everywhere(cached, list(keys)).items():
@@ -350,7 +350,7 @@ class ClusterDriver(Driver):
                 alike.add(runner)
 
     def _is_alike(self, runner: JobRunner) -> bool:
-        """Whether a device, which may have come while the run lasts, measures as those that were compared."""
+        """True if a device, which may have come while the run lasts, measures as those that were compared."""
         if self._alike is None or self._alike.admits(runner):
             return True
         self._left_out.add(runner.node)
@@ -378,7 +378,7 @@ def driver_for(
     *,
     measures: bool = True,
 ) -> Driver:
-    """What builds kernels and runs them: this machine, or a cluster's nodes.
+    """The driver that builds kernels and runs them: this machine, or a cluster's nodes.
 
     Args:
         cluster: None: this machine.

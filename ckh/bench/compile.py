@@ -257,7 +257,7 @@ class KernelBuilder:
         return run_compiler(command, source, self._timeout_s, order.should_stop)
 
     def _keep(self, key: str, order: BuildOrder, library: Path, run: CompilerRun, part: Part | None = None) -> Built:
-        """Put a library into the cache or, of a unit, which part it is, with what the compiler told of it."""
+        """Put a library into the cache or, of a unit, which part it is, with what the compiler reported of it."""
         kernel, source = order.sources[key]
         binary = self._device.inspect(kernel, source, run.message)
         compilation = Compilation(self._device.arch.name, operation_of_kernel(kernel).name, run.seconds)

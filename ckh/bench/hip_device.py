@@ -62,7 +62,7 @@ class HipDevice:
 
     Raises:
         DeviceError: neither is there a GPU nor is an architecture named.
-        UsageError: the architecture is unknown or no GPU's, or there is no GPU of a number that was asked for.
+        UsageError: the architecture is unknown or no GPU's, or there is no GPU of the requested number.
     """
 
     def __init__(self, options: DeviceOptions) -> None:
@@ -136,7 +136,7 @@ class HipDevice:
         return [*self._compiler.command, *_FLAGS, target, *folders, "-o", str(library), str(source)]
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
-        """Resources as the compiler told them, and the hash of the code."""
+        """Resources as the compiler reported them, and the hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
         return Binary(code_hash(source, _folders(kernel)), next(filter(None, resources), None))
 

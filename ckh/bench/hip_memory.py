@@ -171,7 +171,7 @@ class HipMemory:
         self._workspace.overrun()
 
     def flush_buffer(self) -> tuple[int, int]:
-        """Made when it is asked for the first time."""
+        """Allocated when it is requested for the first time."""
         if not self._flush_bytes:
             return 0, 0
         if self._flush is None:

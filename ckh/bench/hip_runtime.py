@@ -125,7 +125,7 @@ def _load() -> ctypes.CDLL:
 
 
 def _candidates() -> Iterator[str]:
-    """Where the runtime may be, first the one that was asked for."""
+    """Where the runtime may be, first the one that was requested."""
     if chosen := os.environ.get(LIBRARY_VARIABLE):
         yield chosen
         return

@@ -28,7 +28,7 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
     """The HIP compiler: the wanted one, else $HIPCC, else that of $ROCM_PATH, of PATH, of /opt/rocm.
 
     Raises:
-        DeviceError: the one that was asked for does not run, or there is none.
+        DeviceError: the one that was requested does not run, or there is none.
     """
     for asked in (wanted, environ.get(_HIPCC)):
         if asked:

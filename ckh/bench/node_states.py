@@ -1,4 +1,4 @@
-"""What the nodes of a cluster do, said from time to time: `ckh bench --cluster … --verbose`."""
+"""The work of a cluster's nodes, printed from time to time: `ckh bench --cluster … --verbose`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_S, _EVERY_S = 5.0, 30.0
 
 @dataclass(slots=True)
 class _Device:
-    """What a device has done: calls and pairs; and what it does, since when."""
+    """The work of a device: finished calls and pairs; and what it does, since when."""
 
     calls: int = 0
     pairs: int = 0

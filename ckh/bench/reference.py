@@ -36,7 +36,7 @@ AGAIN_SHARE = 0.1  # of the time of measuring, which measuring again may take
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of one worker: times of the reference in ms, when the last was, and tasks measured since."""
+    """The state of one worker: times of the reference in ms, when the last was, and tasks measured since."""
 
     first_ms: float = 0.0
     last_s: float = float("-inf")

@@ -1,4 +1,4 @@
-"""What is known of a run's pairs: the last row of each, its times, and which are measured again."""
+"""Results of a run's pairs: the last row of each, its times, and which are measured again."""
 
 from __future__ import annotations
 

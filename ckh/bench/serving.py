@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def in_order(tasks: Iterable[T]) -> Callable[[str], T | None]:
-    """What `Driver.serve` chooses by where tasks are done in their order, by whatever device."""
+    """The order of `Driver.serve` where tasks are done one after another, by whatever device."""
     left = iter(tasks)
     return lambda _node: next(left, None)
 
@@ -81,7 +81,7 @@ class Serving(Generic[T]):
         return (bool(self._lost) or not self._without) and not self.is_over
 
     def is_wanted(self, name: str) -> bool:
-        """Whether a device may have something to do."""
+        """True if a device may have something to do."""
         return (bool(self._lost) or name not in self._without) and not self.is_over
 
     def see(self, names: set[str]) -> None:

@@ -162,7 +162,7 @@ class Sweep:
         return self._timed(whole)
 
     def _unfinished(self, plan: Plan, results: PairResults) -> Plan:
-        """What is left of problems that have kernels, or leaders, to measure.
+        """The rest of the problems that have kernels, or leaders, to measure.
 
         One that is half measured by a device that is not there is left whole. Its rows stay in the journal, and count
         until another device has measured it anew.
@@ -281,7 +281,7 @@ class Sweep:
         return replace(built, status=Status.INVALID, message=message)
 
     def _watch(self, left: Plan, built: dict[str, Built]) -> ReferenceWatch | None:
-        """What watches the machine; None of a short run, or where no kernel is there to watch with."""
+        """The watch over the machine; None of a short run, or where no kernel is there to watch with."""
         found = self._reference(left, built)
         if left.pairs < LEAST_PAIRS or found is None:
             return None

@@ -196,7 +196,7 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
 
 
 def active_lines(report: ActiveReport) -> list[str]:
-    """What a run that chooses knows, and what another hour would bring."""
+    """Lines on what a run that chooses knows, and what another hour would bring."""
     chosen = (
         f"chosen: {report.pairs} pairs of {report.problems} problems and {report.kernels} kernels, with "
         f"{report.models} models learned on the way, {report.pairs_a_minute:.0f} pairs a minute"
@@ -239,7 +239,7 @@ def _parts(values: Sequence[float], most: int) -> list[Sequence[float]]:
 
 
 def machine_lines(totals: Totals) -> list[str]:
-    """What to know of the machine that measured, and what to do about it; nothing where it was quiet."""
+    """Lines on the machine that measured, and on what to do about it; none where it was quiet."""
     lines = []
     share, looks = _unstable_share(totals), [one.ratio for one in totals.references]
     if looks and max(abs(one - 1) for one in looks) > DRIFT:

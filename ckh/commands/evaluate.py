@@ -141,7 +141,7 @@ def evaluate(
 
 
 def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Scorer]:
-    """What scores by a model that is trained here as AMD's tools do, by the name that it stands under."""
+    """The scorer by a model that is trained here as AMD's tools do, by the name that it stands under."""
     import os
 
     from ckh.learn.amd_recipe import amd_scorer
@@ -156,7 +156,7 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
 
 @contextmanager
 def _scores(model: Model, parts: DatasetParts, cluster: str | None) -> Iterator[Scored]:
-    """What gives the scores of each part in their order, and times over predicted times; by workers, if any."""
+    """The scores of each part in their order, and times over predicted times; by workers, if any."""
     from ckh.learn.predicted_times import time_ratios
 
     if cluster is not None:

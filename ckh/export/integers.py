@@ -175,7 +175,7 @@ def value_of(ask: Callable[[Callable[[int], Size]], Any]) -> Expression:
     """The expression of an integer.
 
     Args:
-        ask: computes it; told what makes the size of a number.
+        ask: computes it; takes what makes the size of a number.
 
     Raises:
         ModelError: it depends on a decision, or uses a size as a plain number.

@@ -126,7 +126,7 @@ class PairChooser:
         of.node, of.is_pending = node, False
 
     def is_done(self, node: str) -> bool:
-        """Whether nothing is left for a node's device as far as results are in."""
+        """True if nothing is left for a node's device as far as results are in."""
         return not self._again(node) and all(self._of[problem].chosen for problem in self._first)
 
     def _next_problem(self, node: str) -> int | None:
@@ -166,5 +166,5 @@ def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
 
 
 def is_due(pairs: int, learned: int) -> bool:
-    """Whether there are enough more results than a model learned from."""
+    """True if there are enough more results than a model learned from."""
     return pairs >= _GROWTH * learned

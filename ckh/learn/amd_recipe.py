@@ -28,7 +28,7 @@ _SEED = 42
 def amd_scorer(
     learned_from: Dataset, hardware: Mapping[str, int], jobs: int, params: TreeParams | None = None
 ) -> Scorer:
-    """What gives the scores of all rows of a dataset of the same operation by a model of AMD's recipe.
+    """A function that gives the scores of all rows of a dataset of the same operation by a model of AMD's recipe.
 
     Args:
         learned_from: what it learns from.

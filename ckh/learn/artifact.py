@@ -335,7 +335,7 @@ class Model:
     def told(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
-        """The TFLOPS told of some kernels of each problem alone: those of `score_pool`, to the last bit.
+        """The TFLOPS predicted of some kernels of each problem alone: those of `score_pool`, to the last bit.
 
         Args:
             problems: the problems.

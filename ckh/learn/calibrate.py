@@ -34,7 +34,7 @@ def calibrate(score: Floats | None, told: Floats, tflops: Floats, problem: NDArr
 
     Args:
         score: what orders kernels, shape (rows,), by models that have not seen the row's problem; None: the speeds do.
-        told: the speeds that such models tell, shape (rows,).
+        told: the speeds that such models predict, shape (rows,).
         tflops: the measured ones, shape (rows,).
         problem: number of each row's problem, shape (rows,).
     """

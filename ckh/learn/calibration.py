@@ -35,7 +35,7 @@ class Calibration:
     """The calibration of a model's speeds.
 
     Attributes:
-        gap: distances of a score to the best one, ascending from 0; empty: the speeds stay as they are told.
+        gap: distances of a score to the best one, ascending from 0; empty: the speeds stay as they are predicted.
         share: speeds of kernels at these distances over that of the best, from 1 on and never rising.
         scale: what corrects the median of all.
         bands: the interval by predicted speed, ascending: the TFLOPS of the first kernel from which a band holds, 0 in
@@ -87,7 +87,7 @@ class Calibration:
 
         Args:
             score: what they are ordered by, shape (..., kernels), of at least `FIRST` kernels or all.
-            tflops: the speeds that are told of them, of the same shape.
+            tflops: the speeds that are predicted of them, of the same shape.
         """
         import numpy as np
 

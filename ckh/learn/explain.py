@@ -90,7 +90,7 @@ def explain(found: Answer) -> Explanation | None:
 
 
 def word_of(feature: str) -> str:
-    """The word that a feature is told under."""
+    """The word that a feature is reported under."""
     fits = (word for word, patterns in _WORDS.items() if re.search("|".join(patterns), feature))
     return next(fits, _OTHER)
 

@@ -1,4 +1,4 @@
-"""What more measurements would bring: a learning curve over the pairs that a model learns from.
+"""The gain of more measurements: a learning curve over the pairs that a model learns from.
 
 Models that learn from the first quarter, half and all of what was measured choose for problems that are held out. What
 their choices lose against the best measured kernel falls as a power of the number of pairs: a line between logarithms,
@@ -53,7 +53,7 @@ class LearningCurve:
         return self._estimate(lambda losses: 1.0 - losses[:, -1])
 
     def gain(self, share: float) -> Estimate:
-        """What mean efficiency gains with so many more pairs, as a share of those there are."""
+        """The gain in mean efficiency with so many more pairs, as a share of those there are."""
 
         def gained(losses: NDArray[np.float64]) -> NDArray[np.float64]:
             x = np.log(self.pairs) - np.log(self.pairs).mean()

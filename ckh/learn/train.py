@@ -83,7 +83,7 @@ class _Trainer:
         self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
 
     def calibration(self) -> Calibration | None:
-        """What makes the speeds agree with the order, and the interval of times; None without folds or speeds."""
+        """The calibration of speeds by the order, and the interval of times; None without folds or speeds."""
         if TFLOPS not in self._held_out:
             return None
         dataset = self._prepared.dataset

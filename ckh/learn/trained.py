@@ -57,7 +57,7 @@ class TrainedTarget:
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """All that training made, in memory."""
+    """All results of training, in memory."""
 
     dataset: Dataset
     all_rows: int

@@ -1,6 +1,6 @@
 """Warm start: training that adds trees to a model, which must have learned the same thing from the same inputs.
 
-Another GPU's model, or one of another element type, may be continued: what differs is told, and recorded.
+Another GPU's model, or one of another element type, may be continued: what differs is said, and recorded.
 """
 
 from __future__ import annotations

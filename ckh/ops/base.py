@@ -90,7 +90,7 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What models are worth that were measured on another GPU, and on another element type; of several the poorest."""
+    """The worth of models that were measured on another GPU, and on another element type; of several the poorest."""
 
     other_gpu: Worth
     other_dtype: Worth

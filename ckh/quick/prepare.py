@@ -117,7 +117,7 @@ def facts_of(
 
 
 def _frequent_facts(model: Model, problem: Problem) -> dict[str, Any] | None:
-    """What `frequent.frequent` takes besides the problem."""
+    """The arguments of `frequent.frequent` besides the problem."""
     from ckh.learn.frequent import held_out
 
     table, op = model.frequent_table(problem), model.spec.op

@@ -1,4 +1,4 @@
-"""What a model's search found, as text and as JSON."""
+"""The result of a search on a model, as text and as JSON."""
 
 from __future__ import annotations
 

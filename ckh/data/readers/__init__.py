@@ -51,7 +51,7 @@ def read_input(path: Path, options: ReadOptions, format_name: str | None = None)
 
 
 def find_reader(path: Path) -> Reader:
-    """The reader of a file, told by its first bytes.
+    """The reader of a file, by its first bytes.
 
     Raises:
         DataError: the file cannot be read, is empty, or looks like none of the formats.

@@ -81,7 +81,7 @@ def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
 
 
 def _is_built(kernel: str, problem: AiterMoe, arch: str, root: Path) -> bool:
-    """Whether the AITER in a folder has both kernels of a choice."""
+    """True if the AITER in a folder has both kernels of a choice."""
     names = [newer_name(part.name) for part in parts(kernel)]
     if any(name.startswith(CK_TILE) for name in names):
         raise UsageError(f"{root} does not name CK Tile's kernels of experts", "leave out --installed")

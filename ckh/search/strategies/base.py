@@ -63,7 +63,7 @@ class Strategy(ABC):
 
     @property
     def is_exhausted(self) -> bool:
-        """True if every configuration was asked for."""
+        """True if every configuration was requested."""
         return bool(self._is_asked.all())
 
     def ask(self) -> int:
@@ -92,7 +92,7 @@ class Strategy(ABC):
             time_ms: the measured time; None if the configuration failed.
 
         Raises:
-            ValueError: another configuration was asked for, or the time is no positive number.
+            ValueError: another configuration was requested, or the time is no positive number.
         """
         if index != self._pending:
             raise ValueError(f"configuration {index} was not the last one asked for")
@@ -104,7 +104,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def _propose(self) -> Iterator[int]:
-        """Configurations not yet asked for, for as long as there are any; each is told when the next one is drawn."""
+        """Configurations not yet requested, for as long as there are any; each is told when the next one is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> Sequence[int]:
         """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.

@@ -69,7 +69,7 @@ class Winner:
 
 
 def require_csv_name(path: Path) -> None:
-    """Refuse a name by which a problem file cannot be told.
+    """Refuse a name by which a problem file cannot be recognised.
 
     Raises:
         UsageError: it does not end in .csv.
@@ -82,7 +82,7 @@ def write_winners(winners: Sequence[Winner], path: Path | str) -> None:
     """Write a CSV file of winners that is a problem file too, whole or not at all.
 
     Raises:
-        UsageError: the name does not end in .csv, by which problem files are told.
+        UsageError: the name does not end in .csv, by which problem files are recognised.
         DataError: there are none.
         OutputError: the file cannot be written.
     """
