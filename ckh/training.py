@@ -114,7 +114,7 @@ class TrainOptions:
     )
     mine: int = declared(Declared("Rounds of giving hard problems more weight.", low=0, high=20), default=0)
     prior: float = declared(
-        Declared("Weight of a law of time beside the model that orders.  [0.5 or 0]", low=0.0, high=10.0), default=0.0
+        Declared("Weight of a law of time beside the model that orders.  [1 or 0]", low=0.0, high=10.0), default=0.0
     )
     params: TreeParams = field(default_factory=TreeParams)
 
@@ -136,7 +136,7 @@ _SIZES = (
 )
 _LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
 _EARLY_OF_LARGE = 25  # rounds, at twice the rate
-_PRIOR = 0.5
+_PRIOR = 1.0
 
 
 def sized_options(rows: int) -> TrainOptions:

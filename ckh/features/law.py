@@ -18,9 +18,12 @@ class TimeLaw:
 
     Attributes:
         terms: names of columns that an engine derives, none ever negative; a constant is always one more.
+        shared: names of columns of kernels, none negative, by which coefficients of like kernels differ: of a family
+            each is about a sum of these, each times a factor that is not negative; a constant is always one more.
         varied: problems of other sizes around given ones: raw columns of problems by name, shape (problems,), and a
             source of random numbers -> the same columns.
     """
 
     terms: tuple[str, ...]
+    shared: tuple[str, ...]
     varied: Callable[[Mapping[str, NDArray[Any]], np.random.Generator], dict[str, NDArray[Any]]]

@@ -1,13 +1,15 @@
 """A law of time, fitted to a few measured problems, as trees: what is known of sizes that were never measured.
 
 For each kernel the law's coefficients (`features.law.TimeLaw`) are the non-negative least squares of relative errors,
-in which rows far off count less. Trees learn the efficiencies that the law gives of the measured problems and of others
-around them; they are added to those that have learned from the measurements.
+in which rows far off count less. They are drawn to those of a law of the kernel's family, as strongly as one further
+measurement of each would: where no small problem was measured, only other tiles say what a kernel takes there. Trees
+learn the efficiencies that the law gives of the measured problems and of others around them; they are added to those
+that have learned from the measurements.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +18,21 @@ from ckh.learn.matrix import FeatureMatrix
 from ckh.training import TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
-    from ckh.features.law import TimeLaw
 
 # Problems that every kernel must have been measured on: three for each coefficient.
 _FEWEST_PROBLEMS = 30
 _COPIES = 8  # problems drawn around each measured one
 _PASSES = 4
+_MOST_STEPS = 30  # of a fit, for each coefficient
 _FAR_OFF = 0.15  # a relative error from which on a row counts less
 PRIOR_TREES = TreeParams(
-    n_estimators=200, learning_rate=0.1, num_leaves=31, colsample_bytree=0.6, reg_alpha=0.05, reg_lambda=0.5
+    n_estimators=200, learning_rate=0.1, num_leaves=63, colsample_bytree=0.8, reg_alpha=0.05, reg_lambda=0.5
 )
 
 
@@ -67,13 +69,11 @@ def prior_rows(dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np
     _, first_kernel, kernel = np.unique(
         frame["kernel_name"].to_numpy(dtype=str)[rows], return_index=True, return_inverse=True
     )
-    terms = _terms(op.engine, op.law, raw, hardware)
-    coefficients = np.stack(
-        [
-            _fitted(terms[kernel == number], latency[kernel == number], efficiency[rows][kernel == number])
-            for number in range(len(first_kernel))
-        ]
-    )
+    measured = _Measured(_with_constant(op.engine, raw, hardware, op.law.terms), latency, efficiency[rows])
+    of_kernel = {name: raw[name][first_kernel] for name in op.engine.kernel_columns if name in raw}
+    shared = _with_constant(op.engine, of_kernel, hardware, op.law.shared)
+    families = frame[op.kernel_slice].to_numpy(dtype=str)[rows][first_kernel]
+    coefficients = _coefficients(measured, kernel, shared, families)
     first_problem = np.unique(dataset.problem_ids[rows], return_index=True)[1]
     problems = {name: values[first_problem] for name, values in raw.items() if name not in op.engine.kernel_columns}
     random = np.random.default_rng(seed)
@@ -81,31 +81,78 @@ def prior_rows(dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np
     count, kernels = (_COPIES + 1) * len(first_problem), len(first_kernel)
     grid = {name: np.repeat(np.concatenate([one[name] for one in drawn]), kernels) for name in problems}
     grid |= {name: np.tile(values[first_kernel], count) for name, values in raw.items() if name not in problems}
-    time = np.einsum("pkt,kt->pk", _terms(op.engine, op.law, grid, hardware).reshape(count, kernels, -1), coefficients)
+    time = np.einsum(
+        "pkt,kt->pk", _with_constant(op.engine, grid, hardware, op.law.terms).reshape(count, kernels, -1), coefficients
+    )
     relative = time.min(axis=1, keepdims=True) / time
     return PriorRows(FeatureMatrix(op.engine, grid, hardware), relative.reshape(-1))
 
 
-def _terms(
-    engine: FeatureEngine, law: TimeLaw, columns: Mapping[str, NDArray[Any]], hardware: Mapping[str, int]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """Rows that a law is fitted to: its terms, shape (rows, terms), times in ms, and how near each is to the best."""
+
+    terms: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    efficiency: NDArray[np.float64]
+
+    def of(self, rows: NDArray[np.bool_]) -> _Measured:
+        """Some of the rows."""
+        return _Measured(self.terms[rows], self.latency[rows], self.efficiency[rows])
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """The usual size of a weighted term, shape (terms,)."""
+        weighted = self.terms * (self.efficiency / self.latency)[:, None]
+        return np.asarray(np.sqrt((weighted**2).mean(axis=0)))
+
+
+def _with_constant(
+    engine: FeatureEngine, columns: Mapping[str, NDArray[Any]], hardware: Mapping[str, int], names: Sequence[str]
 ) -> NDArray[np.float64]:
-    """The law's terms and the constant, shape (rows, terms)."""
-    found = engine.quantities(columns, hardware, law.terms)
+    """Derived quantities with a 1 before them, shape (rows, 1 + names)."""
+    found = engine.quantities(columns, hardware, names)
     return np.column_stack([np.ones(len(found)), found])
 
 
-def _fitted(
-    terms: NDArray[np.float64], latency: NDArray[np.float64], efficiency: NDArray[np.float64]
+def _coefficients(
+    measured: _Measured, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
 ) -> NDArray[np.float64]:
-    """A kernel's coefficients, shape (terms,)."""
+    """The law of each kernel, shape (kernels, terms).
+
+    Args:
+        measured: rows of all kernels.
+        kernel: the number of each row's kernel.
+        shared: what coefficients of like kernels differ by, shape (kernels, shared).
+        families: which kernels are alike, shape (kernels,).
+    """
+    found = np.empty((len(families), measured.terms.shape[1]))
+    sizes = measured.sizes
+    for family in np.unique(families):
+        rows = families[kernel] == family
+        part = measured.of(rows)
+        joint = (part.terms[:, :, None] * shared[kernel[rows]][:, None, :]).reshape(len(part.terms), -1)
+        factors = _fitted(replace(part, terms=joint)).reshape(len(sizes), -1)
+        for number in np.flatnonzero(families == family):
+            found[number] = _fitted(measured.of(kernel == number), factors @ shared[number], sizes)
+    return found
+
+
+def _fitted(
+    measured: _Measured, drawn_to: NDArray[np.float64] | None = None, strength: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Coefficients of terms that are not negative, shape (terms,), drawn to others, each by its strength."""
     from scipy.optimize import nnls
 
-    weight = efficiency / latency
+    terms, latency, weight = measured.terms, measured.latency, measured.efficiency / measured.latency
+    pull = np.empty((0, terms.shape[1])) if strength is None else np.diag(strength)
+    pulled = np.empty(0) if drawn_to is None else pull @ drawn_to
     found = np.zeros(terms.shape[1])
     for _ in range(_PASSES):
-        weighted = terms * weight[:, None]
+        weighted = np.concatenate([terms * weight[:, None], pull])
         scale = np.maximum(np.abs(weighted).max(axis=0), np.finfo(np.float64).tiny)
-        found = nnls(weighted / scale, latency * weight)[0] / scale
+        right = np.concatenate([latency * weight, pulled])
+        found = nnls(weighted / scale, right, maxiter=_MOST_STEPS * len(scale))[0] / scale
         error = np.log(np.maximum(terms @ found, np.finfo(np.float64).tiny) / latency)
-        weight = efficiency / latency / np.sqrt(1.0 + (error / _FAR_OFF) ** 2)
+        weight = measured.efficiency / latency / np.sqrt(1.0 + (error / _FAR_OFF) ** 2)
     return found

@@ -13,7 +13,7 @@ import pytest
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
 from ckh.learn.matrix import FeatureMatrix
-from ckh.learn.prior import has_prior, prior_rows
+from ckh.learn.prior import _coefficients, _Measured, has_prior, prior_rows
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -71,6 +71,20 @@ def test_a_law_that_holds_is_found() -> None:
     assert np.sort(of_measured, axis=1) == pytest.approx(np.sort(truth, axis=1), abs=0.02)
 
 
+def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
+    """A term that none of a kernel's rows has is what tiles of its family make of it, and no other family's."""
+    random, tiles = np.random.default_rng(5), np.array([1.0, 2.0, 3.0, 4.0, 2.0, 5.0])
+    families = np.array(["one"] * 4 + ["other"] * 2)
+    truth = np.column_stack([0.5 + tiles, np.where(families == "one", 1 + 2 * tiles, 0.1)])
+    kernel = np.repeat(np.arange(6), 40)
+    terms = random.uniform(1, 9, (240, 2))
+    terms[kernel == 2, 1] = 0
+    latency = (terms * truth[kernel]).sum(axis=1)
+    shared = np.column_stack([np.ones(6), tiles])
+    found = _coefficients(_Measured(terms, latency, np.ones(240)), kernel, shared, families)
+    assert found == pytest.approx(truth, rel=1e-3)
+
+
 def test_drawn_problems_are_possible() -> None:
     """Sizes drawn around measured problems are whole, positive, and make problems that exist."""
     law, frame = lawful().op.law, lawful().frame
@@ -118,4 +132,4 @@ def test_defaults_grow_with_the_rows() -> None:
     """Few rows get small trees and a prior, many rows large trees and none."""
     few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
     assert [one.params.num_leaves for one in (few, some, many)] == [31, 63, 255]
-    assert [one.prior for one in (few, some, many)] == [0.5, 0.0, 0.0]
+    assert [one.prior for one in (few, some, many)] == [1.0, 0.0, 0.0]

@@ -14,7 +14,7 @@ import numpy as np
 from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.kernels.pipelines import PIPELINE_CODES
 from ckh.ops.grouped_conv.features_extra import EXTRA_DERIVED, EXTRA_FEATURES
-from ckh.ops.grouped_conv.law import LAW_TERMS
+from ckh.ops.grouped_conv.law import LAW_TERMS, LAW_TILES
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.problems import DTYPE_BYTES
 
@@ -235,7 +235,7 @@ GROUPED_CONV = FeatureEngine(
     op_type="grouped_conv",
     features=(*_CORE, *EXTRA_FEATURES),
     categorical=("pipeline", "kernel_variant", "tile_shape"),
-    derived=_DERIVED | EXTRA_DERIVED | LAW_TERMS,
+    derived=_DERIVED | EXTRA_DERIVED | LAW_TERMS | LAW_TILES,
     defaults=_BASE_DEFAULTS,
     kernel_columns=frozenset(_KERNEL_COLUMNS),
 )

@@ -1,7 +1,9 @@
 """The law of a convolution kernel's time: trips over K, rounds of blocks over the compute units, and bytes.
 
 A block takes a trip of its loop for each tile of K; blocks come in rounds, as many at a time as there are compute
-units, or flow without rounds where several share one. Channels that are no multiple of eight load in parts.
+units, or flow without rounds where several share one, and fewer blocks than units are no sooner done. A loop of a
+single trip has nothing to overlap its loads with, which costs some pipelines more than others. Channels that are no
+multiple of eight load in parts. What a trip takes grows with the tile: what is loaded, multiplied and kept.
 """
 
 from __future__ import annotations
@@ -26,21 +28,47 @@ _MOST_IMAGES = 64
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 
 
+def _blocks(c: Columns) -> Any:
+    """Blocks of a compute unit."""
+    return c["all_tiles"] / np.maximum(c["hw_num_cus"], 1)
+
+
 def _rounds(c: Columns) -> Any:
-    return np.ceil(c["all_tiles"] / np.maximum(c["hw_num_cus"], 1))
+    return np.ceil(_blocks(c))
+
+
+def _busy(c: Columns) -> Any:
+    """Blocks of a compute unit that has some."""
+    return np.maximum(_blocks(c), 1)
+
+
+def _is_single(c: Columns) -> Any:
+    return c["group_tiles_k"] == 1
 
 
 LAW_TERMS: dict[str, Callable[[Columns], Any]] = {
     "law_trips": lambda c: c["group_tiles_k"],
     "law_rounds": _rounds,
     "law_trips_of_rounds": lambda c: _rounds(c) * c["group_tiles_k"],
-    "law_blocks": lambda c: c["all_tiles"] / np.maximum(c["hw_num_cus"], 1),
-    "law_trips_of_blocks": lambda c: c["all_tiles"] / np.maximum(c["hw_num_cus"], 1) * c["group_tiles_k"],
+    "law_blocks": _blocks,
+    "law_trips_of_blocks": lambda c: _blocks(c) * c["group_tiles_k"],
+    "law_busy": _busy,
+    "law_trips_of_busy": lambda c: _busy(c) * c["group_tiles_k"],
+    "law_single_trip": _is_single,
+    "law_single_trip_of_busy": lambda c: _is_single(c) * _busy(c),
     "law_input_bytes": lambda c: c["input_elements"] * c["bytes_per_element"],
     "law_output_bytes": lambda c: c["output_elements"] * c["bytes_per_element"],
     "law_filter_bytes": lambda c: c["filter_elements"] * c["bytes_per_element"],
     "law_unaligned_trips": lambda c: _is_unaligned(c) * c["group_tiles_k"],
     "law_unaligned_trips_of_rounds": lambda c: _is_unaligned(c) * _rounds(c) * c["group_tiles_k"],
+}
+
+LAW_TILES: dict[str, Callable[[Columns], Any]] = {
+    "law_tile_k": lambda c: c["block_size"],
+    "law_tile_sides": lambda c: c["gemm_m_per_block"] + c["gemm_n_per_block"],
+    "law_tile_area": lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"],
+    "law_tile_loads": lambda c: (c["gemm_m_per_block"] + c["gemm_n_per_block"]) * c["block_size"],
+    "law_tile_work": lambda c: c["gemm_m_per_block"] * c["gemm_n_per_block"] * c["block_size"],
 }
 
 
@@ -71,4 +99,4 @@ def _varied(columns: Mapping[str, NDArray[Any]], random: np.random.Generator) ->
     return made
 
 
-CONV_LAW = TimeLaw(tuple(LAW_TERMS), _varied)
+CONV_LAW = TimeLaw(tuple(LAW_TERMS), tuple(LAW_TILES), _varied)
