@@ -69,7 +69,7 @@ def prior_rows(dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np
     _, first_kernel, kernel = np.unique(
         frame["kernel_name"].to_numpy(dtype=str)[rows], return_index=True, return_inverse=True
     )
-    measured = _Measured(_with_constant(op.engine, raw, hardware, op.law.terms), latency, efficiency[rows])
+    measured = _LawRows(_with_constant(op.engine, raw, hardware, op.law.terms), latency, efficiency[rows])
     of_kernel = {name: raw[name][first_kernel] for name in op.engine.kernel_columns if name in raw}
     shared = _with_constant(op.engine, of_kernel, hardware, op.law.shared)
     families = frame[op.kernel_slice].to_numpy(dtype=str)[rows][first_kernel]
@@ -89,16 +89,16 @@ def prior_rows(dataset: Dataset, rows: NDArray[np.int64], efficiency: NDArray[np
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Measured:
+class _LawRows:
     """Rows that a law is fitted to: its terms, shape (rows, terms), times in ms, and how near each is to the best."""
 
     terms: NDArray[np.float64]
     latency: NDArray[np.float64]
     efficiency: NDArray[np.float64]
 
-    def of(self, rows: NDArray[np.bool_]) -> _Measured:
+    def of(self, rows: NDArray[np.bool_]) -> _LawRows:
         """Some of the rows."""
-        return _Measured(self.terms[rows], self.latency[rows], self.efficiency[rows])
+        return _LawRows(self.terms[rows], self.latency[rows], self.efficiency[rows])
 
     @property
     def sizes(self) -> NDArray[np.float64]:
@@ -116,7 +116,7 @@ def _with_constant(
 
 
 def _coefficients(
-    measured: _Measured, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
+    measured: _LawRows, kernel: NDArray[np.int64], shared: NDArray[np.float64], families: NDArray[np.str_]
 ) -> NDArray[np.float64]:
     """The law of each kernel, shape (kernels, terms).
 
@@ -139,7 +139,7 @@ def _coefficients(
 
 
 def _fitted(
-    measured: _Measured, drawn_to: NDArray[np.float64] | None = None, strength: NDArray[np.float64] | None = None
+    measured: _LawRows, drawn_to: NDArray[np.float64] | None = None, strength: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Coefficients of terms that are not negative, shape (terms,), drawn to others, each by its strength."""
     from scipy.optimize import nnls

@@ -13,7 +13,7 @@ import pytest
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
 from ckh.learn.matrix import FeatureMatrix
-from ckh.learn.prior import _coefficients, _Measured, has_prior, prior_rows
+from ckh.learn.prior import _coefficients, _LawRows, has_prior, prior_rows
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -81,7 +81,7 @@ def test_what_was_not_measured_of_a_kernel_is_known_from_its_family() -> None:
     terms[kernel == 2, 1] = 0
     latency = (terms * truth[kernel]).sum(axis=1)
     shared = np.column_stack([np.ones(6), tiles])
-    found = _coefficients(_Measured(terms, latency, np.ones(240)), kernel, shared, families)
+    found = _coefficients(_LawRows(terms, latency, np.ones(240)), kernel, shared, families)
     assert found == pytest.approx(truth, rel=1e-3)
 
 
