@@ -267,20 +267,20 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
 
 
 @contextmanager
-def everywhere_or_here(address: str | None) -> Iterator[None]:
-    """Lets what joblib runs at a time run on a cluster, if an address is given.
+def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
+    """Lets what joblib runs at a time run on a cluster, if an address is given, which it yields.
 
     Raises:
         UsageError: as `connected`.
         DeviceError: as `connected`.
     """
     if address is None:
-        yield
+        yield None
         return
     from joblib import parallel_config
 
-    with connected(address), parallel_config(backend="dask", n_jobs=-1):
-        yield
+    with connected(address) as cluster, parallel_config(backend="dask", n_jobs=-1):
+        yield cluster
 
 
 @contextmanager

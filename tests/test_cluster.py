@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
 import operator
 import os
@@ -17,18 +19,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh import cluster as cluster_module
+from ckh.assess.measured import times_of
+from ckh.assess.metrics import choices
 from ckh.cli import run
 from ckh.cluster import Call, connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
+from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from tests.learn.conftest import measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ckh.cluster import Cluster
+    from ckh.data.dataset import Dataset
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -268,6 +277,48 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
     for file in (tmp_path / "here").iterdir():
         if file.name.startswith(("model_", "cv_metrics_", "tuning")):
             assert (tmp_path / "there" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("rank", ["efficiency", "lambdarank"])
+def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
+    local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
+) -> None:
+    """Its choices are as good within two points; it is an ordinary model, and no address of a worker is in it."""
+    monkeypatch.setattr(parts_module, "PART_ROWS", 40)
+    data, rows = tmp_path / "measured.parquet", measured()
+    write_dataset(rows, data)
+    args = ["train", "--data", str(data), "--trees", "40", "--leaves", "7", "--folds", "0", "--targets", "tflops"]
+    args += ["--rank", rank, "--jobs", "1"]
+    far = ["--distributed", "--cluster", local.client.scheduler.address]
+    assert run([*args, "--out", str(tmp_path / "here")]) == ExitCode.OK
+    assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
+    valid = rows.valid()
+    here, there = (load_model(tmp_path / name) for name in ("here", "there"))
+    efficiency = [float(_efficiency(valid, model.scores(valid))) for model in (here, there)]
+    assert abs(efficiency[0] - efficiency[1]) < 0.02
+    assert min(efficiency) > 0.9
+    manifest = json.loads((tmp_path / "there" / "train_manifest.json").read_text(encoding="utf-8"))
+    assert manifest["ckh"]["distributed"]["workers"] > 1
+    text = gzip.decompress((tmp_path / "there" / "model_tflops.lgbm.gz").read_bytes()).decode()
+    assert "[tree_learner: data]" in text
+    assert "127.0.0.1" not in text
+
+
+def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:
+    """Mean efficiency of what scores choose."""
+    times = times_of(rows)
+    return float(times.efficiency()[choices(scores, rows.problem_ids, times.count)].mean())
+
+
+def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a cluster, or with a model of several: one line, before anything is started."""
+    write_dataset(measured(), tmp_path / "data.parquet")
+    args = ["train", "--data", str(tmp_path / "data.parquet"), "--out", str(tmp_path / "model"), "--distributed"]
+    assert run(args) == ExitCode.USAGE
+    assert "--cluster" in capsys.readouterr().err
+    assert run([*args, "--cluster", "local:1", "--ensemble", "2"]) == ExitCode.USAGE
+    assert "--ensemble does not go with it" in capsys.readouterr().err
+    assert not (tmp_path / "model").exists()
 
 
 def _has_fitted() -> bool:

@@ -22,7 +22,9 @@ from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ckh.cluster import Cluster
     from ckh.data.dataset import Dataset
+    from ckh.learn.far_fit import FarFit
     from ckh.learn.halving import Tuning
     from ckh.learn.trained import Trained
     from ckh.learn.warm_start import Start
@@ -59,7 +61,8 @@ kernel was measured on 30 problems or more.
 others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
 
 Of more rows than --sample those of problems that are drawn by --seed are read, and the others do not take memory; the
-manifest says of how many.
+manifest says of how many. With --distributed and --cluster these validate, and LightGBM on Dask fits the final models
+to all rows, of which each worker has a part (docs/cluster.md).
 
 --noise-weights weighs rows by 1 / (spread² + 0.05²), with mean 1. --mine doubles, in each round, the weight of the
 fifth of problems with the worst held-out choices, up to 5, and keeps the best round; it seldom helps.
@@ -80,6 +83,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
             "ckh train --data large --sample 1000000 --out models/mine",
+            "ckh train --data large --distributed --cluster tcp://head:8786 --out models/mine",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
             "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
             "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
@@ -110,12 +114,15 @@ def train(
     ),
     force: bool = typer.Option(False, "--force", help="Replace a model in --out."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=f"Folds and trials: {CLUSTER_HELP}"),
+    distributed: bool = typer.Option(
+        False, "--distributed", help="Fit the final models to all rows, spread over the workers of --cluster."
+    ),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
     from ckh.commands._train_output import print_trained, warn_of_start
     from ckh.data.sample import read_sample
-    from ckh.learn.prepared import too_few_to_validate
+    from ckh.learn.prepared import check_distributed, too_few_to_validate
     from ckh.learn.save import MODEL, save
     from ckh.learn.warm_start import continued, read_start
 
@@ -137,12 +144,17 @@ def train(
     chosen = {} if targets is None else {"targets": _targets(targets)}
     threads = {"jobs": len(os.sched_getaffinity(0))}
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
-    options = _by_stability(options, dataset, is_said="noise_weights" in given)
+    options = _by_stability(options, dataset, is_said=distributed or "noise_weights" in given)
+    if distributed:
+        if cluster is None:
+            raise UsageError("--distributed spreads rows over a cluster", "name it with --cluster")
+        check_distributed(options, start)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
-    with everywhere_or_here(cluster):
+    with everywhere_or_here(cluster) as workers:
         tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
-        trained = replace(_fit(dataset, options, tuning, start), sample=drawn)
+        far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
+        trained = replace(_fit(dataset, options, tuning, start, far), sample=drawn)
     save(trained, out)
     if start is not None:
         warn_of_start(trained)
@@ -186,14 +198,27 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
     return replace(defaults, **given, params=replace(defaults.params, **params), regression=own)
 
 
-def _fit(dataset: Dataset, options: TrainOptions, tuning: Tuning | None, start: Start | None) -> Trained:
+def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:
+    """All rows, or those of a direction, on the workers of a cluster."""
+    from ckh.data.parts import read_parts
+    from ckh.learn.far_fit import FarFit
+
+    parts = read_parts(*paths, columns=lambda one: one.column_names())
+    if variant is not None:
+        parts = parts.select([(part.frame["variant"] == str(variant)).to_numpy() for part in parts])
+    return FarFit(cluster, parts, options)
+
+
+def _fit(
+    dataset: Dataset, options: TrainOptions, tuning: Tuning | None, start: Start | None, far: FarFit | None
+) -> Trained:
     from ckh.learn.train import rounds
     from ckh.learn.train import train as fit
     from ckh.progress import progress
 
     options = options if tuning is None else replace(options, params=tuning.params)
     with progress("training", rounds(options)) as advance:
-        return replace(fit(dataset, options, advance, start), tuning=tuning)
+        return replace(fit(dataset, options, advance, start, far), tuning=tuning)
 
 
 def _tune(dataset: Dataset, options: TrainOptions, count: int, fixed: Sequence[str], start: Start | None) -> Tuning:

@@ -92,6 +92,10 @@ class Boosting:
         self.advance(budget - done, text)
         return model
 
+    def parameters(self, fit: Fit) -> dict[str, Any]:
+        """LightGBM's parameters of a model, without the number of trees."""
+        return self._parameters(fit, self.options.params, self.options.seed)
+
     def prior(self, fit: Fit, rows: NDArray[np.int64]) -> Any:
         """Trees of a law of time that is fitted to rows; None where there is to be none, or it cannot be fitted."""
         import lightgbm

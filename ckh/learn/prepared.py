@@ -112,6 +112,27 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
         raise UsageError("a prior goes with a model of efficiency that is trained anew", "leave out --prior")
 
 
+def check_distributed(options: TrainOptions, start: Start | None) -> None:
+    """Refuse what workers cannot fit together.
+
+    Raises:
+        UsageError: trees are added to a model, several are joined, or weights or rows follow from all rows.
+    """
+    for what, is_wanted in (
+        ("--warm-start", start is not None),
+        ("--ensemble", options.ensemble > 1),
+        ("--rank blend", options.rank is RankObjective.BLEND),
+        ("--noise-weights", options.noise_weights),
+        ("--mine", options.mine > 0),
+        ("--labels winners", options.labels is Labels.WINNERS),
+    ):
+        if is_wanted:
+            raise UsageError(
+                f"--distributed fits one model to all rows as they are: {what} does not go with it",
+                "leave it out; where the operation has such a recipe, give --rank efficiency --ensemble 1",
+            )
+
+
 def _check_rows(valid: Dataset) -> None:
     if not len(valid.frame):
         raise DataError("the dataset has no usable time", "see the column status for why")

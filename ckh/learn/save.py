@@ -92,6 +92,8 @@ def _manifest(trained: Trained) -> dict[str, Any]:
     start, rank_by = trained.start, trained.rank_by
     before = 0 if start is None else start.trees[rank_by]
     problems = trained.dataset.problems()
+    # Of what was drawn to validate not all problems are known that the workers' rows have.
+    known = None if trained.spread_over and trained.sample is not None else frozenset[str]()
     runs = trained.dataset.metadata["runs"]
     return {
         "warm_start_from": None if start is None else str(start.path),
@@ -116,10 +118,10 @@ def _manifest(trained: Trained) -> dict[str, Any]:
                 for target, made in trained.targets.items()
                 if made.oof_mean_efficiency is not None
             },
-            "problems": _ids(problems, frozenset() if start is None else start.problems),
+            "problems": _ids(problems, known if start is None else start.problems),
             "layers": _ids(
                 [trained.dataset.op.layer(problem) for problem in problems],
-                frozenset() if start is None else trained_layers(start.path),
+                known if start is None else trained_layers(start.path),
             ),
             **_how(trained),
         },
@@ -129,7 +131,7 @@ def _manifest(trained: Trained) -> dict[str, Any]:
 def _how(trained: Trained) -> dict[str, Any]:
     """The parts that are written only where they were requested: an ordinary model's manifest stays what it was."""
     options, made = trained.options, trained.targets[trained.rank_by]
-    said: dict[str, Any] = _drawn_from(trained)
+    said: dict[str, Any] = _of_many_rows(trained)
     if trained.start is not None:
         said["warm_start"] = trained.start.to_dict(made.comparison)
     if trained.tuning is not None:
@@ -151,9 +153,12 @@ def _how(trained: Trained) -> dict[str, Any]:
     return said
 
 
-def _drawn_from(trained: Trained) -> dict[str, Any]:
-    drawn = trained.sample
-    return {} if drawn is None else {"drawn_from": {"rows": drawn.of_rows, "problems": drawn.of_problems}}
+def _of_many_rows(trained: Trained) -> dict[str, Any]:
+    drawn, workers = trained.sample, trained.spread_over
+    said: dict[str, Any] = {}
+    if drawn is not None:
+        said["drawn_from"] = {"rows": drawn.of_rows, "problems": drawn.of_problems}
+    return said | ({"distributed": {"workers": workers}} if workers else {})
 
 
 def _ids(problems: list[Any], before: frozenset[str] | None) -> list[str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
     from ckh.learn.calibration import Calibration
+    from ckh.learn.far_fit import FarFit
 
-# The text names the number of threads, which must not make models of equal trees differ.
-_THREADS = re.compile(r"^\[num_threads: \d+\]$", re.MULTILINE)
+# The text names threads, and workers' addresses, which must not make models of equal trees differ.
+_UNSAID = {"num_threads": "0", "num_machines": "1", "local_listen_port": "12400", "machines": ""}
+_PLACES = re.compile(rf"^\[({'|'.join(_UNSAID)}): .*\]$", re.MULTILINE)
 
 
 def rounds(options: TrainOptions) -> int:
@@ -43,11 +45,16 @@ def rounds(options: TrainOptions) -> int:
 
 
 def train(
-    dataset: Dataset, options: TrainOptions, advance: Callable[[int, str], None], start: Start | None = None
+    dataset: Dataset,
+    options: TrainOptions,
+    advance: Callable[[int, str], None],
+    start: Start | None = None,
+    far: FarFit | None = None,
 ) -> Trained:
     """Train every target on the valid rows of a dataset of one architecture, and one direction and dtype.
 
-    With a `start` the trees are added to those of that model.
+    With a `start` the trees are added to those of that model. With `far` the final models are fitted there, to all rows
+    that workers have; the dataset is then what they are validated by, and its rows may be some of them.
 
     Raises:
         DataError: the data cannot be trained on (`prepare`).
@@ -56,7 +63,7 @@ def train(
     check_options(options, start)
     prepared = prepare(dataset, options, start)
     rows, engine = prepared.dataset, prepared.dataset.op.engine
-    trainer = _Trainer(Boosting(prepared, options, advance))
+    trainer = _Trainer(Boosting(prepared, options, advance), far)
     targets = {
         target: trainer.train(make_fit(target, rows, options.rank, options.focus)) for target in options.all_targets
     }
@@ -70,14 +77,15 @@ def train(
         params={**options.params.to_dict(), "random_state": options.seed, "early_stopping": options.early_stopping},
         start=prepared.start,
         calibration=trainer.calibration(),
+        spread_over=0 if far is None else far.workers,
     )
 
 
 class _Trainer:
     """Validates and fits the model of a target, with all that its trees are joined with."""
 
-    def __init__(self, boosting: Boosting) -> None:
-        self._boosting = boosting
+    def __init__(self, boosting: Boosting, far: FarFit | None) -> None:
+        self._boosting, self._far = boosting, far
         self._prepared = boosting.prepared
         self._options = boosting.options
         self._held_out: dict[str, NDArray[np.float64]] = {}  # what folds predicted, by target
@@ -101,9 +109,9 @@ class _Trainer:
         before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
         most = before + self._options.params.n_estimators
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most
-        final = self._boosting.fit(fit, rows, None, f"{fit.target}, final", trees - before)
+        final = self._final(fit, rows, trees - before)
         chosen = validation.efficiency(validated)
-        text = _THREADS.sub("[num_threads: 0]", final.model_to_string(num_iteration=trees))
+        text = _PLACES.sub(lambda one: f"[{one[1]}: {_UNSAID[one[1]]}]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
             text = self._joined(fit, [text, *self._further(fit, trees)])
         prior = self._boosting.prior(fit, rows)
@@ -122,6 +130,15 @@ class _Trainer:
             comparison=validation.against_start(fit.target, chosen),
             mined=validated.mined,
         )
+
+    def _final(self, fit: Fit, rows: NDArray[np.int64], trees: int) -> Any:
+        """The `lightgbm.Booster` of all rows, here or on the workers that have them."""
+        if self._far is None:
+            return self._boosting.fit(fit, rows, None, f"{fit.target}, final", trees)
+        op = self._prepared.dataset.op
+        booster = self._far.fit(fit, op, self._boosting.parameters(fit), trees)
+        self._boosting.advance(self._options.params.n_estimators, f"{fit.target}, on the cluster")
+        return booster
 
     def _with_prior(self, text: str, prior: str) -> str:
         """The mean of a model and a prior, weighted, as one."""

@@ -70,6 +70,7 @@ class Trained:
     tuning: Tuning | None = None
     calibration: Calibration | None = None
     sample: Drawn | None = None
+    spread_over: int = 0  # workers that fitted the final models together, to all rows
 
     @property
     def rank_by(self) -> str:
