@@ -3,7 +3,8 @@
 Nothing here is measured on a GPU. Problems and kernels are those of AMD's data, whose latencies say how long a pair
 takes; seconds for everything else are arguments. What the client does with a row (making and journalling it) is timed
 here. Devices take problems one after the other, as `ClusterDriver.serve` gives them out; some are slow, some are lost
-and come back later, and their problem begins again elsewhere.
+and come back later, and their problem begins again elsewhere. Before, compile nodes build the kernels in units, which
+are given out in the same way; what a kernel takes is what `benchmarks/compile_cost.py` measured.
 
     python benchmarks/cluster_simulation.py
     python benchmarks/cluster_simulation.py --gpus 100 1000 10000 --lost-a-day 0.05
@@ -54,8 +55,15 @@ def problem_seconds(path: Path, pair_s: float, inputs_s: float, runs: int) -> tu
     return np.asarray(seconds, dtype=np.float64), int(kernels.median())
 
 
+def unit_seconds(options: argparse.Namespace) -> np.ndarray:
+    """Seconds that each unit of kernels takes a compiler: some half of the mean, few several times it."""
+    units = -(-options.pool // options.unit)
+    spread = np.random.default_rng(1).lognormal(-(options.spread**2) / 2, options.spread, units)
+    return np.asarray(options.unit * options.kernel_s * spread, dtype=np.float64)
+
+
 def simulate(seconds: np.ndarray, kernels: int, gpus: int, options: argparse.Namespace) -> Run:
-    """Give the problems to devices as they become free."""
+    """Give the problems to devices as they become free, or units to compilers."""
     random = np.random.default_rng(0)
     slowness = np.where(random.random(gpus) < options.slow, options.slow_by, 1.0) * random.normal(1.0, 0.01, gpus)
     left, again, end, useful = list(range(len(seconds)))[::-1], 0, 0.0, 0.0
@@ -109,6 +117,12 @@ def main() -> None:
     parser.add_argument("--slow-by", type=float, default=1.05)
     parser.add_argument("--lost-a-day", type=float, default=0.01, help="share of devices that are lost a day")
     parser.add_argument("--back-s", type=float, default=600.0, help="until a lost one is back")
+    parser.add_argument("--pool", type=int, default=14_000, help="kernels to compile")
+    parser.add_argument("--unit", type=int, default=12, help="kernels that are compiled as one")
+    parser.add_argument("--kernel-s", type=float, default=8.5, help="compiling a kernel of a unit (compile_cost.py)")
+    parser.add_argument("--spread", type=float, default=0.2, help="of units' times, as standard deviation of the log")
+    parser.add_argument("--compile-nodes", type=int, nargs="*", default=[10, 100])
+    parser.add_argument("--compilers", type=int, default=8, help="of a node at a time")
     options = parser.parse_args()
     seconds, kernels = problem_seconds(options.data, options.pair_ms / 1e3, 0.0, options.runs)
     seconds = np.tile(seconds * options.kernels / kernels + options.inputs_s, options.times)
@@ -123,6 +137,12 @@ def main() -> None:
         run = simulate(seconds, options.kernels, gpus, options)
         share = run.rows_a_second / limit
         print(f"{gpus:6}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}  {run.rows_a_second:6.0f}  {share:22.1%}")
+    units = unit_seconds(options)
+    print(f"{options.pool} kernels in {len(units)} units, {units.mean():.0f} s each on the mean (simulated)")
+    print(" nodes   hours   busy  begun again")
+    for nodes in options.compile_nodes:
+        run = simulate(units, options.unit, nodes * options.compilers, options)
+        print(f"{nodes:6}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}")
 
 
 if __name__ == "__main__":
