@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.few_shots import SETS as EXHAUSTIVE
-from benchmarks.few_shots import THIRDS, Replay, judged, of_model, random_pairs, random_problems, replay
-from ckh.data.dataset import read_dataset
+from benchmarks.few_shots import THIRDS, TRAIN_SETS, Replay, difference, judged, random_pairs, random_problems
 from ckh.learn.active import Chosen, PairChooser, is_due, quick_options
 from ckh.learn.artifact import load_model
 from ckh.learn.outlook import FEWEST_PROBLEMS, learning_curve
@@ -35,20 +34,9 @@ if TYPE_CHECKING:
     Found = dict[tuple[str, int], list[NDArray[np.float64]]]
 
 _PROBLEM_S, _PAIR_S = 1.0, 0.06
-_ROOT = Path(__file__).parents[1]
 
 
-def _train_set(direction: str, other: str) -> Replay:
-    """Layers of which settings of the choosing were chosen: none of the others."""
-    data = read_dataset(_ROOT / "data" / f"host-train-{direction}.parquet")
-    return replay(data, of_model(f"grouped_conv_{other}_fp32_host"))
-
-
-SETS = {
-    **EXHAUSTIVE,
-    "train-forward": (lambda: _train_set("forward", "bwd_data"), (330, 1000)),
-    "train-bwd_data": (lambda: _train_set("bwd_data", "forward"), (330, 1000)),
-}
+SETS = EXHAUSTIVE | TRAIN_SETS
 
 
 class _Known:
@@ -156,7 +144,9 @@ def main() -> None:
             for (label, count), values in found.items():
                 if count == pairs:
                     joined = np.concatenate(values)
-                    cells.append(f"{label} {joined.mean():.1%} / {np.percentile(joined, 10):.1%}")
+                    at_random = np.concatenate(found[f"random, {THIRDS} times", count])
+                    gained = "" if "random" in label else f" ({difference(joined, at_random)})"
+                    cells.append(f"{label} {joined.mean():.1%} / {np.percentile(joined, 10):.1%}{gained}")
             print(f"{pairs:6d} pairs  " + "   ".join(cells), flush=True)
 
 

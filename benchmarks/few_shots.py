@@ -6,7 +6,8 @@ Replays `ckh bench --plan` on data that hold every kernel's time. Problems are h
 taken in three ways: at random; of random problems all kernels; as the plan chooses them. `ckh train`'s defaults learn
 from each, and choose on the held-out problems among the kernels that the model knows. What is known before is of no
 data of the set: on gfx950 the analytic estimate, of mixtures of experts the other GPU's model, on the host the model of
-another direction.
+another direction. The difference to three times as many pairs at random is shown with its interval at 95 %, of the
+problems that happened to be there. Settings were chosen on the host's training layers (sets `train-…`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 THIRDS = 3
+_Z = 1.96
 VARIANT = ["pipeline", "wave_mode", "has_dsb", "has_si"]
 TILE = ["tile_m", "tile_n", "tile_k"]
 
@@ -98,9 +100,9 @@ def moe() -> Replay:
     return replay(one, of_model("aiter_moe_gfx942"))
 
 
-def host(direction: str, other: str) -> Callable[[], Replay]:
-    """The 130 layers of a direction on the host."""
-    path = ROOT / "data" / f"host-holdout-{direction}.parquet"
+def host(direction: str, other: str, layers: str = "holdout") -> Callable[[], Replay]:
+    """Layers of a direction on the host."""
+    path = ROOT / "data" / f"host-{layers}-{direction}.parquet"
     return lambda: replay(read_dataset(path), of_model(f"grouped_conv_{other}_fp32_host"))
 
 
@@ -110,6 +112,11 @@ SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
     "forward": (host("forward", "bwd_data"), (150, 330)),
     "bwd_data": (host("bwd_data", "forward"), (150, 330)),
     "bwd_weight": (host("bwd_weight", "bwd_data"), (150, 330)),
+}
+# Of which the settings of choosing were chosen: layers that none of the others has.
+TRAIN_SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
+    f"train-{direction}": (host(direction, other, "train"), (330,))
+    for direction, other in (("forward", "bwd_data"), ("bwd_data", "forward"), ("bwd_weight", "bwd_data"))
 }
 
 
@@ -169,35 +176,41 @@ def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_
 
 
 def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> NDArray[np.float64]:
-    """Efficiency on all problems, each third of them held out in turn, for each seed."""
-    found = []
+    """Efficiency on all problems, each third of them held out in turn, mean of the seeds; shape (problems,)."""
+    found = np.zeros(len(replay.rows))
     for seed in range(seeds):
         third = np.random.default_rng(seed).permutation(len(replay.rows)) % THIRDS
         for held in range(THIRDS):
             random = np.random.default_rng((seed, held))
             learned = way(replay, np.flatnonzero(third != held), pairs, random)
-            found.append(judged(replay, learned, third[replay.dataset.problem_ids] == held))
-    return np.concatenate(found)
+            found[third == held] += judged(replay, learned, third[replay.dataset.problem_ids] == held) / seeds
+    return found
+
+
+def difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> str:
+    """The mean difference on the same problems, in points, with its interval."""
+    points = 100 * (one - other)
+    return f"{points.mean():+.1f} ± {_Z * points.std(ddof=1) / len(points) ** 0.5:.1f}"
 
 
 def main() -> None:
     """Print a table for each set."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sets", nargs="*", choices=[[], *SETS], default=[])
+    parser.add_argument("sets", nargs="*", choices=[[], *SETS, *TRAIN_SETS], default=[])
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     for name in arguments.sets or SETS:
-        make, budgets = SETS[name]
+        make, budgets = (SETS | TRAIN_SETS)[name]
         data = make()
         print(f"{name}: {len(data.rows)} problems, {len(data.dataset)} pairs; mean / P10 efficiency")
-        for pairs in sorted({*budgets, *(3 * one for one in budgets)}):
-            cells = []
+        for pairs in budgets:
+            cells, at_random = [], np.zeros(0)
             for label, way in WAYS.items():
-                if label == "chosen" and pairs > max(budgets):
-                    continue
-                found = curve(data, way, pairs, arguments.seeds)
+                found = curve(data, way, pairs if label == "chosen" else THIRDS * pairs, arguments.seeds)
+                at_random = found if label == "random pairs" else at_random
                 cells.append(f"{label} {found.mean():.1%} / {np.percentile(found, 10):.1%}")
-            print(f"{pairs:6d} pairs  " + "   ".join(cells), flush=True)
+            cells[-1] += f", to random pairs {difference(found, at_random)}"
+            print(f"{pairs:6d} pairs, at random {THIRDS * pairs}:  " + "   ".join(cells), flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,10 @@ Of a target's problems a third is held out. From some of the others a model lear
 and another continues a model of the source, trained on the source's data alone: another run of other problems on the
 same GPU, or another GPU. Mean and P10 efficiency on the held-out problems, over three draws; beside them the source's
 model as it is.
+
+Of AITER's GEMMs only winners are known: a third of the layers (N, K) of gfx950 is held out, and how often the measured
+winner is first, or among the first five, is printed, of a model of some tuned shapes and of the shipped model of gfx942
+continued with them.
 """
 
 from __future__ import annotations
@@ -24,11 +28,13 @@ from ckh.learn.artifact import Model, load_model
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.learn.warm_start import continued, read_start
+from ckh.learn.winners import ranked_winners
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DATA = Path(__file__).parents[1] / "data"
+MODELS = DATA.with_name("models")
 SEEDS = range(3)
 NEW_TREES = 200
 
@@ -50,11 +56,20 @@ PAIRS = (
 )
 
 
+# Families of AITER's GEMMs that both GPUs have many tuned shapes of, and how many of gfx950 are learned.
+FAMILIES = ("a8w8", "a8w8_bpreshuffle")
+SHAPES = (30, 100)
+FEW = 5  # first choices
+
+
+def on(arch: str, model: Model) -> Model:
+    """A model with the features of an architecture's hardware."""
+    return model if model.spec.arch == arch else Model(model.path, replace(model.spec, arch=arch, hardware={}))
+
+
 def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
     """Efficiency of a model's choices on held-out problems, with features of their hardware."""
-    arch = held.arch
-    if model.spec.arch != arch:
-        model = Model(model.path, replace(model.spec, arch=arch, hardware={}))
+    model = on(held.arch, model)
     times = times_of(held)
     return np.asarray(times.efficiency()[choices(model.scores(held), times.problem, times.count)])
 
@@ -72,8 +87,38 @@ def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
     return load_model(folder)
 
 
+def judge_winners(family: str, work: Path) -> None:
+    """Print how often winners are found, by what was learned from."""
+    data = read_dataset(DATA / "aiter-gemm-gfx950.parquet").valid()
+    data = data.select((data.frame["family"] == family).to_numpy() & (data.frame["library"] == "ck").to_numpy())
+    source = MODELS / "aiter_gemm_gfx942"
+    found: dict[tuple[str, int], list[NDArray[np.int64]]] = {}
+    for seed in SEEDS:
+        layer = np.unique(data.frame[list(data.op.split_by)].to_numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+        random = np.random.default_rng(seed)
+        is_held = np.isin(layer, random.permutation(layer.max() + 1)[: (layer.max() + 1) // 3])
+        held, others = data.select(is_held), data.select(~is_held)
+        found.setdefault(("source", 0), []).append(ranked_winners(held, on(data.arch, load_model(source))).place)
+        order = random.permutation(others.problem_ids.max() + 1)
+        for count in SHAPES:
+            rows = others.select(np.isin(others.problem_ids, order[:count]))
+            for how, start in (("anew", None), ("continued", source)):
+                model = learned(rows, work / f"{family}-{how}-{seed}-{count}", start)
+                found.setdefault((how, count), []).append(ranked_winners(held, model).place)
+    for (how, count), some in found.items():
+        place = np.concatenate(some)
+        print(
+            f"{family:34s} {how:10s} {count:3d} shapes    winner first {np.mean(place < 1):.1%}, "
+            f"in the first {FEW} {np.mean(place < FEW):.1%}",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Judge and print a line for each number of problems."""
+    with tempfile.TemporaryDirectory() as folder:
+        for family in FAMILIES:
+            judge_winners(family, Path(folder))
     for pair in PAIRS:
         source, target = (read_dataset(DATA / f"{name}.parquet").valid() for name in (pair.source, pair.target))
         target = target.select(np.bincount(target.problem_ids)[target.problem_ids] > 1)

@@ -2,8 +2,8 @@
 
 Problems come in the order in which each brings most to those before it (`few_shots.representative`), whether these are
 measured or pending: so workers that choose at a time take problems that stand for others. Of a problem those kernels
-are chosen that stand first by what is known now, and others at random. What is known is a model of the results so far,
-as soon as its choices for problems that it did not see are better than those of what was known before.
+are chosen that stand first by what is known now, and others that were chosen least. What is known is a model of the
+results so far, as soon as its choices for problems that it did not see are better than those of what was known before.
 
 When every problem was measured, they are gone through again, each on the device that measured it.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from ckh.learn.few_shots import KERNELS, Shots, representative, useful_kernels
+from ckh.learn.few_shots import KERNELS, Counted, Shots, representative, useful_kernels
 from ckh.training import TrainOptions, TreeParams
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 # Trees that are grown in a second, for a model that is soon replaced.
 QUICK_TREES = TreeParams(100, 0.1, 31, colsample_bytree=0.4, path_smooth=20.0)
-# Chosen by `benchmarks/active.py` on the host's training layers: fewer kernels of more problems than of a plan.
-ACTIVE_SHOTS = Shots(KERNELS, best=6, others=6)
 _ORDERED = 200  # problems by whose orders the useful kernels are chosen
 _GROWTH = 1.3  # of the pairs, until a model learns again
 
@@ -84,8 +82,9 @@ class PairChooser:
         shots: Shots | None = None,
         seed: int = 0,
     ) -> None:
-        self._shots = shots or ACTIVE_SHOTS
+        self._shots = shots or Shots()
         self._random = np.random.default_rng(seed)
+        self._counted = Counted(self._random)
         self._of = [_Of(one) for one in kernels]
         by_worth = list(representative(places, seed))
         others = self._random.permutation(np.setdiff1d(np.arange(len(places)), by_worth)).tolist()
@@ -152,7 +151,7 @@ class PairChooser:
         useful = left[np.isin(left, list(self.useful))]
         enough = useful if len(useful) >= min(best, len(left)) else left
         order = self._ordered(self._scores, problem, enough)
-        return np.concatenate([order[:best], self._random.permutation(order[best:])[:others]])
+        return self._counted.take(order[:best], order[best:], others)
 
     def _ordered(self, scores: Scores, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Kernels of a problem, best first; in random order where nothing is known."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.learn.active import ACTIVE_SHOTS, PairChooser
+from ckh.learn.active import PairChooser
+from ckh.learn.few_shots import Shots
 from ckh.learn.outlook import LearningCurve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+SHOTS = Shots()
 PLACES = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [12.0]])
 KERNELS = [np.arange(start, start + 40) for start in (0, 0, 0, 20, 20, 20)]
 
@@ -32,14 +34,12 @@ def test_workers_that_choose_at_a_time_take_problems_that_differ() -> None:
 
 
 def test_the_first_kernels_are_chosen_and_some_others() -> None:
-    """Six that stand first among the useful ones, and six others of the problem, none twice."""
+    """Those that stand first among the useful ones, and others of the problem, none twice."""
     chooser = PairChooser(PLACES, KERNELS, large_first)
     chosen = chooser.next("a")
     assert chosen is not None
-    assert len(set(chosen.kernels.tolist())) == ACTIVE_SHOTS.best + ACTIVE_SHOTS.others
-    assert (
-        chosen.kernels[: ACTIVE_SHOTS.best].tolist() == sorted(KERNELS[chosen.problem])[: -1 - ACTIVE_SHOTS.best : -1]
-    )
+    assert len(set(chosen.kernels.tolist())) == SHOTS.best + SHOTS.others
+    assert chosen.kernels[: SHOTS.best].tolist() == sorted(KERNELS[chosen.problem])[: -1 - SHOTS.best : -1]
 
 
 def test_a_problem_is_gone_on_with_by_its_device_alone() -> None:
@@ -77,7 +77,7 @@ def test_kernels_of_which_nothing_is_known_are_drawn() -> None:
     """Without scores as many are chosen, at random."""
     chosen = PairChooser(PLACES, KERNELS, lambda _problem, _kernels: None).next("a")
     assert chosen is not None
-    assert len(chosen.kernels) == ACTIVE_SHOTS.best + ACTIVE_SHOTS.others
+    assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 
 
 def test_a_loss_that_falls_as_a_power_is_extrapolated() -> None:

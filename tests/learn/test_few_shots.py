@@ -52,9 +52,9 @@ def test_useful_kernels_serve_every_problem_first() -> None:
 
 
 def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
-    """Of 100 kernels 20 first ones and 10 others, of 20 half, of 3 all; each once and only useful ones."""
+    """Of 100 kernels 20 first ones and 10 others, of 14 half, of 3 all; each once and only useful ones."""
     orders = [np.random.default_rng(number).permutation(100) for number in range(8)]
-    chosen = few_kernels(orders, Shots(kernels=60), seed=3)
+    chosen = few_kernels(orders, Shots(60, 20, 10), seed=3)
     useful = useful_kernels(orders, 60)
     for order, few in zip(orders, chosen, strict=True):
         kept = order[np.isin(order, useful)]
@@ -62,8 +62,17 @@ def test_few_kernels_of_a_problem_are_first_ones_and_others() -> None:
         assert len(set(few.tolist())) == 30
         assert set(few.tolist()) <= set(useful.tolist())
     assert len(set(np.concatenate(chosen).tolist())) <= 60
-    assert [len(few) for few in few_kernels([np.arange(20), np.arange(3), np.arange(0)], Shots())] == [10, 3, 0]
-    assert [few.tolist() for few in few_kernels(orders, Shots(), 3)] == [few.tolist() for few in chosen]
+    assert [len(few) for few in few_kernels([np.arange(14), np.arange(3), np.arange(0)], Shots())] == [7, 3, 0]
+    again = few_kernels(orders, Shots(60, 20, 10), 3)
+    assert [few.tolist() for few in again] == [few.tolist() for few in chosen]
+
+
+def test_other_kernels_are_measured_about_equally_often() -> None:
+    """Where all problems have one order, the kernels behind its first ones are spread over the problems evenly."""
+    chosen = few_kernels([np.arange(24)] * 30, Shots(None, best=4, others=4))
+    counts = np.bincount(np.concatenate(chosen), minlength=24)
+    assert counts[:4].tolist() == [30] * 4
+    assert set(counts[4:].tolist()) == {6}
 
 
 def test_a_problem_that_useful_kernels_miss_has_its_own() -> None:
