@@ -58,6 +58,7 @@ def _request(args: list[str]) -> Request | None:
 
 def _answer(command: str, request: Request) -> bool:
     if command == "search":
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy multiplies no matrices here: no threads to start
         from ckh.quick.searching import text_of
     else:
         from ckh.quick.answer import text_of

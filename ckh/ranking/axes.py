@@ -57,6 +57,8 @@ class Keys:
 def coded(column: Array) -> NDArray[np.int64]:
     """A column's values as numbers from 0, in the order of their first occurrence."""
     array = np.asarray(column)
+    if array.size and (array == array[0]).all():
+        return np.zeros(len(array), np.int64)
     if array.dtype.kind in "bif" and array.size:
         least, most = float(array.min()), float(array.max())
         if max(-least, most) < _EXACT and most - least < array.size:
