@@ -3,8 +3,9 @@
     python benchmarks/host_ceiling.py
 
 Each kernel's time is drawn anew, as far from the measured one as the spread of its samples says; the fastest is chosen,
-and scored in the measured times. That is an estimate and no measurement: samples of one run lie nearer to each other
-than two runs do. Of GEMMs, whose hold-out was measured twice, the true figure stands beside it.
+and scored in the measured times. That is an estimate and no measurement: a median errs less than its samples spread,
+and two runs lie further apart than samples of one. Of GEMMs, whose hold-out was measured twice, the true figure stands
+beside it.
 """
 
 from __future__ import annotations
