@@ -181,11 +181,12 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
         ("pairs left", outcome.pairs_left),
     ]
     print_table(f"{campaign.out}: {outcome.reason}", ("", "count"), [[name, str(count)] for name, count in counts])
-    phases = sorted(totals.phase_s.items(), key=lambda item: -item[1])
-    say()
-    print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
-    share = f"{outcome.orchestration:.1%} of measuring is orchestration"
-    say(f"\nin all {format_duration(totals.wall_s)}, {share}")
+    share = ""
+    if phases := sorted(totals.phase_s.items(), key=lambda item: -item[1]):
+        say()
+        print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
+        share = f", {outcome.orchestration:.1%} of measuring is orchestration"
+    say(f"\nin all {format_duration(totals.wall_s)}{share}")
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):
