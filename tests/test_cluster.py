@@ -283,7 +283,7 @@ def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Pa
 def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     local: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: str
 ) -> None:
-    """Its choices are as good within two points; it is an ordinary model, and no address of a worker is in it."""
+    """Its choices are no worse by two points; it is an ordinary model, and no address of a worker is in it."""
     monkeypatch.setattr(parts_module, "PART_ROWS", 40)
     data, rows = tmp_path / "measured.parquet", measured()
     write_dataset(rows, data)
@@ -294,9 +294,9 @@ def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     assert run([*args, "--out", str(tmp_path / "there"), *far]) == ExitCode.OK
     valid = rows.valid()
     here, there = (load_model(tmp_path / name) for name in ("here", "there"))
-    efficiency = [float(_efficiency(valid, model.scores(valid))) for model in (here, there)]
-    assert abs(efficiency[0] - efficiency[1]) < 0.02
-    assert min(efficiency) > 0.9
+    near, far_away = (float(_efficiency(valid, model.scores(valid))) for model in (here, there))
+    assert far_away > near - 0.02  # it may well be better: its trees are others
+    assert min(near, far_away) > 0.9
     manifest = json.loads((tmp_path / "there" / "train_manifest.json").read_text(encoding="utf-8"))
     assert manifest["ckh"]["distributed"]["workers"] > 1
     text = gzip.decompress((tmp_path / "there" / "model_tflops.lgbm.gz").read_bytes()).decode()

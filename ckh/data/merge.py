@@ -193,6 +193,7 @@ def merge(readings: Sequence[Reading], *, averages: bool = False, output: Path |
     keys.refuse_mixed_devices()
     changes = (averages or repeating.any()) and any(_has_repeated(records["pair"]) for records in keys.buckets)
     if changes:
+        del keys  # which knows each problem and kernel, as the next does
         keys = _PairKeys(op, parts, averages=True, output=output)
     dropped = Marks()
     changed = Buckets(keys.kind, output) if changes else None

@@ -20,7 +20,7 @@ QUICK = ("--folds", "0", "--trees", "2", "--targets", "tflops", "--jobs", "1")
 MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and what a further row may take of memory whose use differs from run to run.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
-JOURNALS = (100_000, 300_000)
+JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +48,13 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
 
 
 def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path: Path) -> None:
-    """Three times the rows of a journal take the same memory; it was 880 bytes for each more."""
+    """Three times the rows of a journal take a tenth more at most, of freed memory in pieces; it was 70 % more."""
     peaks = []
     for rows in JOURNALS:
         script.write_journal(tmp_path / "journal.jsonl", rows)
         outs = [tmp_path / f"{rows}-{again}" for again in range(3)]  # a run takes some MB more than another
         peaks.append(min(script.cost("convert", tmp_path / "journal.jsonl", "--out", out).peak_mb for out in outs))
-    slope = (peaks[1] - peaks[0]) * 2**20 / (JOURNALS[1] - JOURNALS[0])
-    assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
+    assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
 
 
 def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
