@@ -31,7 +31,7 @@ typedef uint64_t lanes __attribute__((vector_size(32), aligned(8), may_alias));
 
 enum { LANES = 4 };            /* that are added at once */
 enum { SIZES = 7 };            /* of problems together: powers of two up to the bits of a word */
-enum { MOST_BYTES = 1 << 20 }; /* of masks and sums of as many problems: what the cache near the core holds */
+enum { MOST_BYTES = 1 << 21 }; /* of masks and sums of as many problems: what the cache near the core holds */
 #ifndef FEWEST_TOGETHER
 #define FEWEST_TOGETHER 8 /* fewer are faster one by one */
 #endif
