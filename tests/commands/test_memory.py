@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,17 @@ MOST = {"train": 3000, "evaluate": 1500}
 # Rows of several blocks of 8 MB, and what a further row may take of memory whose use differs from run to run.
 SOME_BLOCKS, MORE_BLOCKS, MOST_CONVERTED = 200_000, 600_000, 40
 JOURNALS, MOST_OF_JOURNALS = (100_000, 300_000), 1.1
+# The most that was in use at a time, in bytes.
+IN_USE = """
+import sys, tracemalloc
+import pyarrow
+from ckh.entry import run
+tracemalloc.start(1)
+code = run(sys.argv[1:])
+used = tracemalloc.get_traced_memory()[1] + pyarrow.default_memory_pool().max_memory()
+sys.stderr.write(f"\\n{used}")
+sys.exit(code)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +67,18 @@ def test_convert_takes_as_much_for_a_journal_of_any_length(script: Any, tmp_path
         outs = [tmp_path / f"{rows}-{again}" for again in range(3)]  # a run takes some MB more than another
         peaks.append(min(script.cost("convert", tmp_path / "journal.jsonl", "--out", out).peak_mb for out in outs))
     assert peaks[1] < MOST_OF_JOURNALS * peaks[0], f"{peaks} MB"
+
+
+def test_convert_keeps_nothing_of_a_journals_rows(script: Any, tmp_path: Path) -> None:
+    """A further row of a journal takes next to nothing of what is in use at a time, in Python, NumPy and Arrow."""
+    used = []
+    for rows in JOURNALS:
+        script.write_journal(tmp_path / "journal.jsonl", rows)
+        files = [str(tmp_path / "journal.jsonl"), "--out", str(tmp_path / f"{rows}")]
+        command = [sys.executable, "-c", IN_USE, "convert", *files]
+        used.append(int(subprocess.run(command, check=True, capture_output=True, text=True).stderr.split()[-1]))
+    slope = (used[1] - used[0]) / (JOURNALS[1] - JOURNALS[0])
+    assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {used}"
 
 
 def test_what_a_row_takes(script: Any, tmp_path: Path) -> None:
