@@ -25,7 +25,7 @@ measure host-llm-second host-llm 300 --kernels all
 ckh convert runs/host-llm-first runs/host-llm-second --average --force --out data/host-llm.parquet
 
 training=(--data data/host-gemm-train.parquet --data data/host-gemm-more.parquet)
-ckh train "${options[@]}" "${training[@]}" --rank blend --trees 200 --learning-rate 0.075 --leaves 127 --targets tflops \
+ckh train "${options[@]}" "${training[@]}" --rank blend --trees 200 --learning-rate 0.075 --leaves 127 \
   --out models/gemm_universal_fp32_host
 ckh evaluate --model models/gemm_universal_fp32_host --data data/host-llm.parquet \
   --train-data data/host-gemm-train.parquet --train-data data/host-gemm-more.parquet

@@ -105,8 +105,6 @@ def main() -> None:
         "ckh",
         "train",
         *data,
-        "--targets",
-        "tflops",
         "--jobs",
         "1",
         "--out",

@@ -78,17 +78,19 @@ class TreeParams:
 class TrainOptions:
     """How to train.
 
-    `jobs` threads change how long it takes and nothing else. With an `ensemble` of several, the model that orders is
-    trained as often, with seeds that follow on `seed`, and has the trees of all; cross-validation is of one. A blend is
-    an ensemble of LambdaRanks with one regression, which has the parameters `regression`, or `params` without;
-    cross-validation is of a LambdaRank alone. A regression of the order weighs rows by their efficiency to the power of
-    `focus`. With 0 folds there is no cross-validation, and models have all of their trees. `noise_weights` weighs rows
-    by how certain their times are (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`).
-    A regression of efficiency has, weighing `prior` against its 1, the trees of a law of time that is fitted to the
-    rows, where the operation has one and each kernel was measured often enough (`learn.prior`).
+    `targets` are what is modelled beside the order: TFLOPS, which predictions tell; latency and bandwidth only where
+    requested, as nothing but `Model.predict` and the export to LightGBM reads them. `jobs` threads change how long it
+    takes and nothing else. With an `ensemble` of several, the model that orders is trained as often, with seeds that
+    follow on `seed`, and has the trees of all; cross-validation is of one. A blend is an ensemble of LambdaRanks with
+    one regression, which has the parameters `regression`, or `params` without; cross-validation is of a LambdaRank
+    alone. A regression of the order weighs rows by their efficiency to the power of `focus`. With 0 folds there is no
+    cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain their times are
+    (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`). A regression of efficiency has,
+    weighing `prior` against its 1, the trees of a law of time that is fitted to the rows, where the operation has one
+    and each kernel was measured often enough (`learn.prior`).
     """
 
-    targets: tuple[str, ...] = TARGETS
+    targets: tuple[str, ...] = (TFLOPS,)
     rank: RankObjective = declared(
         Declared("What the model that orders is trained for.  [efficiency]"), default=RankObjective.RELATIVE
     )

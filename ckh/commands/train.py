@@ -32,14 +32,17 @@ if TYPE_CHECKING:
 
 _NO_FOLDS = (1, 2)
 
-_HELP = """Train LightGBM models of TFLOPS, latency and bandwidth, and one that orders the kernels of a problem.
+_HELP = """Train a LightGBM model of TFLOPS, and one that orders the kernels of a problem.
 
 Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
-with feature_spec.json, train_manifest.json, cv_metrics_*.json and feature_importances_*.json. Options that are left
-out have values that suit the number of rows (400 trees of 31 leaves up to 15,000 rows, of 63 up to 60,000, and of more
-200 of 255 that learn twice as fast), or those of a recipe that the operation has. Of more than 60,000 rows latency and
-bandwidth are validated by one fold.
+with feature_spec.json and train_manifest.json, and for people alone, as no command reads them, cv_metrics_*.json and
+feature_importances_*.json. Options that are left out have values that suit the number of rows (400 trees of 31 leaves
+up to 15,000 rows, of 63 up to 60,000, and of more 200 of 255 that learn twice as fast), or those of a recipe that the
+operation has.
+
+--targets tflops,latency,bandwidth adds models of latency and bandwidth. Predictions do without them; ckh export --to
+lgbm gives them to other programs. Of more than 60,000 rows these two are validated by one fold.
 
 --warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the one that
 ckh predict would take for these data. Of another GPU or element type it says what differs, and the manifest keeps it.
@@ -86,7 +89,7 @@ def register(app: typer.Typer) -> None:
             "ckh train --data large --distributed --cluster tcp://head:8786 --out models/mine",
             "ckh train --data data.parquet --out models/small --trees 300 --leaves 31 --learning-rate 0.1",
             "ckh train --data data.parquet --out models/mine --trees 300 --leaves 63 --ensemble 3",
-            "ckh train --data amd.parquet --out models/gfx942 --rank tflops --targets tflops --json",
+            "ckh train --data amd.parquet --out models/gfx942 --rank tflops --json",
             "ckh train --data more.parquet --warm-start models/mine --trees 200 --out models/mine2",
             "ckh train --data few.parquet --warm-start nearest --trees 200 --out models/mine",
             "ckh train --data data.parquet --out models/tuned --tune 20 --trees 400 --seed 7",
@@ -103,7 +106,9 @@ def train(
     out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
-    targets: str | None = typer.Option(None, "--targets", help="What to model, beside the order.  [tflops,latency,…]"),
+    targets: str | None = typer.Option(
+        None, "--targets", help="What to model, beside the order: tflops, latency, bandwidth.  [tflops]"
+    ),
     *,
     params: dict[str, Any],
     given: dict[str, Any],

@@ -29,8 +29,6 @@ SMALL = [
     "3",
     "--jobs",
     "1",
-    "--targets",
-    "tflops",
 ]
 
 
@@ -43,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A line for each target and the next command; the model has what was asked for."""
+    """A line for each target and the next command; the model has what was asked for, and no file of other targets."""
     out = data.with_name("model")
     assert run(["train", "--data", str(data), "--out", str(out), "--seed", "7", *SMALL]) == ExitCode.OK
     text = capsys.readouterr().out
@@ -55,6 +53,7 @@ def test_a_model_is_trained_and_judged(data: Path, capsys: pytest.CaptureFixture
     asked = {"n_estimators": 5, "num_leaves": 5, "learning_rate": 0.3, "random_state": 7}
     assert {name: spec["params"][name] for name in asked} == asked
     assert load_model(out).spec.targets == ("tflops", "rank")
+    assert {path.name for path in out.glob("model_*")} == {"model_tflops.lgbm.gz", "model_rank.lgbm.gz"}
 
 
 def test_of_many_rows_some_problems_are_learned(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +278,7 @@ def test_a_start_that_does_not_fit(data: Path, capsys: pytest.CaptureFixture[str
     """Differences are told in one line, and nothing is written; a start that is none is bad data."""
     start, out = saved(data.with_name("start")), data.with_name("model")
     args = ["train", str(data), "--out", str(out), "--warm-start"]
-    assert run([*args, str(start), *SMALL, "--rank", "lambdarank"]) == ExitCode.USAGE
+    assert run([*args, str(start), *SMALL, "--rank", "lambdarank", "--targets", "tflops"]) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.splitlines()[0] == (

@@ -22,7 +22,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status
-from ckh.training import RankObjective, TrainOptions, TreeParams
+from ckh.training import TARGETS, RankObjective, TrainOptions, TreeParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +111,7 @@ def measured(variant: Direction = Direction.FORWARD) -> Dataset:
 @cache
 def trained(rank: RankObjective = RankObjective.RELATIVE, seed: int = 42, jobs: int = 1) -> Trained:
     """Small models of the measured dataset."""
-    options = TrainOptions(rank=rank, folds=4, early_stopping=5, seed=seed, jobs=jobs, params=TREES)
+    options = TrainOptions(TARGETS, rank, folds=4, early_stopping=5, seed=seed, jobs=jobs, params=TREES)
     return train(measured(), options, lambda _steps, _text: None)
 
 

@@ -26,6 +26,7 @@ from ckh.ops.grouped_conv.features import GROUPED_CONV, INPUT_COLUMNS
 from ckh.outputs import check_output
 from ckh.paths import data_dir
 from ckh.problems import Direction
+from ckh.training import TARGETS as MODELLED
 from ckh.training import RankObjective, TrainOptions
 from tests.learn.conftest import HARDWARE, TREES, build, kernels, measured, problems, saved, time_ms, trained
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-TARGETS = ("tflops", "latency", "bandwidth", "rank")
+TARGETS = (*MODELLED, "rank")
 FILES = {f"model_{target}.lgbm.gz" for target in TARGETS}
 FILES |= {f"{kind}_{target}.json" for kind in ("cv_metrics", "feature_importances") for target in TARGETS}
 FILES |= {"feature_spec.json", "train_manifest.json", "kernels.json", "measured.json.gz"}
@@ -66,7 +67,8 @@ def test_threads_change_no_byte_of_many_rows(tmp_path: Path, monkeypatch: pytest
     """Nor where rows are binned together."""
     monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
     for jobs in (1, 3):
-        options = TrainOptions(rank=RankObjective.LAMBDARANK, folds=4, early_stopping=5, jobs=jobs, params=TREES)
+        rank = RankObjective.LAMBDARANK
+        options = TrainOptions(MODELLED, rank, folds=4, early_stopping=5, jobs=jobs, params=TREES)
         save(train(measured(), options, lambda _steps, _text: None), tmp_path / str(jobs))
     assert contents(tmp_path / "1") == contents(tmp_path / "3")
 
@@ -124,7 +126,7 @@ def test_metrics_of_a_fold_are_those_of_its_own_model(
     """
     if are_many:
         monkeypatch.setattr(boosting, "_MANY_ROWS", 100)
-    options = TrainOptions(rank=RankObjective.RELATIVE, folds=4, early_stopping=5, params=TREES)
+    options = TrainOptions(MODELLED, folds=4, early_stopping=5, params=TREES)
     fold = train(measured(), options, lambda _steps, _text: None).targets[target].folds[1]
     frame = measured().frame[measured().frame["is_valid"]].reset_index(drop=True)
     keys = frame[["N", "C", "K", "G", "Hi", "Di", "stride_h"]].apply(tuple, axis=1)
