@@ -42,7 +42,7 @@ class _Stream(io.TextIOWrapper):
 
 
 def open_streams() -> None:
-    """Prepare the standard streams of the process: their errors are told from those of files.
+    """Prepare the standard streams of the process: their errors are distinguished from those of files.
 
     A closed one becomes the null device, so that no file or pipe of ours gets its number.
 

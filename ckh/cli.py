@@ -82,7 +82,7 @@ def dispatch(args: Sequence[str]) -> int:
 
 
 def _complete() -> int:
-    """Answer what a shell asks to complete a command line."""
+    """Answer a shell's request to complete a command line."""
     words = " ".join(os.environ.get(name, "") for name in _TYPED).split()
     try:
         build_app([word for word in words if word in COMMANDS][:1])(args=[], prog_name="ckh")

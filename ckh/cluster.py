@@ -139,7 +139,7 @@ class Cluster:
         return {address: one for address, one in sorted(found.items()) if not isinstance(one, Exception)}
 
     def advertise(self, address: str, resources: dict[str, float]) -> None:
-        """Have a worker tell the scheduler what it has, of which calls take a part (`Call.needs`)."""
+        """Have a worker report its resources, of which calls take a part (`Call.needs`), to the scheduler."""
         self.everywhere(_set_resources, resources, on=[address])
 
     def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
@@ -355,7 +355,7 @@ def _claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> 
 
 
 def _join(key: str, client: str, dask_scheduler: Any) -> None:
-    """On the scheduler: tell a client of a call's result, now or when there is one."""
+    """On the scheduler: send a call's result to a client, now or when there is one."""
     dask_scheduler.client_desires_keys([key], client)
 
 

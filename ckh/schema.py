@@ -86,7 +86,7 @@ _RESULT = (
     Column("measured_at", "float64", "s", "when it was measured, in seconds since 1970 (UTC)", nullable=True),
 )
 WHERE_WHEN = ("measured_at", "node")  # that rows of ckh bench say of themselves
-REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which tell its noise
+REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which show its noise
 # Of the operations that have it: what a kernel needs besides its operands and its result.
 WORKSPACE = Column(
     "workspace_bytes", "int64", "bytes", "memory that the kernel needs besides its tensors", nullable=True

@@ -267,7 +267,7 @@ def _twice(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> NDArray[
 
 
 def _apart(ratios: NDArray[np.float64], problem: NDArray[np.int64]) -> NDArray[np.float64]:
-    """How far each pair's logarithm of ratios is from its problem's median; NaN where too few tell that."""
+    """How far each pair's logarithm of ratios is from its problem's median; NaN where too few are known."""
     order = np.argsort(problem, kind="stable")
     apart = np.full(len(ratios), np.nan)
     for _number, start, stop in _groups(problem):

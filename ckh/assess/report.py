@@ -55,7 +55,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All that `ckh evaluate` tells.
+    """All that `ckh evaluate` reports.
 
     Attributes:
         rows: how many rows were judged on.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ckh.data.dataset import Dataset
 
-# Columns by whose values problems are told apart where they differ, unless the operation has slices of that name.
+# Columns by whose values problems are distinguished where they differ, unless the operation has slices of that name.
 _BY_VALUE = {"direction": "variant", "dtype": "dtype", "layout": "layout", "device": "device"}
 SEEN_LAYERS = "training"  # the kind of slices of layers that were trained on at another batch size, and of others
 COPY, NEW = "same layer, another batch", "layer never seen"
@@ -53,7 +53,7 @@ class SlicesOfPart:
 
     Attributes:
         efficiency: of the choices, shape (problems,).
-        values: texts that tell problems apart, by kind, shape (problems,) each.
+        values: texts that distinguish problems, by kind, shape (problems,) each.
         inside: whether a test holds, by kind and name, shape (problems,) each.
         kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
             each.

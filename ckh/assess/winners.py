@@ -75,7 +75,7 @@ class WinnerChoice:
 
 @dataclass(frozen=True, slots=True)
 class WinnerReport:
-    """All that is told of a model's choices on winners; `baseline` is None without training data."""
+    """All that is reported of a model's choices on winners; `baseline` is None without training data."""
 
     model: Hits
     baseline: Hits | None

@@ -368,7 +368,7 @@ def _check_choice(settings: Settings) -> None:
 
 
 def _scorer(arch: str, folder: Path | None) -> Scorer:
-    """How fast the model in a folder, or else the one that `ckh predict` would ask, thinks kernels are."""
+    """How fast the model in a folder, or else the one that `ckh predict` would use, expects kernels to be."""
     models: dict[Wanted, Model] = {}
 
     def score(problem: Problem, pool: tuple[Kernel, ...]) -> NDArray[np.float64]:

@@ -57,7 +57,7 @@ def run_compiler(
         command: what to run.
         source: its input; the message does not repeat the name.
         timeout_s: when it is ended.
-        should_stop: asked all the time.
+        should_stop: called again and again.
 
     Raises:
         OSError: it cannot be started.

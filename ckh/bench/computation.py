@@ -88,7 +88,7 @@ class Case(Generic[P, K]):
         label: what it shows, in words.
         kernel: the kernel.
         problem: what it is tried on.
-        of: what tells it from cases of the same label, such as its direction.
+        of: what distinguishes it from cases of the same label, such as its direction.
     """
 
     label: str

@@ -1,6 +1,6 @@
 """A check that a shared library is whole: it is read as data, since the loader would die of one that is not.
 
-Of the ELF format (System V Application Binary Interface, chapters 4 and 5) only what tells that: the parts that the
+Of the ELF format (System V Application Binary Interface, chapters 4 and 5) only what this needs: the parts that the
 headers promise lie within the file, and the functions that are wanted are among the dynamic symbols.
 """
 

@@ -1,7 +1,7 @@
 """The device `emulated`: kernels that a HIP compiler built, carried out on the CPU instruction by instruction.
 
-It tells whether kernels compute right numbers, and never how long they take: its rows are `verified` or say what went
-wrong, and have no times.
+It checks whether kernels compute right numbers, and never measures how long they take: its rows are `verified` or say
+what went wrong, and have no times.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class EmulatedDevice(HipDevice):
 
 
 def emulated_runtime() -> Path:
-    """The emulated HIP runtime, in a folder that the loader finds it in by every name that kernels ask for.
+    """The emulated HIP runtime, in a folder that the loader finds it in by every name that kernels need.
 
     It lies in the cache of compiled libraries under the hash of its sources, flags, compiler and processor.
 

@@ -1,4 +1,4 @@
-"""Trying cases of a matrix: each kernel is compiled, loaded, asked its name, run and checked, in its own process."""
+"""Trying cases of a matrix: each kernel is compiled, loaded, named, run and checked, in its own process."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class HipRuntime:
         code = getattr(self._library, name)(*arguments)
         if code not in (0, allowed):
             text = (self._library.hipGetErrorString(code) or b"unknown error").decode(errors="replace")
-            # Forgotten, or the next kernel that asks for HIP's last error is told of this one.
+            # Forgotten, or the next kernel that queries HIP's last error gets this one.
             self._library.hipGetLastError()
             kind = HipMemoryError if code == _OUT_OF_MEMORY else HipError
             raise kind(f"{name}{what}: {text} (error {code})")

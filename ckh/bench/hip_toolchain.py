@@ -30,9 +30,9 @@ def find_hipcc(wanted: str | None, environ: Mapping[str, str] = os.environ) -> C
     Raises:
         DeviceError: the one that was requested does not run, or there is none.
     """
-    for asked in (wanted, environ.get(_HIPCC)):
-        if asked:
-            return _checked(asked, environ)
+    for requested in (wanted, environ.get(_HIPCC)):
+        if requested:
+            return _checked(requested, environ)
     candidates = [str(Path(environ[_ROCM], "bin", "hipcc"))] if environ.get(_ROCM) else []
     for program in (*candidates, "hipcc", f"{_DEFAULT_ROCM}/bin/hipcc"):
         if shutil.which(program, path=environ.get("PATH")):
@@ -73,9 +73,9 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[st
     Raises:
         DeviceError: there are none.
     """
-    for asked in (wanted, environ.get(_INCLUDE)):
-        if asked:
-            return detect_interface(Path(asked))
+    for requested in (wanted, environ.get(_INCLUDE)):
+        if requested:
+            return detect_interface(Path(requested))
     folders = list(_rocm_includes(hipcc, environ))
     for folder in folders:
         if has_headers(folder):

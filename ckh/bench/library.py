@@ -35,15 +35,15 @@ class KernelLibrary:
         self.time = self._function(time, ctypes.c_int32, problem, *buffers, *counts, times)
 
     def name(self) -> str:
-        """The kernel's name; empty if it does not tell."""
+        """The kernel's name; empty if it states none."""
         return self._text("ckh_name")
 
     def error(self) -> str:
-        """Why the last call returned something else than 0; empty if it does not tell."""
+        """Why the last call returned something else than 0; empty if it states no reason."""
         return self._text("ckh_error")
 
     def set_flush(self, address: int, size: int) -> None:
-        """Tell the kernel what to overwrite before every timed run, if there is anything and it can be told."""
+        """Set the memory that the kernel overwrites before every timed run, if there is any and the library can."""
         if size and hasattr(self._library, "ckh_set_flush"):
             self._function("ckh_set_flush", None, ctypes.c_void_p, ctypes.c_int64)(address, size)
 

@@ -107,7 +107,7 @@ class Bench:
         self._problem: _Problem | None = None
 
     def load(self, job: Job) -> Reply:
-        """Load a library, without running anything; the reply's message is the kernel's name if it tells."""
+        """Load a library, without running anything; the reply's message is the kernel's name if it states one."""
         return Reply(job.id, Status.OK, self._library(job.library).name())
 
     def set_problem(self, job: Job) -> Reply:
@@ -186,7 +186,7 @@ class Bench:
         with self._clock.phase(Phase.VERIFY):
             size = library.workspace_bytes(problem.c)
             if size < 0:
-                raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel asks for {size} bytes of workspace")
+                raise KernelFailure(Status.LAUNCH_ERROR, f"the kernel requests {size} bytes of workspace")
             try:
                 self._memory.provide_workspace(size)
             except (OSError, ValueError, OverflowError, HipMemoryError) as error:
@@ -201,7 +201,7 @@ class Bench:
             complaint, result = self._judged(problem, split)
             is_spoilt = bool(complaint) and self._memory.repair_inputs()
         if is_spoilt:
-            # This kernel overwrote its inputs, or one before it did: run it again to tell.
+            # This kernel overwrote its inputs, or one before it did: run it again to find out.
             self._run(library, problem)
             with self._clock.phase(Phase.VERIFY):
                 complaint, result = self._judged(problem, split)

@@ -1,8 +1,8 @@
 """The plan of a run of bench: which kernels are measured on which problems, in which order.
 
-Everything follows from the seed, the problem and the model, if one is asked, so that a run that is resumed, or one with
+Everything follows from the seed, the problem and the model, if one is used, so that a run that is resumed, or one with
 more problems, makes the same choices. A random sample of a problem's kernels is the head of their shuffled order. Those
-that a model ranks first are asked for to learn where choices are made: far from the best there is little to learn.
+that a model ranks first are measured to learn where choices are made: far from the best there is little to learn.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def make_plan(
         score: what says which kernels are best.
 
     Raises:
-        UsageError: `kernels` is malformed, asks for the best where there is no score, or names a kernel that is not in
+        UsageError: `kernels` is malformed, requests the best where there is no score, or names a kernel that is not in
             the pool.
         DataError: the file of kernels cannot be read.
         NoKernelError: nothing is left to measure.
@@ -144,7 +144,7 @@ def make_plan(
     known = [kernel for pool in pools.values() for kernel in pool]
     choice = _parse_choice(kernels, [*known, *(one.kernel for refused in unbuilt.values() for one in refused)])
     if choice.best and score is None:
-        raise UsageError(f"--kernels {kernels!r} asks for the best kernels, and there is no model to say which")
+        raise UsageError(f"--kernels {kernels!r} requests the best kernels, and there is no model to say which")
     refusals = {
         group: Counter(one.reasons[0] for one in pool if choice.wants(one.kernel)) for group, pool in unbuilt.items()
     }
@@ -190,7 +190,7 @@ def _parse_choice(text: str, known: Sequence[Kernel]) -> _Choice:
     if text.startswith((SAMPLE, BEST)):
         counted = _COUNTED.fullmatch(text)
         if counted is None or (counted[1] == SAMPLE and counted[3]):
-            raise UsageError(f"--kernels {text!r} asks for no number of kernels", _HINT)
+            raise UsageError(f"--kernels {text!r} states no number of kernels", _HINT)
         count, others = int(counted[2]), int(counted[3] or 0)
         return _Choice(lambda _: True, count + others, best=count if counted[1] == BEST else 0)
     if Path(text).is_file():

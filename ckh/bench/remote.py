@@ -47,7 +47,7 @@ class DeviceRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """The facts that a node tells of itself.
+    """The facts that a node states of itself.
 
     Attributes:
         machine: its name; nodes of one machine share its devices.

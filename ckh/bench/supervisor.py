@@ -97,7 +97,8 @@ class Supervisor:
     A kernel that crashed, hung or raced on two problems is not run any more: its jobs are answered at once, as crashes
     or nondeterministic.
 
-    `should_stop` is asked all the time; once it says yes, the jobs in the pipe get two seconds, and no new ones follow.
+    `should_stop` is called again and again; once it says yes, the jobs in the pipe get two seconds, and no new ones
+    follow.
     """
 
     def __init__(self, device: Device, options: SupervisorOptions, should_stop: Callable[[], bool]) -> None:

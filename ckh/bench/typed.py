@@ -168,7 +168,7 @@ def _float8_type(encoding: Float8) -> ElementType:
 _TYPES = {
     "fp32": ElementType(np.dtype(np.float32), 0.0, 2.0**-24, _to_float32, None, _to_float32),
     "fp16": ElementType(np.dtype(np.float16), 2.0**-14, 2.0**-11, _to_float16, None, _to_float32),
-    # CK Tile cuts the lower bits off unless it is told otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
+    # CK Tile cuts the lower bits off unless configured otherwise (CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT in its config.hpp).
     "bf16": ElementType(np.dtype(np.uint16), 2.0**-126, 2.0**-8, _to_bf16, _cut_to_bf16, _from_bf16),
     "fp8": _float8_type(E4M3),
     "bf8": _float8_type(E5M2),

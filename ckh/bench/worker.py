@@ -80,7 +80,7 @@ def _work(bench: Bench, config: WorkerConfig) -> dict[Op, Callable[[Job], Reply]
 
 
 def _refuse(job: Job) -> Reply:
-    raise KernelFailure(Status.LAUNCH_ERROR, f"a worker that only loads libraries was asked to {job.op}")
+    raise KernelFailure(Status.LAUNCH_ERROR, f"a worker that only loads libraries got a job to {job.op}")
 
 
 def _answers(clock: PhaseClock, work: dict[Op, Callable[[Job], Reply]], *, counts_threads: bool) -> Iterator[Reply]:

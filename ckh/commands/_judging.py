@@ -165,7 +165,7 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
 def is_copy(parts: DatasetParts, model: Model, learned_from: DatasetParts | None) -> NDArray[np.bool_] | None:
     """True if the same layer was trained on at another batch size, shape (problems,); None where that is not known.
 
-    The manifest tells, or the training data do.
+    The manifest states it, or the training data do.
     """
     import numpy as np
 

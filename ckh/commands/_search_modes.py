@@ -1,4 +1,4 @@
-"""The three ways of `ckh search`: asking a model, measuring on a device, and replaying a recording."""
+"""The three ways of `ckh search`: by a model, by measuring on a device, and by replaying a recording."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ hangs, does not compile or gives wrong numbers becomes a row that says so. Ctrl-
 any folder, with the pairs and the settings that the journal holds; options that say otherwise are refused.
 
 On an AMD GPU (--device hip) kernels are CK Tile's, compiled by hipcc; --arch and --compile-only need no GPU. An
-emulated GPU (--device emulated) tells whether the same kernels are right, on small problems, without times.
+emulated GPU (--device emulated) checks that the same kernels are right, on small problems, without times.
 
 With --active pairs are chosen while results come in: of the problems that stand for most the kernels that a model of
 the results so far puts first, and others at random, until a minute is expected to bring less than --stop-gain.

@@ -262,7 +262,7 @@ def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
 
 def _print_written(out: Path, files: dict[str, bytes]) -> None:
     size = sum(map(len, files.values()))
-    say(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} tells how to use them")
+    say(f"wrote  {out}: {len(files)} files, {size / 1e6:.1f} MB; {out / 'README.md'} says how to use them")
 
 
 def _in_words(one: dict[str, Any]) -> str:

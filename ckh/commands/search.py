@@ -31,7 +31,7 @@ The problem is given as for ckh predict. Every kernel keeps the rules of the arc
 holds the candidates and every other combination of tile, waves, warp tile, pipeline and options.
 
 Without --measure a model scores all of them: what is printed is exactly what it expects to be the fastest. Kernels that
-the model cannot tell apart are one. Where no model fits, the nearest or an estimate scores them, as for ckh predict,
+the model does not distinguish are one. Where no model fits, the nearest or an estimate scores them, as for ckh predict,
 and it says NOT MEASURED; --require measured refuses that. With --measure a strategy proposes kernels, each of which is
 compiled, checked and timed on the device, in a worker of its own; failures count. There the space has a random part of
 the combinations if they are very many. What scores without --measure says where to begin. Compilers that wait (--jobs)

@@ -161,7 +161,7 @@ class _StoredPart:
         if not len(table):
             return
         numbered = texts_numbered(table)
-        with _told():
+        with _storage_errors():
             if self._writer is None:
                 options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
                 self._writer = pa.ipc.new_stream(self._file, numbered.schema, options=options)
@@ -169,7 +169,7 @@ class _StoredPart:
 
     def close(self) -> None:
         """Write what is left; no more rows are added."""
-        with _told():
+        with _storage_errors():
             self._writer.close()
             self._file.flush()
 
@@ -201,7 +201,7 @@ def frame_of(table: pa.Table, *, narrow: bool) -> pd.DataFrame:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _storage_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:

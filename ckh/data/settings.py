@@ -47,7 +47,7 @@ class Settings:
         )
     )
     model: str | None = declared(
-        Declared("What says which kernels are best.  [the one that predict asks]", kind=Path, completion="models"),
+        Declared("What says which kernels are best.  [the one that predict uses]", kind=Path, completion="models"),
         default=None,
     )
     plan: str | None = declared(

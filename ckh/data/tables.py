@@ -424,7 +424,7 @@ def _refuse_predictions(statuses: pa.Array) -> None:
 
 
 def warn_unverified(path: Path) -> None:
-    """Say of a Parquet file that was read that nothing in it tells what its rows were when it was written."""
+    """Say of a Parquet file that was read that nothing in it states what its rows were when it was written."""
     warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified")
 
 

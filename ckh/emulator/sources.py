@@ -10,7 +10,7 @@ from pathlib import Path
 from ckh.errors import DeviceError
 
 FOLDER = Path(__file__).with_name("csrc")
-# What programs that use HIP ask the loader for, by the release of ROCm that they were built with.
+# What programs that use HIP request from the loader, by the release of ROCm that they were built with.
 RUNTIME_NAMES = ("libamdhip64.so", *(f"libamdhip64.so.{version}" for version in (5, 6, 7)))
 EXPORTS = "exports.map"
 _COMPILERS = ("gcc", "cc", "clang")

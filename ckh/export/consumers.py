@@ -69,7 +69,7 @@ class ChoiceTable:
 
 @dataclass(frozen=True, slots=True)
 class ModelHeader:
-    """A C++ header that lets a program ask models that were exported to C.
+    """A C++ header that lets a program use models that were exported to C.
 
     Attributes:
         name: of the program, as on the command line.

@@ -1,4 +1,4 @@
-"""A C++ header that lets AMD's dispatcher ask an exported model; what differs between operations is text of theirs."""
+"""A C++ header that lets AMD's dispatcher use an exported model; what differs between operations is text of theirs."""
 
 from __future__ import annotations
 

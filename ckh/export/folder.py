@@ -54,7 +54,7 @@ def require_measurements(path: Path) -> None:
     if "models" in document:
         raise DataError(
             f"{path} is of an export to {document['to']}: a model, no choices, so there is nothing to convert",
-            "ask the model that was exported: ckh predict --model MODEL",
+            "use the model that was exported: ckh predict --model MODEL",
         )
     tables = [str(path / str(name)) for name in document["files"] if "/" in str(name)]
     if path.is_dir():

@@ -146,11 +146,11 @@ class ProblemKind:
     def rule(self, example: Problem, reason: Reason) -> Tree:
         """Judge a kernel on a problem of the example's kind: true, or why it does not apply."""
 
-        def ask(size: Callable[[int], Size]) -> bool | str:
+        def judged(size: Callable[[int], Size]) -> bool | str:
             found = reason(self._stand_in(example, size))
             return True if found is None else found
 
-        return decisions(ask)
+        return decisions(judged)
 
     def _stand_in(self, example: Problem, size: Callable[[int], Size]) -> Any:
         """The example with sizes of which only expressions are known."""

@@ -41,29 +41,29 @@ Text = tuple[str | Expression, ...]  # words, and values that stand between them
 Tree = Branch | bool | Text  # ends with whether something is so, or why it is not
 
 
-# What stand-ins are to functions in C that do not ask them, such as `range` and `math.gcd`. A run that gives something
-# else with the other value has used one.
+# What stand-ins are to functions in C that do not call their methods, such as `range` and `math.gcd`. A run whose
+# result differs with the other value has used one.
 _HIDDEN = (1009, 720720)
 _MARK = "\0"
 _AS_NUMBER = "a rule needs the value of a problem's size and cannot be exported"
 
 
 class _Path:
-    """One run: the answers that it gets, and what it asked."""
+    """One run: the conditions that it decided on, and the answers that it got."""
 
     def __init__(self, answers: tuple[bool, ...], hidden: int) -> None:
         self.hidden = hidden
         self.answers = list(answers)
-        self.asked: list[Expression] = []
+        self.decided: list[Expression] = []
         self._written: list[Expression] = []
 
     def decide(self, condition: Expression) -> bool:
-        if condition in self.asked:
-            return self.answers[self.asked.index(condition)]
-        self.asked.append(condition)
-        if len(self.asked) > len(self.answers):
+        if condition in self.decided:
+            return self.answers[self.decided.index(condition)]
+        self.decided.append(condition)
+        if len(self.decided) > len(self.answers):
             self.answers.append(True)
-        return self.answers[len(self.asked) - 1]
+        return self.answers[len(self.decided) - 1]
 
     def mark(self, expression: Expression) -> str:
         """The mark that stands in a text for a value."""
@@ -171,52 +171,52 @@ def _expression(value: Any) -> Expression:
     return Expression("number", (value,))
 
 
-def value_of(ask: Callable[[Callable[[int], Size]], Any]) -> Expression:
+def value_of(compute: Callable[[Callable[[int], Size]], Any]) -> Expression:
     """The expression of an integer.
 
     Args:
-        ask: computes it; takes what makes the size of a number.
+        compute: computes it from a function that gives the size of a number.
 
     Raises:
         ModelError: it depends on a decision, or uses a size as a plain number.
     """
-    found, other = (_value(ask, hidden) for hidden in _HIDDEN)
+    found, other = (_value(compute, hidden) for hidden in _HIDDEN)
     if found != other:
         raise ModelError(_AS_NUMBER)
     return found
 
 
-def decisions(ask: Callable[[Callable[[int], Size]], bool | str]) -> Tree:
+def decisions(compute: Callable[[Callable[[int], Size]], bool | str]) -> Tree:
     """All ways to an answer: whether something is so, or a text, which may have sizes in it.
 
     Args:
-        ask: answers, from a function that gives the size of a number.
+        compute: computes the answer from a function that gives the size of a number.
 
     Raises:
         ModelError: the answer uses a size as a plain number.
     """
-    found, other = (_explore(ask, (), hidden) for hidden in _HIDDEN)
+    found, other = (_explore(compute, (), hidden) for hidden in _HIDDEN)
     if found != other:
         raise ModelError(_AS_NUMBER)
     return found
 
 
-def _value(ask: Callable[[Callable[[int], Size]], Any], hidden: int) -> Expression:
+def _value(compute: Callable[[Callable[[int], Size]], Any], hidden: int) -> Expression:
     path = _Path((), hidden)
-    found = _expression(ask(lambda index: _size(path, index)))
-    if path.asked:
+    found = _expression(compute(lambda index: _size(path, index)))
+    if path.decided:
         raise ModelError("a quantity depends on a decision and cannot be exported")
     return found
 
 
-def _explore(ask: Callable[[Callable[[int], Size]], bool | str], answers: tuple[bool, ...], hidden: int) -> Tree:
+def _explore(compute: Callable[[Callable[[int], Size]], bool | str], answers: tuple[bool, ...], hidden: int) -> Tree:
     path = _Path(answers, hidden)
-    found = ask(lambda index: _size(path, index))
+    found = compute(lambda index: _size(path, index))
     tree: Tree = path.parsed(found) if isinstance(found, str) else bool(found)
-    for at in range(len(path.asked) - 1, len(answers) - 1, -1):
-        other = _explore(ask, (*path.answers[:at], False), hidden)
+    for at in range(len(path.decided) - 1, len(answers) - 1, -1):
+        other = _explore(compute, (*path.answers[:at], False), hidden)
         if tree != other:
-            tree = Branch(path.asked[at], tree, other)
+            tree = Branch(path.decided[at], tree, other)
     return tree
 
 

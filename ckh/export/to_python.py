@@ -1,4 +1,4 @@
-"""A Python module that uses ckh inside another program (`ckh.integrations`), with the model that it is to ask."""
+"""A Python module that uses ckh inside another program (`ckh.integrations`), with the model that it is to use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PYTHONPATH=$PWD python -c "import ckh_{program}"
 ```
 
 The module `ckh_{program}` needs ckh installed. Imported first, it has {program} take the instances of Composable Kernel
-that ckh has first, and `ckh_{program}.undo()` ends that. {asks}
+that ckh has first, and `ckh_{program}.undo()` ends that. {uses}
 """
 
 
@@ -35,7 +35,7 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
 
     Args:
         program: the program, a module of `ckh.integrations`.
-        model: the folder of the model to ask; None: the first that fits, or what stands in for it.
+        model: the folder of the model to use; None: the first that fits, or what stands in for it.
         arch: the architecture; None: that of the machine that runs the program.
         top: how many instances are taken; None: as many as the program is set to.
 
@@ -53,11 +53,11 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
         files = {f"{_FOLDER}/{path.name}": path.read_bytes() for path in sorted(model.iterdir()) if path.is_file()}
     where = "None" if model is None else f"Path(__file__).with_name({_FOLDER!r})"
     text = _MODULE.format(program=program, version=__version__, top=top, arch=arch, model=where)
-    asks = (
+    uses = (
         "Problems that its model is not for are left as they are."
         if model is not None
-        else "It asks the model that fits a problem, or what stands in for one, and says where nothing was measured."
+        else "It uses the model that fits a problem, or what stands in for one, and says where nothing was measured."
     )
     files[f"ckh_{program}.py"] = text.encode()
-    files["README.md"] = _README.format(program=program, asks=asks).encode()
+    files["README.md"] = _README.format(program=program, uses=uses).encode()
     return files, {"ckh": __version__, "to": program, "models": models}

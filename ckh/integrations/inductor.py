@@ -9,7 +9,7 @@ is none of the nearest model or of an estimate, which is said; `install` has Ind
     torch.compile(model, mode="max-autotune")      # with "CK" or "CKTILE" in max_autotune_gemm_backends
 
 Verified with the templates of PyTorch 2.13 (tests/integrations/test_inductor.py); instances that differ in what ckh
-cannot tell apart, such as padding, share a place, so that the first few are different kernels.
+does not distinguish, such as padding, share a place, so that the first few are different kernels.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
 def _places(
     op: str, problem: Any, members: Sequence[tuple[int, Any]], arch: str, path: Path | None
 ) -> dict[int, tuple[int, int]]:
-    """Number of an instance -> its place among those that cannot be told from it, and the place of these, from 0."""
+    """Number of an instance -> its place among those that are the same to the order, and the place of these, from 0."""
     try:
         chosen = _chooser(op, arch, path).model(problem, stands_in=True)
     except UsageError:  # the model that was named is for something else

@@ -190,7 +190,7 @@ def rank_many(
         problems: what is to be computed.
         top: how many kernels of each; all by default. Few are faster.
         model: which model; by default, for each problem, as `rank` does.
-        tflops: whether to tell the speed and time that the model expects; the order alone takes half as long.
+        tflops: whether to predict speed and time; the order alone takes half as long.
         arch: as of `rank`.
         require_measured: as of `rank`.
 
@@ -256,7 +256,7 @@ def answer(problem: Problem, model: Model) -> Answer:
 
 
 def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
-    """As `answer`, for many problems; `Answer.failure` tells which have no kernel. Those ranked before are remembered.
+    """As `answer`, for many problems; `Answer.failure` says which have no kernel. Those ranked before are remembered.
 
     Raises:
         UsageError: the model is for something else.

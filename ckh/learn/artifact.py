@@ -211,8 +211,8 @@ class Model:
         self._reach: dict[str, float] | None = None
         self.calibration = read_calibration(path) if TFLOPS in spec.targets else None
         self._measured: list[MeasuredSet | None] = []
-        self._told = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
-        self._scorer = PoolScorer(spec, self.hardware, self._told, self.packed_forest)
+        self._targets = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
+        self._scorer = PoolScorer(spec, self.hardware, self._targets, self.packed_forest)
 
     @property
     def measured(self) -> MeasuredSet | None:
@@ -304,35 +304,35 @@ class Model:
         return () if self.calibration is None else self.calibration.bands
 
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
-        """The speeds of kernels in their order, shape (..., kernels), as told or, if that was learned, calibrated.
+        """The speeds of kernels in their order, shape (..., kernels), as predicted or, if that was learned, calibrated.
 
         Args:
             score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
-            tflops: the speeds that are told; None if none are.
+            tflops: the speeds that are predicted; None if none are.
         """
         return tflops if self.calibration is None or tflops is None else self.calibration.speeds(score, tflops)
 
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """The scores that order a pool's kernels, and the TFLOPS expected of them, if the model tells and requested.
+        """Scores that order a pool's kernels, and their predicted TFLOPS if the model has them and they are requested.
 
         Both have the shape (problems, kernels). What is prepared for a pool is kept as long as the same object is
-        asked about.
+        given.
 
         Raises:
             ModelError: a file of the model is damaged.
         """
-        wanted = self._told if tflops else self._told[:1]
+        wanted = self._targets if tflops else self._targets[:1]
         found = dict(zip(wanted, self._scorer.predictions(problems, pool, len(wanted)), strict=True))
         return found[self.spec.rank_by], found.get(TFLOPS)
 
     @property
-    def tells(self) -> bool:
+    def predicts_speeds(self) -> bool:
         """True if it expects speeds, in TFLOPS."""
-        return TFLOPS in self._told
+        return TFLOPS in self._targets
 
-    def told(
+    def speeds_of(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
         """The TFLOPS predicted of some kernels of each problem alone: those of `score_pool`, to the last bit.
@@ -345,7 +345,7 @@ class Model:
         Raises:
             ModelError: a file of the model is damaged.
         """
-        return self._scorer.some(problems, pool, kernels, self._told.index(TFLOPS))
+        return self._scorer.some(problems, pool, kernels, self._targets.index(TFLOPS))
 
     def scores(self, dataset: Dataset) -> NDArray[np.float64]:
         """The score of every row of a dataset, shape (rows,): higher is better."""

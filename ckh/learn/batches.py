@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MANY_ALIKE = 200
 _FEW_OF_POOL = 2 / 3
 _TOGETHER = 64  # problems that walk the trees together
-_FEW_TOLD = 16  # speeds of so many kernels of a problem at most are computed for these alone
+_FEW_SPEEDS = 16  # speeds of so many kernels of a problem at most are computed for these alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,10 +142,10 @@ def _score(
             empty = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
             yield Scored([problems[index] for index in members], pool, *empty, 0, one.unmeasured)
         return
-    is_told = tflops and model.tells
-    first = top if top is None or not is_told or model.calibration is None else max(top, FIRST)
-    is_alone = is_told and first is not None and first <= _FEW_TOLD
-    score, told = model.score_pool(some, pool, tflops=is_told and not is_alone)
+    has_speeds = tflops and model.predicts_speeds
+    first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
+    is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
+    score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
     orders = [
         one.chosen[best_first(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], first)]
@@ -156,14 +156,14 @@ def _score(
         padded[end - len(order) : end, : order.shape[1]] = order
     rows = np.arange(len(some))[:, None]
     score = score[rows, padded]
-    if told is not None:
-        told = told[rows, padded]
+    if speeds is not None:
+        speeds = speeds[rows, padded]
     elif is_alone:
-        told = model.told(some, pool, padded)
-    far = are_beyond(some, model.reach if is_told else {})
+        speeds = model.speeds_of(some, pool, padded)
+    far = are_beyond(some, model.reach if has_speeds else {})
     for one, end, order in zip(candidates, ends.tolist(), orders, strict=True):
         part = slice(end - len(order), end), slice(order.shape[1])
-        expected = model.speeds(score[part], told[part] if is_told and told is not None else None)
+        expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
         given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
         yield Scored(some[part[0]], pool, order, *given)
 

@@ -24,7 +24,9 @@ _FEWEST = 20  # problems: fewer say nothing of what 5 % lie above
 _BANDS, _PROBLEMS_OF_BAND = 4, 40
 
 
-def calibrate(score: Floats | None, told: Floats, tflops: Floats, problem: NDArray[np.int64]) -> Calibration | None:
+def calibrate(
+    score: Floats | None, predicted_speed: Floats, tflops: Floats, problem: NDArray[np.int64]
+) -> Calibration | None:
     """The calibration of held-out rows; None for too few problems.
 
     The shares are an isotonic regression of log(TFLOPS / best TFLOPS of the problem), the better kernels weighing more.
@@ -34,19 +36,19 @@ def calibrate(score: Floats | None, told: Floats, tflops: Floats, problem: NDArr
 
     Args:
         score: what orders kernels, shape (rows,), by models that have not seen the row's problem; None: the speeds do.
-        told: the speeds that such models predict, shape (rows,).
+        predicted_speed: the speeds that such models predict, shape (rows,).
         tflops: the measured ones, shape (rows,).
         problem: number of each row's problem, shape (rows,).
     """
-    by = told if score is None else score
-    usable = np.isfinite(by) & np.isfinite(told) & (told > 0) & (tflops > 0)
-    by, told, tflops, problem = by[usable], told[usable], tflops[usable], problem[usable]
+    by = predicted_speed if score is None else score
+    usable = np.isfinite(by) & np.isfinite(predicted_speed) & (predicted_speed > 0) & (tflops > 0)
+    by, predicted_speed, tflops, problem = by[usable], predicted_speed[usable], tflops[usable], problem[usable]
     groups = list(in_order(by, problem))
     if len(groups) < _FEWEST:
         return None
     gap, share = ((), ()) if score is None else _shares(by, tflops, groups)
     plain = Calibration(gap, share, 1.0, ((0.0, 1.0, 1.0),), len(groups))
-    predicted = [plain.speeds(by[rows], told[rows])[:SHOWN] for rows in groups]
+    predicted = [plain.speeds(by[rows], predicted_speed[rows])[:SHOWN] for rows in groups]
     times = [speeds / tflops[rows[:SHOWN]] for speeds, rows in zip(predicted, groups, strict=True)]
     scale = 1.0 / float(np.median(np.concatenate(times)))
     first = np.array([speeds[0] for speeds in predicted]) * scale

@@ -1,8 +1,8 @@
 """Speeds that agree with the ranking: they fall with its score, and times have an interval that depends on the speed.
 
-What orders kernels and what tells their speed are models of their own. The calibration joins them: a table, made on
+What orders kernels and what predicts their speed are models of their own. The calibration joins them: a table, made on
 held-out folds, says which share of the best one's speed a kernel has whose score lies so far below the best score. The
-speeds that are told of the first kernels, each divided by its share, give the speed of the best. Slow problems (small,
+predicted speeds of the first kernels, each divided by its share, give the speed of the best. Slow problems (small,
 depthwise) are harder to predict than fast ones, so the interval is wider for them: it comes in bands of the speed that
 is predicted for the first kernel.
 """

@@ -1,6 +1,6 @@
 """`measured.json.gz`: which problems a model was trained on, and what was best on each. Imports next to nothing.
 
-It is what tells a problem outside of what was measured, and the nearest that was.
+By it a problem outside of what was measured is recognised, and the nearest that was is found.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class TimeErrors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PredictedSpeeds:
-    """The speeds that a model tells of measured kernels, in its order.
+    """The speeds that a model predicts of measured kernels, in its order.
 
     Attributes:
         rows: numbers of rows of the dataset, those of a problem together and its best first.
@@ -80,10 +80,10 @@ class TimeRatios:
 
 
 def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> PredictedSpeeds | None:
-    """The speeds that `ckh predict` would tell of the rows with a time; None if it tells none, or no row has one.
+    """The speeds that `ckh predict` would give for the rows with a time; None if it gives none, or no row has one.
 
     Args:
-        model: what tells them.
+        model: what predicts them.
         dataset: whole problems.
         score: the model's, shape (rows,).
 
@@ -94,11 +94,11 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
     usable = np.flatnonzero(dataset.frame["tflops"].to_numpy(dtype=np.float64) > 0)
     if TFLOPS not in model.spec.targets or not len(usable):
         return None
-    told = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
+    speed = score if model.spec.rank_by == TFLOPS else model.predict_dataset(dataset, TFLOPS)
     rows, speeds = [], []
     for group in in_order(score[usable], dataset.problem_ids[usable]):
         rows.append(usable[group])
-        found = model.speeds(score[rows[-1]], told[rows[-1]])
+        found = model.speeds(score[rows[-1]], speed[rows[-1]])
         assert found is not None
         speeds.append(found)
     starts = np.cumsum([0, *map(len, rows[:-1])])
@@ -106,7 +106,7 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
 
 
 def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> TimeRatios:
-    """Measured over predicted times of the first kernels of each problem; none if the model tells no times.
+    """Measured over predicted times of the first kernels of each problem; none if the model predicts no times.
 
     The first kernels are those of the measured ones that the model places first. Arguments and errors are those of
     `predicted_speeds`.

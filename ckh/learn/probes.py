@@ -86,7 +86,7 @@ def in_front(probe: Probe, names: Sequence[str]) -> tuple[Probe, list[int]]:
 
 
 def this_device(arch: str) -> str | None:
-    """This machine's device of an architecture, in words that tell it from others; None if it has none."""
+    """This machine's device of an architecture, in words that distinguish it from others; None if it has none."""
     if arch == HOST:
         hardware = load_arch(HOST).hardware
         return f"{processor_name()}, {hardware.max_clock_mhz} MHz, L2 {hardware.l2_cache_kb} KB"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Problem
 
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
-_WHY = " (--why tells the reasons)"
+_WHY = " (--why lists the reasons)"
 _HOST = "host"
 OUT_OF_ORDER = (
     "the order is the ranking model's; TFLOPS are predicted by a model of their own, and need not fall with it"

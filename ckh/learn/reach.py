@@ -1,6 +1,6 @@
 """How far a model's expectations reach: a problem far outside its training data has none.
 
-Trees tell sizes apart up to their largest threshold, which lies within the training data, and are constant beyond. The
+Trees distinguish sizes up to their largest threshold, which lies within the training data, and are constant beyond. The
 speed that they give there says nothing, and the time that would follow from it grows without end. So there is no
 expectation where a size is more than `FAR` times the largest threshold on it. The order of the kernels remains.
 """
@@ -28,7 +28,7 @@ def reach_of(forest: PackedForest, sizes: Container[str]) -> dict[str, float]:
     """The largest threshold on each of the sizes that are tested, by name; one on a logarithm counts for its size.
 
     Args:
-        forest: what tells the speed.
+        forest: what predicts the speed.
         sizes: names of sizes, in lower case.
     """
     from ckh.ranking.packed import CATEGORICAL

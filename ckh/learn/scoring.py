@@ -56,7 +56,7 @@ class PoolScorer:
     Args:
         spec: what the model is for, and its inputs.
         hardware: the hardware profile by name.
-        targets: what to tell of each kernel.
+        targets: what to predict of each kernel.
         forest: the forest of a target.
     """
 

@@ -96,8 +96,8 @@ class _Trainer:
             return None
         dataset = self._prepared.dataset
         tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
-        told = np.expm1(self._held_out[TFLOPS])
-        return calibrate(self._held_out.get(RANK), told, tflops, dataset.problem_ids)
+        speed = np.expm1(self._held_out[TFLOPS])
+        return calibrate(self._held_out.get(RANK), speed, tflops, dataset.problem_ids)
 
     def train(self, fit: Fit) -> TrainedTarget:
         """Cross-validate and fit a target."""

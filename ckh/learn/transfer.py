@@ -1,7 +1,7 @@
 """Answers where nothing was measured: the nearest model, or an analytic estimate, and how much that is worth.
 
 A model of another GPU or element type ranks the kernels that the architecture builds, with features of the compute
-units, memory and clock of this one. Models of another family of GPUs are asked where there is no estimate. Host models
+units, memory and clock of this one. Models of another family of GPUs are used where there is no estimate. Host models
 say nothing about a GPU, and so stand in for none. Nothing here is ever called measured.
 """
 

@@ -107,7 +107,7 @@ class Validation:
         return Validated(fit, predicted, tuple(metrics for _, metrics in found))
 
     def _splits(self, target: str, text: str) -> list[FoldSplit]:
-        """All splits, or of many rows the first for a target that neither orders nor tells speeds.
+        """All splits, or of many rows the first for a target that neither orders nor predicts speeds.
 
         Its folds only say how many trees it has and how far it errs.
         """

@@ -2,7 +2,7 @@
 
 Of a winner's rivals nothing is known but that they were not better. They become rows without a time, which count as an
 efficiency of 0, so that training and its cross-validation go on as with any other data. Not all of them are needed:
-those that have won elsewhere tell most, of the others some are drawn.
+those that have won elsewhere say most, of the others some are drawn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
 
     op = winners.op
     if op.model_files:
-        raise UsageError(f"the candidates of {op.name} come from measured data: winners alone do not tell them")
+        raise UsageError(f"the candidates of {op.name} come from measured data: winners alone do not determine them")
     shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")
     columns = list(dict.fromkeys([*shared, "kernel_name", *op.input_columns, *judged]))

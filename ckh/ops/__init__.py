@@ -88,7 +88,7 @@ def _loaded(entry: EntryPoint) -> AnyOperation:
 
     Raises:
         UsageError: there is none of that name where the entry point says, or it is inconsistent, or its problems cannot
-            be told from others'.
+            be distinguished from others'.
     """
     try:
         found = entry.load()

@@ -1,6 +1,6 @@
 """An operation as the rest of ckh sees it: one record of its facts and functions.
 
-Datasets, training, evaluation, prediction and measuring ask this record and nothing else, so that a new operation is a
+Datasets, training, evaluation, prediction and measuring use this record and nothing else, so that a new operation is a
 folder with one of these and an entry in `ckh.ops`.
 """
 

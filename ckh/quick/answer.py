@@ -82,7 +82,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     """The ranking that the full command would find.
 
     Raises:
-        CkhError: C has an error to tell, or what was measured cannot be read.
+        CkhError: C reports an error, or what was measured cannot be read.
     """
     from ckh.learn.ranking_text import Ranking
     from ckh.learn.reach import beyond
@@ -93,8 +93,8 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     model = OpenModel(path)
     top = facts["pool"] if probe is not None else min(request.top, facts["pool"])
     count, choices = model.rank(facts["key"], sizes, top)
-    is_told = facts["tells_tflops"] and not far
-    kernels = [_row(one, model.kernel_name(one.kernel), is_told=is_told) for one in choices]
+    has_speeds = facts["tells_tflops"] and not far
+    kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
     reasons = model.reasons(facts["key"], sizes, facts["pool"])
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
@@ -147,10 +147,10 @@ def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
     return frequent(problem, **fact)
 
 
-def _row(choice: RankedCandidate, name: str, *, is_told: bool) -> KernelRow:
+def _row(choice: RankedCandidate, name: str, *, has_speeds: bool) -> KernelRow:
     from ckh.learn.ranking_text import KernelRow
 
-    tflops, latency_ms = (choice.tflops, choice.latency_ms) if is_told else (None, None)
+    tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speeds else (None, None)
     return KernelRow(name, choice.score, tflops, latency_ms, None)
 
 

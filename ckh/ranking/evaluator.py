@@ -49,7 +49,7 @@ def backend_name() -> str:
     if wanted != "numpy" and library.is_available():
         return "c"
     if wanted == "c":
-        raise UsageError(f"{BACKEND_VARIABLE} asks for C: {library.why_not()}", "install ckh with a C compiler")
+        raise UsageError(f"{BACKEND_VARIABLE} requests C: {library.why_not()}", "install ckh with a C compiler")
     return "numpy"
 
 

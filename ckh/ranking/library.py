@@ -1,4 +1,4 @@
-"""The C part: finding it, opening models with it, and asking them. Imports no NumPy."""
+"""The C part: finding it, opening models with it, and ranking with them. Imports no NumPy."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class FileFacts:
         kind: the kind of its problems.
         direction: the code of its direction, or -1.
         dtype: that of its element type, or -1.
-        tflops: the number of the forest that tells TFLOPS, or -1.
+        tflops: the number of the forest that predicts TFLOPS, or -1.
         limits: the largest of each size of which TFLOPS are expected; empty if any are.
         calibration: a scale, distances of scores and shares of speed (`learn.calibration`); empty without.
     """

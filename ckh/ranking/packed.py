@@ -1,6 +1,6 @@
 """The packed forest: LightGBM's trees laid out for partial evaluation.
 
-Every distinct test has one index. Tests that only their threshold tells apart form a *family*, sorted by threshold, so
+Every distinct test has one index. Tests that differ only in their threshold form a *family*, sorted by threshold, so
 that a value decides a whole family with one search: it goes left from some position on. Trees are in depth-first order.
 
 Leaf values are integers, `high * 2**high_exponent + low * 2**low_exponent`, so that sums are exact: scores depend

@@ -52,7 +52,7 @@ class Placed:
         is_dynamic: whether it depends on the problem, so that the rows are computed for each.
         row: its first row among the constants, tile rows (static or dynamic ones), or variant rows.
         rows: how many it has; several only if mixed: one for each class.
-        partition: which partition of the variants tells its classes; -1 if it is not mixed.
+        partition: the partition of the variants that gives its classes; -1 if it is not mixed.
     """
 
     feature: int

@@ -80,7 +80,7 @@ class Symbol(np.lib.mixins.NDArrayOperatorsMixin):
     __int__ = __float__ = __index__ = __len__ = __iter__ = __getitem__ = __array__
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse what else an array has, but for what NumPy asks of any object."""
+        """Refuse what else an array has, but for what NumPy looks up on any object."""
         if name.startswith("__"):
             raise AttributeError(name)
         raise FormulaError(f"an array's {name} of a problem's sizes cannot be written down")

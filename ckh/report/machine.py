@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 LEAST_FAR = 0.02  # what an axis of drift reaches at least
-_FEW_UNITS = 2  # of time: fewer are told in the next smaller unit
-_MOST_RUNS = 4  # lines that can be told apart
+_FEW_UNITS = 2  # of time: fewer are given in the next smaller unit
+_MOST_RUNS = 4  # lines that can be distinguished
 _LEAST_PAIRS = 3  # measured twice, to know a problem's median
 _LEAST_PROBLEMS = 10  # that were measured twice, to see a drift
 

@@ -1,4 +1,4 @@
-"""Colours and sizes of figures: those of Okabe and Ito, which colour-blind people tell apart."""
+"""Colours and sizes of figures: those of Okabe and Ito, which colour-blind people can distinguish."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _GROWTH = 64
 
 
 class GaussianProcess:
-    """Fit with `fit`, add single observations with `extend`, ask for the whole pool with `predict`.
+    """Fit with `fit`, add single observations with `extend`, predict the whole pool with `predict`.
 
     Args:
         features: of every configuration.

@@ -1,6 +1,6 @@
 """Measuring single kernels of one problem on a device, each result journalled at once.
 
-While a search waits for a compiler, others compile what it will probably ask for next: nothing is compiled while a
+While a search waits for a compiler, others compile what it will probably request next: nothing is compiled while a
 kernel is timed.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ckh.data.journal import JournalWriter, ResultRow, RunRecord
     from ckh.ops.base import Kernel
 
-_LOOK_AHEAD = 4  # how many times more expected kernels are asked for than compilers run: some are compiled already
+_LOOK_AHEAD = 4  # how many times more expected kernels are requested than compilers run: some are compiled already
 
 
 class Measurer:

@@ -24,7 +24,7 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
     head = [
         head_text(problem, model),
         f"space    {search.legal} kernels, {search.candidates} of them candidates of ckh predict",
-        f"         all {search.distinct} that the model tells apart were scored",
+        f"         all {search.distinct} that the model distinguishes were scored",
         "\n",
     ]
     tail = []
@@ -83,5 +83,5 @@ def _fields(op: AnyOperation, one: Ranked) -> dict[str, Any]:
 
 def _cells(op: AnyOperation, one: Ranked) -> list[str]:
     figures = ["-" if value is None else f"{value:.4g}" for value in (one.tflops, one.latency_ms)]
-    # A short name leaves out much of what tells these kernels apart.
+    # A short name leaves out much of what these kernels differ in.
     return [*figures, op.kernel_name(one.kernel)]

@@ -24,7 +24,7 @@ _MOST_LOG = 700.0  # what exp can take
 def log_speeds(model: Model, problem: Problem, kernels: Sequence[Kernel]) -> NDArray[np.float64]:
     """How fast the model expects kernels to be: log TFLOPS, or the score it orders by, shape (kernels,).
 
-    Kernels that the model cannot tell apart are ranked once.
+    Kernels that are the same to the model are ranked once.
     """
     alike = look_alikes(kernels, model)
     scores = model.predict(problem, [kernels[i] for i in alike.first], model.spec.rank_by)

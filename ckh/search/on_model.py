@@ -37,8 +37,8 @@ class ModelSearch:
     Attributes:
         legal: kernels that can be built and apply to the problem.
         candidates: how many of them are candidates of the pool.
-        distinct: how many of the legal ones the model can tell apart; all of these were scored.
-        found: the best of these, best first; of kernels that the model cannot tell apart a candidate or else the first.
+        distinct: how many of the legal ones the model distinguishes; all of these were scored.
+        found: the best of these, best first; of kernels that are the same to the model a candidate or else the first.
         in_pool: of each of these, whether it is a candidate.
         first_choice: the best candidate; None if there is none.
         beyond: why the model expects no speed of this problem; empty if it does, or never does.
@@ -59,7 +59,7 @@ class _Scorable:
 
     Attributes:
         product: the kernels.
-        groups: for each set of options, which of those that the model tells apart it is.
+        groups: for each set of options, which of those that the model distinguishes it is.
         table: each base with each of these.
         kind: of each kernel of the table, by all that the model reads; shape (kernels,).
     """

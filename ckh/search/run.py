@@ -1,4 +1,4 @@
-"""One search: ask, measure, tell, until the budget is spent."""
+"""One search: request a configuration, measure it, report its time, until the budget is spent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(
     budget: int,
     should_stop: Callable[[], bool] = _never,
 ) -> SearchResult:
-    """Measure what a strategy asks for.
+    """Measure the configurations that a strategy proposes.
 
     Args:
         strategy: a new one, or one to go on with.

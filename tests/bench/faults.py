@@ -175,7 +175,7 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
         Status.LAUNCH_ERROR,
         "no 1125899907 MB of workspace",
     ),
-    "negative workspace": (Fault(workspace="-5"), Status.LAUNCH_ERROR, "asks for -5 bytes of workspace"),
+    "negative workspace": (Fault(workspace="-5"), Status.LAUNCH_ERROR, "requests -5 bytes of workspace"),
     "other ABI": (Fault(abi=2), Status.LAUNCH_ERROR, "ABI version 2"),
     "does not compile": (Fault("return undeclared_name;"), Status.COMPILE_ERROR, "undeclared_name"),
     "does not load": (Fault("extern int missing(); return missing();"), Status.LAUNCH_ERROR, "undefined symbol"),

@@ -244,7 +244,7 @@ def test_file_that_is_no_text_is_bad_data(host: ArchSpec, tmp_path: Path) -> Non
 )
 def test_sample_of_no_number_is_refused(host: ArchSpec, text: str) -> None:
     """A sample has a number of kernels, one at least."""
-    with pytest.raises(UsageError, match="asks for no number of kernels"):
+    with pytest.raises(UsageError, match="states no number of kernels"):
         make_plan([FORWARD], text, host, 1, SetCandidates(), score=by_width)
 
 

@@ -233,7 +233,7 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert [line.split(",")[0] for line in out.read_text(encoding="utf-8").splitlines()[1:]] == kernels
     err = capsys.readouterr().err
     assert "rows without a time are not in" in err
-    assert "do not tell the kernels apart" in err
+    assert "are not distinct for all kernels" in err
     assert run(["convert", str(out), "--arch", "gfx942", "--out", str(tmp_path / "data.parquet")]) == ExitCode.OK
     assert read_dataset(tmp_path / "data.parquet").frame["kernel_name"].tolist() == kernels
 

@@ -114,7 +114,7 @@ def test_the_table_has_the_best_kernels(model: Path, capsys: pytest.CaptureFixtu
     names = [line.split()[3] for line in out.splitlines() if line[:2] in {"1 ", "2 ", "3 "}]
     assert names == [one["kernel"] for one in found["kernels"]]
     assert f"{found['space']['kernels']} kernels, 300 of them candidates of ckh predict" in out
-    assert f"all {found['space']['distinct']} that the model tells apart were scored" in out
+    assert f"all {found['space']['distinct']} that the model distinguishes were scored" in out
 
 
 def test_a_search_says_what_its_speeds_are(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,7 +101,7 @@ def test_asking_and_telling_take_turns(name: str) -> None:
     """A second question, an answer to no question and an impossible time are refused."""
     strategy = make_strategy(name, Space(("tile",), (np.arange(9),)))
     index = strategy.ask()
-    with pytest.raises(ValueError, match="before asking"):
+    with pytest.raises(ValueError, match="before requesting"):
         strategy.ask()
     with pytest.raises(ValueError, match="not the last"):
         strategy.tell(index + 1, 1.0)

@@ -26,7 +26,7 @@ _PARAMETERS = "kernel::"  # the namespace of a kernel's parameters
 _SIZES = re.compile(r"\bck_tile::index_t\b|\bVariant::")
 _MARK = b"ckh-chosen:\0"
 _NUMBER_BYTES = 4
-_HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would ask for the functions in the table
+_HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would need the functions in the table
 _FUNCTIONS = ("abi_version", "name", "error", "unsupported", "workspace_bytes", "run", "time", "set_flush")
 
 # Kernels of CK Tile are functions with types as parameters. One of the kernel's own namespace among them makes their

@@ -104,7 +104,7 @@ def source_of_file(path: Path, format_name: str) -> dict[str, Any]:
 
 
 def parquet_head(path: Path) -> bytes:
-    """A text that tells the format of a Parquet file: its magic number, and a line with the names of its columns.
+    """A text that identifies the format of a Parquet file: its magic number, and a line with the names of its columns.
 
     Raises:
         DataError: it is damaged.

@@ -22,7 +22,7 @@ _CODES: dict[str, dict[str, float]] = {
     "library": {name: float(code) for code, name in enumerate(LIBRARIES)},
     "dtype": {"fp8": 0.0, "int8": 1.0, "pk_fp4": 2.0},
 }
-_GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is told
+_GRIDS = (32, 64, 128, 256)  # widths of tiles whose number along N is a feature
 _MOST_DIVISOR = 4096.0
 
 

@@ -5,8 +5,8 @@
 
 A log's line has the family in the name of its table; lines of other tables, as those of bf16, are passed over with a
 warning, and so are element types that AITER has no kernels of Composable Kernel for. A CSV file may have columns of a
-problem's other fields (`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); of one without a family, the
-file's name tells it.
+problem's other fields (`family`, `library`, `dtype`, `num_cus` or AITER's `cu_num`); without a family, the
+file's name decides it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class TunedRow(NamedTuple):
     Attributes:
         arch: empty where only compute units are stated.
         dtype: of the weights, without `torch.`; empty if the table has no such column.
-        hint: what tells the family of kernels that serve two: a family, or the file's name.
+        hint: a family, or the file's name; it decides the family of kernels that serve two.
         is_predicted: whether ckh predicted the kernel, and the time is a bound.
     """
 

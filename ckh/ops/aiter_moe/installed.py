@@ -20,7 +20,7 @@ _GENERATOR = "csrc/ck_gemm_moe_2stages_codegen/gen_instances.py"
 _TIMEOUT_S = 120
 _WRONG_USAGE = 2  # how argparse ends, also where a version has no such activation
 _TYPES = {"per_token": "f8", "per_1x128": "f8", "per_1x32": "fp4x2", "none": "b16"}
-# Runs the generator in a folder of its own, and prints the names in its table. What it would ask a GPU is answered.
+# Runs the generator in a folder of its own, and prints the names in its table. Its queries of a GPU get fixed answers.
 _PRINT = """
 import json, os, re, runpy, sys, tempfile, types
 from pathlib import Path

@@ -54,7 +54,7 @@ class AiterMoe:
         topk: how many each token chooses.
         stage: both products, which share the rows of their tiles, or one of them.
         dtype: element type of what the first product reads.
-        quant: how the experts are scaled, which tells their element type.
+        quant: how the experts are scaled, which determines their element type.
         activation: between the products.
         num_cus: compute units of the device, 0 for those of the architecture's whole GPU.
 

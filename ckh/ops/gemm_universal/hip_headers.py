@@ -42,8 +42,8 @@ _PERSISTENT = re.compile(r"UsePersistentKernel\s*=(?!\s*false)")
 # Windows that are moved along K as if it were the second axis, whatever the layout.
 _STEPS_ALONG_K = ("{0, kKPerBlock}", "make_array(0, 0) : make_array(0, KPerBlock)")
 _LOOP_FROM_PROBLEM = "Problem::HasHotLoop"  # which the problems of the current interface do not have
-# What the kernel's header asks pipelines for, and how theirs say that they have it.
-_ASKED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
+# Members that the kernel's header needs of pipelines, and how a pipeline's header declares them.
+_NEEDED = {"GetVectorSizeA<true>": re.compile(r"\bIsWave32Host\b"), "::Preshuffle": re.compile(r"\bPreshuffle\s*=")}
 _PADS_ADDED_ROWS = "pad_not_contiguous_dim"
 _TRANSPOSES_ALL = "generic_tag"
 _LOADS_TRANSPOSED = "is_a_load_tr"
@@ -61,7 +61,7 @@ class GemmHeaders:
         interwave: the pipelines that have this scheduler.
         persistent: the pipelines that have persistent kernels.
         warp_gemms: CK Tile's element type of A and B, and the tile, of every matrix instruction.
-        incomplete: of current headers, the pipelines that lack what the kernel asks them for.
+        incomplete: of current headers, the pipelines that lack what the kernel needs.
         along_k: pipelines and schedulers that step along the rows of A and the columns of B whatever the layout.
         transposes_all: whether operands of any element type and any shape can be transposed.
         transposing: of headers whose pipelines have gfx950's LDS transpose operands, the matrix instructions that take
@@ -124,7 +124,7 @@ def _has_parameters(text: str, name: str, wanted: tuple[str, ...]) -> bool:
 
 
 def _is_incomplete(pipeline: str, kernel: str) -> bool:
-    lacks = (asked in kernel and not has.search(pipeline) for asked, has in _ASKED.items())
+    lacks = (needed in kernel and not has.search(pipeline) for needed, has in _NEEDED.items())
     return bool(pipeline) and (_LOOP_FROM_PROBLEM in pipeline or any(lacks))
 
 

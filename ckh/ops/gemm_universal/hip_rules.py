@@ -105,7 +105,7 @@ def _missing_pipeline(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]
     elif pipeline not in EMITTED[headers.common.interface]:
         yield f"GEMM kernels with {pipeline} of {{which}} are not emitted"
     elif pipeline in headers.incomplete:
-        yield f"{pipeline} of {{which}} lacks what their GEMM kernel asks it for"
+        yield f"{pipeline} of {{which}} lacks what their GEMM kernel needs of it"
 
 
 def _missing_parts(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:

@@ -31,7 +31,7 @@ def emit(kernel: GemmKernel, simd: HostSimd) -> str:
     """The C++ source of one kernel.
 
     Raises:
-        UsageError: the kernel leaves a parameter out, or asks for something that the host device does not have.
+        UsageError: the kernel leaves a parameter out, or needs something that the host device does not have.
     """
     _check(kernel)
     constants = {

@@ -1,6 +1,6 @@
 """The rules that a GEMM kernel must keep to run a problem.
 
-Source: the support check of CK Tile's universal GEMM kernel, which asks for padding and whole vectors along the axes
+Source: the support check of CK Tile's universal GEMM kernel, which requires padding and whole vectors along the axes
 that lie contiguously in A, B and C; and AMD's data, where the `mem` pipeline runs every size whatever its name says of
 padding. A kernel for the host has no code for the rest of an axis that it does not pad, contiguous or not.
 """

@@ -1,6 +1,6 @@
 """Reader of the CSV files of AMD's grouped-convolution benchmark: 24 columns, or the older 17 of 2D.
 
-`problem_idx` is never used: problems are told apart by all of their sizes. The 17 columns lack depth and dilations,
+`problem_idx` is never used: problems are distinguished by all of their sizes. The 17 columns lack depth and dilations,
 which are then 1. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
 """
 

@@ -29,8 +29,8 @@ _TIME = ("is_valid", "non_zero", "latency_ms")
 def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
     """Write AMD's 24 columns and give warnings about what they cannot hold.
 
-    As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those tell all kernels
-    of the rows apart, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
+    As in AMD's files, only rows with a time are there. Kernels have AMD's short names where those are distinct for
+    all kernels of the rows, else their complete names. `non_zero` is 1 where nobody counted but the result was right.
 
     Raises:
         DataError: the rows come from several architectures or none has a time.
@@ -53,7 +53,9 @@ def write_amd_csv(rows: MeasuredRows, path: Path) -> list[str]:
             written += len(out)
     omitted = len(rows) - written
     warnings = [f"rows without a time are not in {path}: {omitted}"] if omitted else []
-    return warnings if is_clear else [*warnings, "AMD's short names do not tell the kernels apart: names are complete"]
+    return (
+        warnings if is_clear else [*warnings, "AMD's short names are not distinct for all kernels: names are complete"]
+    )
 
 
 def _timed(rows: MeasuredRows, names: Sequence[str]) -> Iterator[pd.DataFrame]:

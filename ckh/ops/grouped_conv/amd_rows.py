@@ -48,7 +48,7 @@ _RAN_INSTEAD = {("gfx950", "compv5"): ("compv3", _COMPV5)}
 class _Kernels:
     """The distinct kernels of some rows and each row's.
 
-    `others` tells, by number of the kernel, why it is another than its name says.
+    `others` holds, by number of the kernel, why it is another than its name says.
     """
 
     kernels: list[ConvKernel]

@@ -35,8 +35,8 @@ _STATED = {
     Interface.LATE_2025: _OPTIONS,
     Interface.CURRENT: f"{_OPTIONS} ExplicitGemm_",
 }
-# What the current convolutions may ask a pipeline for; not every pipeline of their own tree has it.
-_ASKED = re.compile(r"Pipeline_?::(Async|LargeTensors)\b")
+# Members that the current convolutions may need of a pipeline; not every pipeline of their own tree has it.
+_NEEDED = re.compile(r"Pipeline_?::(Async|LargeTensors)\b")
 _FIRST_PIECE = "pieces[0].block_start"  # set where a split image is one piece unless the launch says otherwise
 _SPLITS_K = re.compile(r"IsSplitKSupported\s*=\s*true")
 # What a kernel refuses: more than one channel a group with this specialization, and widths that do not divide them.
@@ -51,7 +51,7 @@ _SINGLE_WINDOWS = re.compile(
     r"operator\(\)\(const ADramBlockWindowTmp& \w+,\s*const BDramBlockWindowTmp&"
 )
 _TAKES_TUPLES = "takes tuples of windows only, and their convolutions give it single ones"
-_LACKS_MEMBERS = "lacks what their convolutions ask it for"
+_LACKS_MEMBERS = "lacks what their convolutions need of it"
 # An epilogue whose block is not stated has the waves along M and N, and none of a second group.
 _EPILOGUE = Path("ck_tile/ops/epilogue/cshuffle_epilogue.hpp")
 _STATED_BLOCK = "kBlockSize_"
@@ -145,8 +145,8 @@ def _late(common: ConvHeaders) -> ConvHeaders:
 
 def _current(common: ConvHeaders, kernels: dict[Direction, str]) -> ConvHeaders:
     texts = {name: common.common.text(PIPELINE_HEADERS[name]) for name in common.common.pipelines}
-    asked = {member for text in kernels.values() for member in _ASKED.findall(text)}
-    has = {name: all(re.search(rf"\b{member}\s*=", text) for member in asked) for name, text in texts.items()}
+    needed = {member for text in kernels.values() for member in _NEEDED.findall(text)}
+    has = {name: all(re.search(rf"\b{member}\s*=", text) for member in needed) for name, text in texts.items()}
     return replace(
         common,
         incomplete={name: _LACKS_MEMBERS for name, is_complete in has.items() if not is_complete},

@@ -37,7 +37,7 @@ def emit(kernel: ConvKernel, simd: HostSimd) -> str:
     """The C++ source of one kernel; the same for 2D and 3D, since 2D is depth 1.
 
     Raises:
-        UsageError: the kernel leaves a parameter out, or asks for something that the host device does not have.
+        UsageError: the kernel leaves a parameter out, or needs something that the host device does not have.
     """
     _check(kernel)
     flags = {name: getattr(kernel, name) for name in _BOOLEANS} | staging_constants(kernel.pipeline)

@@ -30,7 +30,7 @@ class LearnedKernels:
     """Tiles (M, N, K) and variants (pipeline, scheduler, double smem buffer, split image) of the training data.
 
     A variant is known if its pipeline is, and each of its options: those that its pipeline was measured with, and those
-    that varied within some other pipeline, so that the model can tell what they do.
+    that varied within some other pipeline, so that the model has learned what they do.
     """
 
     tiles: frozenset[tuple[Any, ...]]

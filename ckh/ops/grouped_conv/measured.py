@@ -45,7 +45,7 @@ def c_problem(problem: ConvProblem) -> CConvProblem:
 
 
 def _split(_problem: ConvProblem, kernel_name: str) -> Split:
-    """The kernel's own; none of a library that does not tell a name, or one of its own."""
+    """The kernel's own; none of a library that states no name, or one of its own."""
     try:
         kernel = parse_kernel_name(kernel_name)
     except DataError:

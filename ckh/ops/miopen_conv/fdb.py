@@ -79,7 +79,7 @@ def sniff(head: bytes) -> bool:
 
 
 def device_of(path: Path, arch: str | None = None, num_cus: int | None = None) -> FdbDevice:
-    """The device that a file name tells, e.g. gfx90a68.fdb.txt for 104 compute units; what is given goes before.
+    """The device that a file name states, e.g. gfx90a68.fdb.txt for 104 compute units; arguments take precedence.
 
     Raises:
         UsageError: neither the name nor the caller says it.

@@ -28,7 +28,7 @@ PARQUET_NAME = "miopen-fdb-parquet"
 
 
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a find database, plain or bz2; its name tells architecture and compute units unless the options do.
+    """Read a find database, plain or bz2; its name states architecture and compute units unless the options do.
 
     Raises:
         UsageError: neither the name nor the options say what was measured.
@@ -40,7 +40,7 @@ def read(path: Path, options: ReadOptions) -> Reading:
 
 
 def read_times(path: Path, options: ReadOptions) -> Reading:
-    """Read a Parquet file with the columns of find databases; name or options tell the device, as in `read`.
+    """Read a Parquet file with the columns of find databases; name or options state the device, as in `read`.
 
     Raises:
         UsageError: neither the name nor the options say what was measured.

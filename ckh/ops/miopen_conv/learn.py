@@ -32,7 +32,7 @@ def matrix_of(table: SolverTable) -> NDArray[np.float64]:
 
 
 def times_of(table: SolverTable) -> Times:
-    """The times that choices are judged by; the databases tell no spread."""
+    """The times that choices are judged by; the databases state no spread."""
     latency = table.frame["latency_ms"].to_numpy(dtype=np.float64)
     return Times(table.problem_ids(), latency, np.full(len(latency), np.nan))
 

@@ -86,7 +86,7 @@ def read_fdb(
     """Read a find database; what is held meanwhile is smaller than the table.
 
     Raises:
-        UsageError: the file name does not tell the device, and it is not given.
+        UsageError: the file name does not state the device, and it is not given.
         DataError: the file is unusable or has a problem twice; or has bad lines, unless `skip_bad`.
     """
     import pandas as pd

@@ -46,7 +46,7 @@ CKH_KINDS(CKH_PROBLEM)
 typedef struct ckh_choice {
   int32_t kernel;    /* its number, for `ckh_kernel_name` */
   double score;      /* what kernels are ordered by, highest first */
-  double tflops;     /* expected; NaN if the model does not tell, far outside of its training data, or CKH_ORDER_ONLY */
+  double tflops;     /* expected; NaN if the model predicts none, far outside of its training data, or CKH_ORDER_ONLY */
   double latency_ms; /* expected; NaN likewise */
 } ckh_choice;
 

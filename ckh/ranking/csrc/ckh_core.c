@@ -7,7 +7,7 @@
 #include "ckh_internal.h"
 
 enum { CALIBRATED_FIRST = 4 };           /* FIRST of ckh/learn/calibration.py */
-enum { TOLD_ALONE = 2 * CKH_RANK_FEW };  /* of more kernels speeds are computed with all others' */
+enum { SPEEDS_ALONE = 2 * CKH_RANK_FEW };  /* of more kernels speeds are computed with all others' */
 enum { CELLS = 1 << 17, TOGETHER = 64 }; /* values of features that are held at once; problems: C likes multiples of it */
 
 /* ---- what ranking works with, kept from one call to the next ---- */
@@ -341,24 +341,24 @@ static int32_t sort_first(workspace *w, int32_t count, size_t wanted) {
   }
   return count - left;
 }
-/* Computes the speeds that are told of some candidates alone. */
-static int tell(const ckh_model *model, const ckh_group *group, workspace *w, const double *size, const int32_t *first,
+/* Computes the speeds of some candidates alone. */
+static int predict_speeds(const ckh_model *model, const ckh_group *group, workspace *w, const double *size, const int32_t *first,
                 int32_t count) {
   const int32_t tflops = model->head.facts->tflops;
-  double told[TOLD_ALONE];
-  const int error = score_some(model, group, w, tflops, size, first, count, told);
-  for (int32_t i = 0; !error && i < count; i++) w->score[tflops][first[i]] = told[i];
+  double speed[SPEEDS_ALONE];
+  const int error = score_some(model, group, w, tflops, size, first, count, speed);
+  for (int32_t i = 0; !error && i < count; i++) w->score[tflops][first[i]] = speed[i];
   return error;
 }
 
 /* Writes the first candidates: `sorted` of them stand at the end of `order`. */
 static void write_best(const ckh_model *model, const ckh_group *group, const workspace *w, int32_t chosen,
-                       int32_t sorted, double flops, int is_told, ckh_choice *choices, size_t capacity) {
+                       int32_t sorted, double flops, int has_speeds, ckh_choice *choices, size_t capacity) {
   const ckh_head *head = &model->head;
   calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
   for (int32_t place = 0; place < sorted; place++) {
     const int32_t best = w->order[chosen - 1 - place];
-    const double score = w->score[0][best], tflops = is_told ? w->score[head->facts->tflops][best] : (double)NAN;
+    const double score = w->score[0][best], tflops = has_speeds ? w->score[head->facts->tflops][best] : (double)NAN;
     see(&c, score, tflops);
     if ((size_t)place >= capacity) continue;
     choices[place].kernel = group->own.kernel[best];
@@ -366,7 +366,7 @@ static void write_best(const ckh_model *model, const ckh_group *group, const wor
     choices[place].tflops = tflops;
     choices[place].latency_ms = (double)NAN;
   }
-  for (size_t i = 0; is_told && i < (size_t)sorted && i < capacity; i++) {
+  for (size_t i = 0; has_speeds && i < (size_t)sorted && i < capacity; i++) {
     choices[i].tflops = calibrated(&c, choices[i].score, choices[i].tflops);
     choices[i].latency_ms = flops / (choices[i].tflops * 1e9);
   }
@@ -416,33 +416,33 @@ static int is_far(const ckh_head *head, const int64_t *size) {
 
 /* Ranks the candidates that apply, of which there are some. */
 static int rank_chosen(const ckh_model *model, const ckh_group *group, workspace *w, const int64_t *size,
-                       int32_t chosen, double flops, int is_told, ckh_choice *choices, size_t capacity) {
-  const size_t least = is_told && model->head.calibration_count > 1 ? CALIBRATED_FIRST : 0;
+                       int32_t chosen, double flops, int has_speeds, ckh_choice *choices, size_t capacity) {
+  const size_t least = has_speeds && model->head.calibration_count > 1 ? CALIBRATED_FIRST : 0;
   const size_t wanted = capacity > least ? capacity : least;
   const int32_t tflops = model->head.facts->tflops;
-  const int is_alone = is_told && tflops > 0 && wanted <= TOLD_ALONE;
+  const int is_alone = has_speeds && tflops > 0 && wanted <= SPEEDS_ALONE;
   double sizes[CKH_MOST_SIZES];
   int32_t sorted;
   int error;
   for (int32_t i = 0; i < group->program->counts->sizes; i++) sizes[i] = (double)size[i];
-  error = score(model, group, w, 1, sizes, is_told && !is_alone ? tflops + 1 : 1, w->score, 0);
+  error = score(model, group, w, 1, sizes, has_speeds && !is_alone ? tflops + 1 : 1, w->score, 0);
   if (error) return error;
   sorted = sort_first(w, chosen, wanted);
-  if (is_alone) error = tell(model, group, w, sizes, w->order + chosen - sorted, sorted);
-  if (!error) write_best(model, group, w, chosen, sorted, flops, is_told, choices, capacity);
+  if (is_alone) error = predict_speeds(model, group, w, sizes, w->order + chosen - sorted, sorted);
+  if (!error) write_best(model, group, w, chosen, sorted, flops, has_speeds, choices, capacity);
   return error;
 }
 
 int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *size, uint32_t flags,
                    ckh_choice *choices, size_t capacity, size_t *count) {
   const ckh_group *group;
-  const int is_told = model->head.facts->tflops >= 0 && !(flags & CKH_ORDER_ONLY);
+  const int has_speeds = model->head.facts->tflops >= 0 && !(flags & CKH_ORDER_ONLY);
   double flops = 0;
   workspace *w;
   int error, failed = CKH_OK;
   int32_t chosen;
   error = find_group(model, key, size, &group);
-  if (!error && is_told) error = ckh_flops(group->program, size, &flops);
+  if (!error && has_speeds) error = ckh_flops(group->program, size, &flops);
   if (error) return error;
   w = borrow(model, group);
   if (!w) return CKH_ERROR_NO_MEMORY;
@@ -450,7 +450,7 @@ int ckh_rank_sizes(const ckh_model *model, const int32_t *key, const int64_t *si
   chosen = error ? 0 : choose(group, w);
   if (!error && !chosen) error = CKH_ERROR_NO_KERNEL;
   if (!error) {
-    failed = rank_chosen(model, group, w, size, chosen, flops, is_told && !is_far(&model->head, size), choices, capacity);
+    failed = rank_chosen(model, group, w, size, chosen, flops, has_speeds && !is_far(&model->head, size), choices, capacity);
     if (!failed) *count = (size_t)chosen;
   }
   done_with(model, group, w, failed);

@@ -1,6 +1,6 @@
 /* Ranking: scores of a few of a pool's candidates, which walk every tree by themselves.
 
-   What a test does to them is a byte with a bit for each, so that no step down has a branch that asks what it is. */
+   What a test does to them is a byte with a bit for each, so that no step down has a branch on what it is. */
 #include "ckh_ranker.h"
 
 enum { SIDE_BY_SIDE = 4 }; /* candidates in a tree at once: a step waits for the one before */

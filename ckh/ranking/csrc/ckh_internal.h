@@ -78,7 +78,7 @@ int ckh_fill(ckh_model *model, const void *data, size_t bytes);
 /* Whether a program can be run without any further check. */
 int ckh_is_program(const ckh_program *program);
 
-/* Whether sizes make a problem, its operations, and what its rules ask for. */
+/* Whether sizes make a problem, its operations, and the conditions of its rules. */
 int ckh_check_sizes(const ckh_program *program, const int64_t *size);
 int ckh_flops(const ckh_program *program, const int64_t *size, double *flops);
 int ckh_conditions(const ckh_program *program, const int64_t *size, uint8_t *condition);

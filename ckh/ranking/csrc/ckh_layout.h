@@ -6,7 +6,7 @@
    MASKS for each forest. Before an array stand the size of an entry and their number, after it what makes it whole
    words of eight bytes. All is little-endian. */
 
-/* What the file is for: -1 where it does not say; tflops is the forest that tells them. `limit` has the largest of each
+/* What the file is for: -1 where it does not say; tflops is the forest that predicts them. `limit` has the largest of each
    size of which TFLOPS are expected, or nothing: any are. `calibration` has a scale, distances of scores to the best and
    the shares of its TFLOPS there (ckh/learn/calibration.py), or nothing: TFLOPS are those of the forest. */
 #define CKH_FACTS(X) X(kind) X(direction) X(dtype) X(tflops) X(programs) X(forests) X(groups)

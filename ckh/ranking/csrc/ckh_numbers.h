@@ -34,7 +34,7 @@ static inline double ckh_floor_divide(double a, double b) {
 static inline int64_t ckh_integer(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x : INT64_MIN; }
 static inline int64_t ckh_wrap(uint64_t x) { return x > INT64_MAX ? -(int64_t)~x - 1 : (int64_t)x; }
 
-/* Integers: what does not fit sets `*overflow`, and the value means nothing. Divisions by zero are never asked for. */
+/* Integers: what does not fit sets `*overflow`, and the value means nothing. The divisor is never zero. */
 static inline int64_t ckh_plus(int64_t a, int64_t b, int *overflow) {
   if (b > 0 ? a > INT64_MAX - b : a < INT64_MIN - b) {
     *overflow = 1;

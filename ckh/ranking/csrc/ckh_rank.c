@@ -85,7 +85,7 @@ INLINE void add(ranker *r, int32_t set, const uint64_t *places, int32_t count, u
       for (uint64_t rest = places[w]; rest; rest &= rest - 1) sums[lowest_bit(rest)] += x;
     return;
   }
-  for (size_t w = 0, rest = r->row; w < words; w++, sums += 64, rest -= 64) { /* without a branch that asks who is in */
+  for (size_t w = 0, rest = r->row; w < words; w++, sums += 64, rest -= 64) { /* without a branch on who is in */
     uint64_t bits = places[w];
     for (size_t t = 0; t < (w + 1 < words ? 64 : rest); t += LANES, bits >>= LANES) {
 #if defined(__GNUC__)
@@ -160,7 +160,7 @@ static int grow_frames(ranker *r) {
   return CKH_RANK_OK;
 }
 
-/* One step down where the problem decides: whether there is none, as at a leaf. No branch asks which it is. */
+/* One step down where the problem decides: whether there is none, as at a leaf. There is no branch on which it is. */
 INLINE int is_decided(const uint64_t *cells, const uint32_t *action, int32_t *node) {
   const uint32_t is_leaf = (uint32_t)*node >> 31;
   const uint64_t cell = cells[(uint32_t)*node & (is_leaf - 1)];

@@ -10,7 +10,7 @@ extern "C" {
 
 enum { CKH_RANK_OK = 0, CKH_RANK_NO_MEMORY = 1, CKH_RANK_TOO_DEEP = 2 };
 
-/* A forest as ckh/ranking/packed.py packs it. A test holds or not; those that only their threshold tells apart form a
+/* A forest as ckh/ranking/packed.py packs it. A test holds or not; those that differ only in their threshold form a
    family, in which they follow each other. */
 typedef struct {
   int32_t trees, families, tests, leaves_count, high_exponent, low_exponent;

@@ -1,6 +1,6 @@
 /* Ranking: what each test does to a pool.
 
-   Tests that only their threshold tells apart are a family: whatever a value is, they hold from some test on. So a
+   Tests that differ only in their threshold are a family: whatever a value is, they hold from some test on. So a
    family whose values differ by place, or by problem, has tests before which none holds, then some that split by a mask,
    then tests that all hold. */
 #include "ckh_ranker.h"

@@ -1,8 +1,8 @@
 """The kernels that a search may propose: bases, each with every set of values of some options.
 
-A base is a choice of tile, waves, warp tile and pipeline, with its other fields as in the candidate pool. Rules that no
-option enters judge the bases; the others judge each set of options with each kind of bases that they tell apart. So
-millions of kernels are judged without one of them becoming an object.
+A base is a choice of tile, waves, warp tile and pipeline, with its other fields as in the candidate pool. Rules that do
+not depend on options judge the bases; the others judge each set of options with each kind of bases that they
+distinguish. So millions of kernels are judged without one of them becoming an object.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Product:
         rules: those of the operation.
         more: further rules of the architecture.
         arch: the architecture.
-        parameters: what tells the kernels apart.
+        parameters: what the kernels differ in.
 
     Attributes:
         bases: those that the architecture builds.

@@ -124,7 +124,7 @@ def searched(op: AnyOperation) -> Searched[Any]:
 
 
 def look_alikes(kernels: Sequence[Kernel], model: Model) -> LookAlikes:
-    """Which kernels a model cannot tell apart."""
+    """Which kernels are the same to a model."""
     columns = model.spec.op.kernel_features(kernels, model.spec.encoding)
     codes = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in columns.values()]
     _, first, kind = np.unique(np.stack(codes, axis=1), axis=0, return_index=True, return_inverse=True)

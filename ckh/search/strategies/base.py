@@ -1,4 +1,4 @@
-"""The base of strategies: each is asked for a configuration, gets its time, and is asked again."""
+"""The base of strategies, with the ask-and-tell interface: a configuration is requested, then its time is reported."""
 
 from __future__ import annotations
 
@@ -42,29 +42,29 @@ class Strategy(ABC):
         self._rng = np.random.default_rng(seed)
         self._prior = prior
         self._starts = tuple(starts)
-        self._is_asked = np.zeros(len(space), dtype=bool)
+        self._is_proposed = np.zeros(len(space), dtype=bool)
         # Infinite where it failed; not a number where it was not measured.
         self._time_ms = np.full(len(space), np.nan)
-        self._told: list[int] = []
+        self._answered: list[int] = []
         self._pending: int | None = None
         self._expected: Sequence[int] = ()
         self._proposals: Iterator[int] | None = None
 
     def ahead(self, count: int) -> list[int]:
-        """At most so many configurations that are probably asked for next, the likeliest first.
+        """At most so many configurations that are probably requested next, the likeliest first.
 
-        Who can prepare several measurements at once has something to do with it; what is asked for does not change.
+        A caller can prepare several measurements at once by them; what is requested does not change.
         """
-        return list(islice((int(index) for index in self._outlook() if not self._is_asked[index]), count))
+        return list(islice((int(index) for index in self._outlook() if not self._is_proposed[index]), count))
 
     def _outlook(self) -> Iterable[int]:
-        """Configurations in the order in which they are expected, also such as were asked for."""
+        """Configurations in the order in which they are expected, also such as were requested."""
         return self._expected
 
     @property
     def is_exhausted(self) -> bool:
         """True if every configuration was requested."""
-        return bool(self._is_asked.all())
+        return bool(self._is_proposed.all())
 
     def ask(self) -> int:
         """The configuration to measure next.
@@ -73,19 +73,19 @@ class Strategy(ABC):
             ValueError: the last answer is missing, or nothing is left to measure.
         """
         if self._pending is not None:
-            raise ValueError("tell the time of the last configuration before asking for another")
+            raise ValueError("report the time of the last configuration before requesting another")
         if self.is_exhausted:
-            raise ValueError("every configuration of the space was asked for")
+            raise ValueError("every configuration of the space was requested")
         if self._proposals is None:
             self._proposals = self._propose()
         index = int(next(self._proposals))
-        assert not self._is_asked[index]
-        self._is_asked[index] = True
+        assert not self._is_proposed[index]
+        self._is_proposed[index] = True
         self._pending = index
         return index
 
     def tell(self, index: int, time_ms: float | None) -> None:
-        """Answer `ask`.
+        """Report the time of what `ask` returned.
 
         Args:
             index: what it returned.
@@ -95,16 +95,16 @@ class Strategy(ABC):
             ValueError: another configuration was requested, or the time is no positive number.
         """
         if index != self._pending:
-            raise ValueError(f"configuration {index} was not the last one asked for")
+            raise ValueError(f"configuration {index} was not the last one requested")
         if time_ms is not None and not (np.isfinite(time_ms) and time_ms > 0):
             raise ValueError(f"a time needs to be a positive number, not {time_ms}; a failure is None")
         self._time_ms[index] = np.inf if time_ms is None else time_ms
-        self._told.append(index)
+        self._answered.append(index)
         self._pending = None
 
     @abstractmethod
     def _propose(self) -> Iterator[int]:
-        """Configurations not yet requested, for as long as there are any; each is told when the next one is drawn."""
+        """Configurations not yet requested, while there are any; the time of each is known once the next is drawn."""
 
     def _opening(self, count: int, by_prior: int) -> Sequence[int]:
         """The first configurations: the starts, the prior's best, and a balanced design for the rest of `count`.
@@ -121,7 +121,7 @@ class Strategy(ABC):
         return self._expected
 
     def _random_left(self) -> int:
-        return int(self._rng.choice(np.flatnonzero(~self._is_asked)))
+        return int(self._rng.choice(np.flatnonzero(~self._is_proposed)))
 
     def _by_prior(self) -> NDArray[np.int64]:
         """All configurations, the most promising first; in random order without a prior."""
@@ -129,7 +129,7 @@ class Strategy(ABC):
         return order if self._prior is None else order[np.argsort(-self._prior[order], kind="stable")]
 
     def _nearest_left(self, codes: NDArray[np.int32]) -> int:
-        """The configuration nearest to one, legal or not, among those not yet asked for; ties at random."""
-        left = np.flatnonzero(~self._is_asked)
+        """The configuration nearest to one, legal or not, among those not yet requested; ties at random."""
+        left = np.flatnonzero(~self._is_proposed)
         distances = self._space.distances(codes)[left]
         return int(self._rng.choice(left[distances == distances.min()]))

@@ -45,7 +45,7 @@ class LocalSearch(Strategy):
             moved = False
             self._expected = self._neighbours(here)
             for neighbour in self._expected:
-                if not self._is_asked[neighbour]:
+                if not self._is_proposed[neighbour]:
                     yield neighbour
                 if self._time_ms[neighbour] < self._time_ms[here]:
                     here, moved = neighbour, True

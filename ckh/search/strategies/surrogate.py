@@ -56,18 +56,18 @@ class Surrogate(Strategy):
         pool = np.empty(0, dtype=np.int64)
         position = -1
         while not self.is_exhausted:
-            if not observed or len(self._told) >= next_fit or process.is_full:
+            if not observed or len(self._answered) >= next_fit or process.is_full:
                 observed, pool = self._modelled(), self._pool()
                 rows = np.array(observed)
                 targets, _ = self._targets(rows, prior)
                 process.optimise(rows, targets, _ITERATIONS if next_fit else _FIRST_ITERATIONS)
                 process.condition(rows, pool)
-                next_fit = max(len(self._told) + _REFIT_EVERY, int(len(self._told) * _REFIT_GROWTH))
+                next_fit = max(len(self._answered) + _REFIT_EVERY, int(len(self._answered) * _REFIT_GROWTH))
             else:
                 process.extend(position)
                 observed.append(int(pool[position]))
             bound = self._bound(process, np.array(observed), pool, prior)
-            bound[self._is_asked[pool]] = np.inf
+            bound[self._is_proposed[pool]] = np.inf
             position = int(np.argmin(bound))
             self._bounded = pool, bound
             yield int(pool[position])
@@ -82,31 +82,31 @@ class Surrogate(Strategy):
         """How low the log time of each candidate may be."""
         targets, slope = self._targets(rows, prior)
         mean, deviation = process.predict(targets)
-        bound = mean - np.float32(_OPTIMISM[len(self._told) % len(_OPTIMISM)]) * deviation
+        bound = mean - np.float32(_OPTIMISM[len(self._answered) % len(_OPTIMISM)]) * deviation
         if prior is not None:
             bound += (slope * prior[pool]).astype(np.float32)
         return np.asarray(bound)
 
     def _modelled(self) -> list[int]:
         """The measurements that the process learns from: all, or the fastest and a random part, in their order."""
-        if len(self._told) <= _MAX_OBSERVED:
-            return self._told.copy()
-        told = np.array(self._told)
-        order = np.argsort(self._time_ms[told], kind="stable")
+        if len(self._answered) <= _MAX_OBSERVED:
+            return self._answered.copy()
+        rows = np.array(self._answered)
+        order = np.argsort(self._time_ms[rows], kind="stable")
         half = _MAX_OBSERVED // 2
         others = self._rng.choice(order[half:], half, replace=False)
-        return [int(index) for index in told[np.sort(np.concatenate([order[:half], others]))]]
+        return [int(index) for index in rows[np.sort(np.concatenate([order[:half], others]))]]
 
     def _pool(self) -> NDArray[np.int64]:
         """The candidates: all that is left, or a random part, the prior's best and the neighbours of the fastest."""
-        left = np.flatnonzero(~self._is_asked)
+        left = np.flatnonzero(~self._is_proposed)
         if len(left) <= _MAX_POOL:
             return left
-        fastest = sorted(self._told, key=self._time_ms.__getitem__)[:_DESIGN]
+        fastest = sorted(self._answered, key=self._time_ms.__getitem__)[:_DESIGN]
         near = np.concatenate([self._space.neighbours(index) for index in fastest])
         best = left[:0] if self._prior is None else left[np.argsort(-self._prior[left], kind="stable")[:_PRIOR_POOL]]
         part = np.concatenate([self._rng.choice(left, _MAX_POOL, replace=False), near, best])
-        return np.unique(part[~self._is_asked[part]])
+        return np.unique(part[~self._is_proposed[part]])
 
     def _targets(self, rows: NDArray[np.int64], prior: NDArray[np.float64] | None) -> tuple[NDArray[np.float64], float]:
         """Standardised log times less what the prior explains, and the slope of the prior in that unit."""

@@ -240,19 +240,19 @@ OTHER_TREES = {
         COMPV3,
         "static constexpr bool Preshuffle",
         "static constexpr bool HasHotLoop = Problem::HasHotLoop;\n    static constexpr bool Preshuffle",
-        f"compv3 of {WHICH} lacks what their GEMM kernel asks it for",
+        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
     ),
     "pipeline without waves of 32": (
         COMPV3,
         "IsWave32Host",
         "IsOther",
-        f"compv3 of {WHICH} lacks what their GEMM kernel asks it for",
+        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
     ),
     "pipeline without shuffled operands": (
         COMPV3,
         "static constexpr bool Preshuffle = Problem::Traits::Preshuffle;",
         "",
-        f"compv3 of {WHICH} lacks what their GEMM kernel asks it for",
+        f"compv3 of {WHICH} lacks what their GEMM kernel needs of it",
     ),
     "kernel of other parts": (
         f"{GEMM}/kernel/universal_gemm_kernel.hpp",

@@ -167,4 +167,4 @@ def test_libraries_are_loaded_where_there_is_no_gpu(
     assert [reply.status for reply in replies] == [Status.OK, Status.LAUNCH_ERROR, Status.LAUNCH_ERROR]
     assert replies[0].message == "stub kernel"
     assert replies[1].message.startswith("cannot load the kernel: /nonexistent.so")
-    assert replies[2].message == "a worker that only loads libraries was asked to measure"
+    assert replies[2].message == "a worker that only loads libraries got a job to measure"

@@ -176,7 +176,9 @@ def _arch(row: dict[str, str], num_cus: int, options: ReadOptions) -> str:
     if options.arch is not None and arch != options.arch.split(":", 1)[0]:
         raise Unusable(OTHER_ARCH, f"gfx is {arch}")
     if arch not in arch_names():
-        detail = f"gfx is {row['gfx']!r}" if "gfx" in row else f"{num_cus} compute units do not tell it, --arch would"
+        detail = (
+            f"gfx is {row['gfx']!r}" if "gfx" in row else f"{num_cus} compute units do not determine it, --arch would"
+        )
         raise Unusable(BAD_ARCH, detail)
     return arch
 

@@ -137,14 +137,14 @@ class _Log:
 
     def _stated(self, problem: Any) -> dict[str, Any]:
         """The problem that an object states, and where it leaves something out, the last `Shape` line."""
-        told = problem if isinstance(problem, dict) else {}
-        if str(told.get("structured_sparsity")).lower() in {"true", "1"}:
+        given = problem if isinstance(problem, dict) else {}
+        if str(given.get("structured_sparsity")).lower() in {"true", "1"}:
             raise Unusable(SPARSE, "the problem has structured_sparsity")
-        stated = self._shape | {name: told[name] for name in ("m", "n", "k", "split_k") if name in told}
-        if "dtype_a" in told:
-            stated["dtype"] = told["dtype_a"]
-        if "layout_a" in told:
-            stated["layout"] = "".join(_letter(told.get(f"layout_{operand}")) for operand in "abc")
+        stated = self._shape | {name: given[name] for name in ("m", "n", "k", "split_k") if name in given}
+        if "dtype_a" in given:
+            stated["dtype"] = given["dtype_a"]
+        if "layout_a" in given:
+            stated["layout"] = "".join(_letter(given.get(f"layout_{operand}")) for operand in "abc")
         return stated
 
 
@@ -155,7 +155,7 @@ def _letter(layout: Any) -> str:
 
 
 def _check(stated: dict[str, Any], dtype: str, layout: str) -> None:
-    """See that the log does not say another type or layout than the kernel's name; other spellings tell nothing.
+    """See that the log does not say another type or layout than the kernel's name; other spellings are ignored.
 
     Raises:
         Unusable: it does.

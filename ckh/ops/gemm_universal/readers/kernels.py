@@ -38,16 +38,16 @@ def kernel_of(name: object, config: Mapping[str, Any], arch: ArchSpec) -> GemmKe
         Unusable: the name is none, the configuration contradicts it, or something is left out by both.
     """
     kernel = _parsed(name, arch)
-    told = _told(config)
-    for field, value in told.items():
+    stated = _stated(config)
+    for field, value in stated.items():
         own = getattr(kernel, field)
         # AMD's converter writes padding into configurations of these pipelines, see tile_engine_json.
         is_free = field.startswith("pad_") and kernel.pipeline in ALWAYS_PADDED_PIPELINES
         if own is not None and own != value and not is_free:
             raise Unusable(CONTRADICTION, f"{name!r} has {field} {own}, its kernel_config {value}")
     if not kernel.is_complete:
-        widths = dict.fromkeys(_VECTORS, NATIVE_WIDTH) if told else {}
-        given = {field: value for field, value in {**told, **widths}.items() if field in kernel.missing}
+        widths = dict.fromkeys(_VECTORS, NATIVE_WIDTH) if stated else {}
+        given = {field: value for field, value in {**stated, **widths}.items() if field in kernel.missing}
         kernel = replace(kernel, **given)
     if missing := kernel.missing:
         raise Unusable(INCOMPLETE, f"{name!r} has no " + ", ".join(missing))
@@ -66,15 +66,15 @@ def _parsed(name: object, arch: ArchSpec) -> GemmKernel:
     return kernel
 
 
-def _told(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a kernel that a configuration tells."""
+def _stated(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a kernel that a configuration states."""
     known = {field.name for field in fields(GemmKernel)} - {"suffix", *_VECTORS}
-    told: dict[str, Any] = {}
+    stated: dict[str, Any] = {}
     for key, value in config.items():
         field = AMD_WAVES.get(key, key)
         if field in known and value is not None:
-            told[field] = _value(field, value)
-    return told
+            stated[field] = _value(field, value)
+    return stated
 
 
 def _value(field: str, value: Any) -> Any:

@@ -107,7 +107,7 @@ def read_lines(file: IO[bytes], see: Callable[[bytes], None]) -> Iterator[str]:
 class Scanner:
     """The objects of a log's lines, and those lines outside of objects that `is_mark` wants.
 
-    A mark also ends an object that is open. It is asked only about lines that do not begin like a part of one.
+    A mark also ends an object that is open. It is called only for lines that do not begin like a part of one.
     """
 
     def __init__(self, lines: Iterable[str], is_mark: Callable[[str], bool]) -> None:

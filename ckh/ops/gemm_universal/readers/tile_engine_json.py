@@ -153,9 +153,9 @@ class _File:
 
     def _kind(self, config: dict[str, Any]) -> dict[str, str]:
         """Element type and layout."""
-        told = {key: self._metadata.get(key) or config.get(key) for key in _DEFAULTS}
-        self._defaults |= {key: None for key, value in told.items() if not value}
-        return {key: str(value or _DEFAULTS[key]) for key, value in told.items()}
+        stated = {key: self._metadata.get(key) or config.get(key) for key in _DEFAULTS}
+        self._defaults |= {key: None for key, value in stated.items() if not value}
+        return {key: str(value or _DEFAULTS[key]) for key, value in stated.items()}
 
 
 def _kernel_name(config: dict[str, Any], benchmark: dict[str, Any]) -> Any:

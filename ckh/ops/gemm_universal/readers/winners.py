@@ -75,7 +75,7 @@ def require_csv_name(path: Path) -> None:
         UsageError: it does not end in .csv.
     """
     if path.suffix.lower() != ".csv":
-        raise UsageError(f"{path} does not end in .csv", "problem files are told by their names")
+        raise UsageError(f"{path} does not end in .csv", "the name decides how a file of problems is read")
 
 
 def write_winners(winners: Sequence[Winner], path: Path | str) -> None:

@@ -158,9 +158,9 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
         return parse_conv_problem(entry)
     if not isinstance(entry, dict):
         raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
-    told: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
-    row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in told.items()}
-    if len(row) < len(told):
+    given: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
+    row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in given.items()}
+    if len(row) < len(given):
         raise UsageError("a size stands there twice, under AMD's name and under ours")
     others = [key for key in row if key not in _KNOWN]
     if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
@@ -202,7 +202,7 @@ def _integer(column: str, cell: str) -> int:
 
 def _checked(problem: ConvProblem, wanted: _Wanted) -> ConvProblem:
     for name in ("variant", "dtype"):
-        asked, found = getattr(wanted, name), getattr(problem, name)
-        if asked is not None and asked != found:
-            raise UsageError(f"{name} is {found}, but {asked} was requested", f"request {found} or change the file")
+        requested, found = getattr(wanted, name), getattr(problem, name)
+        if requested is not None and requested != found:
+            raise UsageError(f"{name} is {found}, but {requested} was requested", f"request {found} or change the file")
     return problem

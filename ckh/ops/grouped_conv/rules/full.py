@@ -76,7 +76,7 @@ def _combinations(
 
 
 def blocks_per_cu(pipeline: str) -> int:
-    """Blocks that the compiler is told to expect on a CU: one where tiles are buffered twice, else two."""
+    """Blocks that the compiler is to expect on a CU: one where tiles are buffered twice, else two."""
     return 1 if pipeline in DOUBLE_SMEM_PIPELINES else 2
 
 

@@ -81,7 +81,7 @@ def test_older_tables_tell_the_architecture_by_compute_units(tmp_path: Path) -> 
     found = read_winners(write(tmp_path, *rows, columns=OLD), ANY).winners
     assert [(winner.arch, winner.num_cus) for winner in found] == [("gfx942", 80), ("gfx942", 304)]
     new = write(tmp_path, {"cu_num": 256}, columns=OLD)
-    with pytest.raises(DataError, match="256 compute units do not tell it, --arch would"):
+    with pytest.raises(DataError, match="256 compute units do not determine it, --arch would"):
         read_winners(new, ANY)
     assert read_winners(new, ReadOptions(arch="gfx950")).winners[0].arch == "gfx950"
 

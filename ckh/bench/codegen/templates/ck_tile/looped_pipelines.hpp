@@ -5,7 +5,7 @@
 
 namespace ckh {
 
-// A pipeline whose loads have the widths that its problem states, for the kernel, which asks the pipeline for them. The
+// A pipeline whose loads have the widths that its problem states, for the kernel, which reads them from the pipeline. The
 // policy keeps its own, from which the pipeline derives its schedule of instructions, as in CK Tile's own kernels.
 template <class Pipe, class Problem>
 struct StatedWidths : Pipe {

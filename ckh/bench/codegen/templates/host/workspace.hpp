@@ -1,4 +1,4 @@
-// Hands out pieces of the caller's workspace. With no memory behind it, it only counts, so that the size asked for and
+// Hands out pieces of the caller's workspace. With no memory behind it, it only counts, so that the size reported and
 // the layout used come from the same code.
 #pragma once
 

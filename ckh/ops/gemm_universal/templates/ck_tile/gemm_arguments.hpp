@@ -18,7 +18,7 @@ inline auto host_arguments(const Problem& p, const Operands& operands) {
 
 inline int64_t workspace_bytes(const Problem&) { return 0; }
 
-// A persistent kernel has as many blocks as the device holds, which is asked once.
+// A persistent kernel has as many blocks as the device holds, which is queried once.
 template <class Kernel>
 dim3 grid_of(const Problem& p, const ck_tile::stream_config& stream) {
     if constexpr (Kernel::PersistentKernel) {

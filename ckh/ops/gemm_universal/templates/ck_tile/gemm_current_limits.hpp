@@ -13,7 +13,7 @@ constexpr bool is_whole(int64_t extent, int64_t tile, bool is_padded, int64_t wi
     return (is_padded || extent % tile == 0) && extent % width == 0;
 }
 
-// Some trees take any remainder of whole 32-bit words, whatever the tile, and do not ask for B's vectors along K. A
+// Some trees take any remainder of whole 32-bit words, whatever the tile, and do not require B's vectors along K. A
 // vector that begins within a line and ends beyond it holds elements of the next line.
 inline bool has_whole_loads(const Problem& p) {
     const int64_t depth = p.split_k * kernel::tile_k;
@@ -24,7 +24,7 @@ inline bool has_whole_loads(const Problem& p) {
     return a && b;
 }
 
-// compv6 takes three tiles of K where there is one. Where this matters, has_whole_loads asks for parts of whole tiles.
+// compv6 takes three tiles of K where there is one. Where this matters, has_whole_loads requires parts of whole tiles.
 inline bool reads_next_rows(const Problem& p) {
     return kernel::pipeline == Pipeline::compv6 && !has_zeros_beyond_k && p.k / p.split_k <= kernel::tile_k;
 }

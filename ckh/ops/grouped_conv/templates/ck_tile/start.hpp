@@ -1,4 +1,4 @@
-// How kernels are started since late 2025: a block's threads are asked of the device, once, as a process has one.
+// How kernels are started since late 2025: a block's threads are queried from the device, once, as a process has one.
 #pragma once
 
 namespace ckh {
