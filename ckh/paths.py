@@ -81,6 +81,40 @@ def model_folders() -> list[Path]:
     return [*named, user_data_dir() / "models", *shipped]
 
 
+def files_of_models(*more: str) -> list[tuple[str, os.stat_result]]:
+    """The files that the choice of a model follows from, as they are now: architectures, and models in all folders.
+
+    Args:
+        more: other places where models are looked for.
+
+    Raises:
+        UsageError: $CKH_MODELS names what is no folder.
+    """
+    found = files(str(data_dir("archspecs")))
+    for place in (*map(str, model_folders()), *more):
+        for folder in (place, *folders(place)):
+            found += files(folder)
+    return found
+
+
+def files(folder: str) -> list[tuple[str, os.stat_result]]:
+    """The files of a folder by their paths; none where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((one.path, one.stat()) for one in entries if one.is_file())
+    except OSError:
+        return []
+
+
+def folders(folder: str) -> list[str]:
+    """The paths of the folders in a folder; none where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(one.path for one in entries if one.is_dir())
+    except OSError:
+        return []
+
+
 def _chosen(own: str, xdg: str, below_home: str) -> Path:
     if os.environ.get(own):
         return Path(os.environ[own]).expanduser().absolute()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
+from ckh.paths import files_of_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
+_KEPT = 4  # of how many architectures models are kept that nobody named
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,7 +169,15 @@ def rank(
 
 
 def _models(arch: str | None) -> AnsweringModels:
-    return AnsweringModels(default_arch() if arch is None else load_arch(arch).name)
+    """The models of an architecture. They are kept until a file that their choice follows from has changed."""
+    found = files_of_models()
+    state = tuple((path, one.st_ino, one.st_ctime_ns, one.st_mtime_ns, one.st_size) for path, one in found)
+    return _kept_models(default_arch() if arch is None else load_arch(arch).name, state)
+
+
+@lru_cache(maxsize=_KEPT)
+def _kept_models(arch: str, state: tuple[tuple[str | int, ...], ...]) -> AnsweringModels:  # noqa: ARG001 - of the cache
+    return AnsweringModels(arch)
 
 
 def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ckh.errors import ModelError
 from ckh.learn.artifact import find_model, first_model, wanted_for
 from ckh.learn.batches import known_candidates
+from ckh.learn.scoring import Remembered
 from ckh.learn.transfer import has_kernels, stand_in
 from ckh.ops import operation_of_problem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ckh.learn.artifact import Model, Wanted
+    from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.base import Problem
+
+_ANSWERING = 8192  # of how many kinds of problems it is kept which model answers
 
 
 class AnsweringModels:
@@ -25,7 +31,8 @@ class AnsweringModels:
     def __init__(self, arch: str) -> None:
         self.arch = arch
         self._first: dict[Wanted, Model | None] = {}
-        self._answering: dict[Any, Model] = {}
+        self._answering: Remembered[Model] = Remembered(_ANSWERING)
+        self._others: dict[tuple[Wanted, Path, NotMeasured | None], Model] = {}
 
     def first(self, wanted: Wanted) -> Model | None:
         """The first model that fits; None if there is none.
@@ -60,16 +67,20 @@ class AnsweringModels:
         wanted = wanted_for(problem, self.arch)
         # Which kernels apply may differ from problem to problem.
         key = (wanted, operation_of_problem(problem).candidates_key(problem))
-        if key not in self._answering:
-            self._answering[key] = self._chosen(wanted, problem)
-        return self._answering[key]
+        model = self._answering.get(key)
+        if model is None:
+            model = self._chosen(wanted, problem)
+            self._answering.put(key, model)
+        return model
 
     def _chosen(self, wanted: Wanted, problem: Problem) -> Model:
         model = self.first(wanted)
         if model is not None and _knows_kernels(problem, model):
             return model
         other = stand_in(wanted, problem)
-        return other if model is None or has_kernels(problem, other) else model
+        if model is not None and not has_kernels(problem, other):
+            return model
+        return self._others.setdefault((wanted, other.path, other.not_measured), other)  # the one that is loaded
 
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:

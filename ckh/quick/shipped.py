@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops import DEFAULT_OPERATION, built_in_requested
-from ckh.paths import MODELS_VARIABLE, data_dir, user_data_dir
-from ckh.quick.store import VERSION, detected_arch, encode_facts, files, folders, read_facts
+from ckh.paths import MODELS_VARIABLE, data_dir, files, folders, user_data_dir
+from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ def _key(*parts: str) -> str:
 
 def _stamp() -> str:
     """The stamp of what was prepared: this version, and the sizes of what ships."""
-    models = str(data_dir("models"))
-    parts = [__version__, str(VERSION), *files(str(data_dir("archspecs")), times=False)]
-    for inside in folders(models):
-        parts += [os.path.basename(inside), *files(inside, times=False)]  # noqa: PTH119 - quicker
+    parts = [__version__, str(VERSION)]
+    for folder in (str(data_dir("archspecs")), *folders(str(data_dir("models")))):
+        parent = len(os.path.dirname(folder))  # noqa: PTH120 - quicker
+        parts += (f"{path[parent:]} {state.st_size}" for path, state in files(folder))
     return "\n".join(parts)
 
 

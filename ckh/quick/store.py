@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.paths import cache_dir, data_dir, model_folders
+from ckh.paths import cache_dir, files_of_models
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -41,15 +41,9 @@ def stamp(request: Request) -> str:
 
     Files by time and size: models in every folder where they are looked for, and what is known of architectures.
     """
-    places = [*map(str, model_folders()), *filter(None, [request.kind["model"]])]
-    parts = [__version__, json.dumps(request.kind), *os.uname(), *files(str(data_dir("archspecs")))]
-    for folder in places:
-        parts.append(folder)
-        parts += files(folder)
-        for inside in folders(folder):
-            parts += files(inside)
-    parts.append(detected_arch())
-    return "\n".join(parts)
+    found = files_of_models(*filter(None, [request.kind["model"]]))
+    state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
+    return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch()))
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:
@@ -72,25 +66,6 @@ def encode_facts(facts: dict[str, Any]) -> bytes:
 
 def _checksum(content: bytes) -> bytes:
     return b"%08x\n" % zlib.crc32(content)
-
-
-def files(folder: str, *, times: bool = True) -> list[str]:
-    """The files of a folder by name and size, and by the time of their last change."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [(one.name, one.stat()) for one in entries if one.is_file()]
-    except OSError:
-        return []
-    return sorted(f"{name} {state.st_mtime_ns if times else ''} {state.st_size}" for name, state in found)
-
-
-def folders(folder: str) -> list[str]:
-    """The folders in a folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(one.path for one in entries if one.is_dir())
-    except OSError:
-        return []
 
 
 def detected_arch() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
 from collections import Counter
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.errors import ExitCode, ModelError, NoKernelError, UsageError
 from ckh.export.groups import exported
-from ckh.learn.answer import answer, answers, rank_many
+from ckh.learn.answer import answer, answers, rank, rank_many
 from ckh.learn.artifact import Model, load_model
 from ckh.learn.batches import known_candidates, scored
 from ckh.learn.save import save
@@ -27,7 +28,7 @@ from ckh.ops.grouped_conv.learned import LearnedKernels
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
 from ckh.paths import data_dir
 from ckh.problems import Direction
-from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, trained
+from tests.learn.conftest import AMD_PROBLEMS, HOST, amd_model, measured, problems, saved, trained
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -230,11 +231,40 @@ def test_the_oldest_answers_are_forgotten() -> None:
     assert [kept.get(key) for key in "abc"] == [1, None, 3]
 
 
+def test_a_model_that_nobody_named_is_loaded_once_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call opens no file; once its files are overwritten, their times as before, the new model answers."""
+    one, other = saved(tmp_path / "models" / "host"), saved(tmp_path / "other", seed=7)
+    monkeypatch.setenv("CKH_MODELS", str(one.parent))
+    before = rank(problems()[0])
+    many = rank_many(problems()[:1])
+    opened = []
+
+    def counted(file: Any, *given: Any, **options: Any) -> Any:
+        opened.append(file)
+        return plain(file, *given, **options)
+
+    plain = open
+    monkeypatch.setattr("builtins.open", counted)
+    monkeypatch.setattr("io.open", counted)
+    assert rank(problems()[0]) == before
+    assert rank_many(problems()[:1]) == many
+    assert opened == []
+    for path in other.iterdir():
+        state = (one / path.name).stat()
+        (one / path.name).write_bytes(path.read_bytes())
+        os.utime(one / path.name, ns=(state.st_atime_ns, state.st_mtime_ns))
+    after = rank(problems()[0])
+    assert opened
+    assert after == rank(problems()[0], model=load_model(other))
+    assert after != before
+
+
 def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """`rank` and `rank_many` mark what stands in, per problem, and refuse it where a measurement is required."""
     from ckh.archs import load_arch
     from ckh.errors import ModelError
-    from ckh.learn.answer import rank, rank_many
     from ckh.ops.gemm_universal.problem import GemmProblem
     from ckh.ops.grouped_conv.problem import ConvProblem
     from ckh.problems import Direction
