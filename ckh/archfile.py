@@ -104,6 +104,7 @@ def _peaks(part: JsonFields) -> Peaks:
     peaks = Peaks(
         part.scalar("bandwidth_gb_s", int),
         {name: flops.scalar(name, int) for name in flops.names()},
+        part.scalar("register_kb_per_cu", int),
         part.scalar("source", str),
     )
     part.finish()

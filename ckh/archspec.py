@@ -37,10 +37,11 @@ class HardwareProfile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
-    """A GPU's limits, by its maker: bytes of memory in GB/s, operations of a CU in a clock by element type."""
+    """A GPU's limits, by its maker: bytes of memory in GB/s; of a CU, operations in a clock and vector registers."""
 
     bandwidth_gb_s: int
     flops_per_cu_clock: Mapping[str, int]
+    register_kb_per_cu: int
     source: str
 
 

@@ -24,6 +24,7 @@ from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, Part
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
 from ckh.errors import DataError
+from ckh.kernels.compiled import add_compiled
 from ckh.log import note
 from ckh.ops import operation_of_kernel
 from ckh.schema import Status
@@ -260,7 +261,10 @@ class KernelBuilder:
         """Put a library into the cache or, of a unit, which part it is, with what the compiler reported of it."""
         kernel, source = order.sources[key]
         binary = self._device.inspect(kernel, source, run.message)
-        compilation = Compilation(self._device.arch.name, operation_of_kernel(kernel).name, run.seconds)
+        arch, op = self._device.arch.name, operation_of_kernel(kernel)
+        if binary is not None and binary.resources is not None:
+            add_compiled(arch, op.name, op.kernel_name(kernel), binary.resources)
+        compilation = Compilation(arch, op.name, run.seconds)
         return _ok(key, self._cache.put(key, library, binary, compilation, part))
 
 

@@ -258,6 +258,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         beyond=found.beyond,
         probe=found.probe,
         not_measured=doubts,
+        compiled=found.compiled,
         known=found.known(top),
         frequent=found.frequent,
         bands=found.model.bands,

@@ -19,6 +19,7 @@ from ckh.learn.known import Known, known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
+from ckh.learn.transfer import EstimateModel
 from ckh.paths import files_of_models
 
 if TYPE_CHECKING:
@@ -106,6 +107,14 @@ class Answer:
         if table is None or self.model.not_measured is not None:
             return None
         return frequent(self.problem, op.grows_with.lower(), held_out(op), table)
+
+    @property
+    def compiled(self) -> int | None:
+        """How many candidates an estimate takes the compiler's registers and LDS of; None: no estimate answers."""
+        if not isinstance(self.model, EstimateModel):
+            return None
+        known, name = self.model.compiled, self.model.spec.op.kernel_name
+        return sum(name(self.pool[index]) in known for index in self.order) if known else 0
 
     @property
     def beyond(self) -> str:

@@ -3,7 +3,8 @@
 A kernel is blocks that each make trips over K. A trip of the blocks that share a compute unit, as many as LDS,
 registers and waves allow, takes as long as the slowest of their matrix operations, reads of LDS and loads from the L2
 cache, and no less than a trip's latency; without prefetching, both together. Blocks come in rounds over the compute
-units; memory bounds the whole. Peaks are those of `archspecs`.
+units; memory bounds the whole. Peaks are those of `archspecs`; registers and LDS are the compiler's where a kernel was
+compiled, else what kernels of its tile take.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.archspec import Peaks
     from ckh.ops.base import Problem, TiledSizes
+    from ckh.resources import Resources
 
 _LAUNCH_US = 3.0
 # Of a trip that nothing hides: addresses, load, store to LDS, barrier. Of 300 to 4,000, tried on the data of gfx950,
@@ -32,10 +33,13 @@ _LATENCY_CLOCKS = 2000.0
 _WITHOUT_PREFETCH = "basic"  # what the names of such pipelines begin with
 _LDS_BYTES_PER_CLOCK = 128.0
 _L2_BYTES_PER_CLOCK = 64.0
-_REGISTER_BYTES = 512 * 1024  # of a compute unit: four SIMDs of 512 vector registers of 64 lanes
-_REGISTERS_BESIDE_SUMS = 2.0  # registers of a kernel over those of its sums
-_SUM_BYTES = 4
-_SIMDS = 4
+# Registers of a lane, of vectors and accumulators: one for each sum, three for each that a trip's elements fill, and 60
+# more. The least squares of 681 kernels that were compiled for AMD's Instinct (R2 0.77), without a look at times:
+# benchmarks/compiled_registers.py.
+_REGISTERS, _REGISTERS_A_LOAD = 60, 3
+_REGISTER_BYTES = 4
+_LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS comes first
+_KB = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +55,13 @@ class _Shapes:
     buffers: NDArray[np.float64]
 
 
-def estimated_us(problem: Problem, sizes: TiledSizes, kernels: Sequence[Any], arch: ArchSpec) -> NDArray[np.float64]:
+def estimated_us(
+    problem: Problem,
+    sizes: TiledSizes,
+    kernels: Sequence[Any],
+    arch: ArchSpec,
+    compiled: Sequence[Resources | None] = (),
+) -> NDArray[np.float64]:
     """The estimated times of kernels in microseconds, shape (kernels,); only their order means anything.
 
     Args:
@@ -59,44 +69,63 @@ def estimated_us(problem: Problem, sizes: TiledSizes, kernels: Sequence[Any], ar
         sizes: its matrix products.
         kernels: complete kernels with tiles and waves.
         arch: a GPU, whose peaks are known.
+        compiled: what the compiler reported of each kernel, if anything; empty: of none.
     """
     assert arch.peaks is not None
     shape, width = _shapes(kernels), DTYPE_BYTES[problem.dtype]
     blocks = _tiles(sizes.m, shape.tile_m) * _tiles(sizes.n, shape.tile_n) * sizes.batches
     trips = _tiles(sizes.k, shape.tile_k)
-    in_flight = _blocks_per_cu(shape, width, arch)
+    lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
+    in_flight = _blocks_per_cu(shape, width, lds, arch)
+    for index, resources in enumerate(compiled):
+        if resources is not None:
+            lds[index] = resources.lds_bytes
+            in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     cus = arch.hardware.num_cus
     at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
-    work = at_once * _trip_clocks(shape, width, problem.dtype, arch.peaks)
+    work = at_once * _trip_clocks(shape, width, arch.peaks.flops_per_cu_clock[problem.dtype], arch)
     prefetches = ~np.char.startswith(_pipelines(kernels), _WITHOUT_PREFETCH)
     trip = np.where(prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
     clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
     memory_us = problem.bytes / arch.peaks.bandwidth_gb_s / 1e3
-    return np.asarray(_LAUNCH_US + np.maximum(clocks / arch.hardware.max_clock_mhz, memory_us))
+    us = _LAUNCH_US + np.maximum(clocks / arch.hardware.max_clock_mhz, memory_us)
+    return np.asarray(us * (1 + _LESS_LDS * lds))
 
 
 def _tiles(size: int, tile: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.ceil(size / tile))
 
 
-def _trip_clocks(shape: _Shapes, width: float, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
-    """Clocks that a trip of one block keeps its compute unit busy."""
-    used = np.minimum(shape.waves / _SIMDS, 1.0)
-    compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (peaks.flops_per_cu_clock[dtype] * used)
+def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:
+    """How many blocks of so many waves a compute unit runs at once, 1 at least, by what the compiler reported.
+
+    The compiler's waves on a SIMD are what vector, accumulation and scalar registers, each in the architecture's
+    granules, and LDS allow; of blocks of fewer waves than SIMDs, LDS alone may allow fewer.
+    """
+    by_waves = resources.occupancy * arch.hardware.simds_per_cu // waves
+    by_lds = arch.lds_capacity // resources.lds_bytes if resources.lds_bytes else by_waves
+    return max(1, min(by_waves, by_lds))
+
+
+def _trip_clocks(shape: _Shapes, width: float, flops: int, arch: ArchSpec) -> NDArray[np.float64]:
+    """Clocks that a trip of one block keeps its compute unit busy, which does so many operations in one."""
+    used = np.minimum(shape.waves / arch.hardware.simds_per_cu, 1.0)
+    compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (flops * used)
     read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width / _LDS_BYTES_PER_CLOCK
     load = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _L2_BYTES_PER_CLOCK
     return np.asarray(np.maximum(np.maximum(compute, read), load))
 
 
-def _blocks_per_cu(shape: _Shapes, width: float, arch: ArchSpec) -> NDArray[np.float64]:
-    """How many blocks LDS, registers and waves allow on a compute unit at once, 1 at least."""
-    lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
-    registers = shape.tile_m * shape.tile_n * _SUM_BYTES * _REGISTERS_BESIDE_SUMS
-    waves = arch.hardware.max_waves_per_cu / shape.waves
-    return np.asarray(
-        np.maximum(np.floor(np.minimum.reduce([arch.lds_capacity / lds, _REGISTER_BYTES / registers, waves])), 1)
-    )
+def _blocks_per_cu(shape: _Shapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
+    """How many blocks LDS, registers and waves allow on a compute unit at once, 1 at least, by their tiles."""
+    assert arch.peaks is not None
+    lanes = shape.waves * arch.wavefront_size
+    loads = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _REGISTER_BYTES / lanes
+    registers = _REGISTERS + shape.tile_m * shape.tile_n / lanes + _REGISTERS_A_LOAD * loads
+    by_registers = arch.peaks.register_kb_per_cu * _KB / (registers * lanes * _REGISTER_BYTES)
+    by_waves = arch.hardware.max_waves_per_cu / shape.waves
+    return np.asarray(np.maximum(np.floor(np.minimum.reduce([arch.lds_capacity / lds, by_registers, by_waves])), 1))
 
 
 def _shapes(kernels: Sequence[Any]) -> _Shapes:

@@ -82,6 +82,7 @@ class Ranking(NamedTuple):
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
+        compiled: of how many candidates an estimate knows what the compiler reported; None: no estimate answers.
         bands: measured over predicted times that nine in ten held-out ones lay between, by the speed that is predicted
             (`interval_at`); empty where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
@@ -102,6 +103,7 @@ class Ranking(NamedTuple):
     probe: Probe | None
     kernels: Sequence[KernelRow]
     not_measured: NotMeasured | None = None
+    compiled: int | None = None
     known: Known = ALL_KNOWN
     frequent: Frequent | None = None
     explanation: Explanation | None = None
@@ -139,6 +141,8 @@ class Ranking(NamedTuple):
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
+        if self.compiled is not None:
+            lines.append(f"         {self.compiled} compiled here; of the others the tile says registers and LDS")
         if why:
             lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
         if self.probe is not None:
@@ -173,7 +177,9 @@ class Ranking(NamedTuple):
             "candidates": self.candidates,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
-            "not_measured": None if self.not_measured is None else asdict(self.not_measured),
+            "not_measured": None
+            if self.not_measured is None
+            else {**asdict(self.not_measured), "compiled": self.compiled},
             "known": self.known.document(),
             "most_frequent": None if self.frequent is None else self.frequent._asdict(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),

@@ -15,6 +15,7 @@ import numpy as np
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
+from ckh.kernels.compiled import compiled
 from ckh.learn.artifact import Model, find_model, fitting_models, list_models
 from ckh.learn.estimate import estimated_us
 from ckh.learn.ranking_text import NotMeasured
@@ -40,8 +41,8 @@ _BENCH_BUDGET = "15m"
 
 # By `benchmarks/transfer.py`, each the nearest situation that could be judged.
 _OF_ESTIMATE = Worth(
-    0.895,
-    0.711,
+    0.940,
+    0.805,
     "on 344 forward convolutions of gfx950 (random kernels: 67.7%); on other GPUs and of other operations nothing "
     "could be judged",
 )
@@ -66,6 +67,9 @@ class EstimateModel(Model):
     """Ranks by the analytic estimate, as a model would; it has no folder.
 
     Of what there is no estimate for (`has_estimate`) it knows the kernels that are refused, and ranks none.
+
+    Attributes:
+        compiled: what the compiler reported of kernels that were compiled here, by name.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -87,6 +91,7 @@ class EstimateModel(Model):
         )
         super().__init__(Path(ESTIMATE), spec)
         self._tiled = op.tiled if has_estimate(wanted) else None
+        self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
 
     def score_pool(
         self,
@@ -98,8 +103,9 @@ class EstimateModel(Model):
         """Minus the logarithm of the estimated times, shape (problems, kernels); no TFLOPS are expected."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
-        arch = load_arch(self.spec.arch)
-        times = [estimated_us(problem, self._tiled(problem), pool, arch) for problem in problems]
+        arch, name = load_arch(self.spec.arch), self.spec.op.kernel_name
+        known = [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
+        times = [estimated_us(problem, self._tiled(problem), pool, arch, known) for problem in problems]
         return -np.log(np.stack(times)), None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:

@@ -12,10 +12,11 @@ import pytest
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.kernels.compiled import add_compiled
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
-from ckh.learn.estimate import estimated_us
+from ckh.learn.estimate import compiled_blocks_per_cu, estimated_us
 from ckh.learn.transfer import ESTIMATE, stand_in
 from ckh.ops.base import TiledSizes
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -25,6 +26,7 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir
 from ckh.problems import Direction
+from ckh.resources import Resources
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,6 +95,29 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     assert document["kernels"][0]["predicted_tflops"] is None
 
 
+def test_compiled_kernels_are_estimated_by_what_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The count is said; the first kernel falls behind when it was compiled and fills a compute unit alone."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--top", "1000"]
+    assert run([*command, "--json"]) == ExitCode.OK
+    before = json.loads(capsys.readouterr().out)
+    assert before["not_measured"]["compiled"] == 0
+    first = before["kernels"][0]
+    add_compiled("gfx942", "grouped_conv", first["kernel"], Resources(512, 0, 100, 65536, 0, 0, 0, occupancy=1))
+    add_compiled("gfx942", "grouped_conv", "of another problem", Resources(512, 0, 100, 0, 0, 0, 0, 1))
+    assert run([*command, "--json"]) == ExitCode.OK
+    after = json.loads(capsys.readouterr().out)
+    assert after["not_measured"]["compiled"] == 1
+    places = {one["kernel"]: place for place, one in enumerate(after["kernels"])}
+    assert places[first["kernel"]] > 0
+    others = [one for one in before["kernels"] if one != first]
+    assert [one for one in after["kernels"] if one["kernel"] != first["kernel"]] == others
+    assert run(command) == ExitCode.OK
+    assert "         1 compiled here; of the others the tile says registers and LDS\n" in capsys.readouterr().out
+
+
 def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     """--require measured takes nothing else: exit code 4 where there is no model, no change where there is."""
     assert run(["predict", "--arch", "gfx942", "--n", "16", "--require", "measured"]) == ExitCode.BAD_DATA
@@ -120,6 +145,47 @@ def test_the_estimate_by_hand() -> None:
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
     assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
     assert np.all(few < found)
+    # Compiled, it takes registers of which a SIMD has room for one of its waves: one block at once, three rounds.
+    full = Resources(256, 24, 100, 24576, 0, 0, 0, occupancy=1)
+    alone = estimated_us(PROBLEM, sizes, [kernel, kernel], arch, [full, None])
+    assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, found[0]])
+
+
+@pytest.mark.parametrize(
+    ("arch", "waves", "occupancy", "lds_bytes", "blocks"),
+    [
+        ("gfx942", 4, 4, 24576, 2),  # 65536 // 24576, where registers would allow four
+        ("gfx950", 4, 4, 24576, 4),  # 163840 // 24576 is six: registers allow four
+        ("gfx942", 8, 3, 0, 1),  # of twelve waves eight are a block
+        ("gfx942", 2, 3, 16384, 4),  # of twelve waves two are a block; 65536 // 16384
+        ("gfx942", 16, 2, 0, 1),  # what was compiled runs
+        ("gfx1100", 8, 12, 32768, 2),  # two SIMDs
+    ],
+)
+def test_blocks_of_compiled_kernels(arch: str, waves: int, occupancy: int, lds_bytes: int, blocks: int) -> None:
+    """By hand: the compiler's waves on a SIMD times the SIMDs, over a block's waves, and no more than LDS holds."""
+    taken = Resources(128, 0, 40, lds_bytes, 0, 0, 0, occupancy)
+    assert compiled_blocks_per_cu(taken, waves, load_arch(arch)) == blocks
+
+
+# Vector and accumulation registers that leave room for so many waves on a SIMD of the MI200 and later: 512 in granules
+# of 8, as AMD's compiler has them (LLVM review D138443 prints this table for gfx90a and gfx940).
+_WAVES = {64: 8, 72: 7, 80: 6, 96: 5, 128: 4, 168: 3, 256: 2, 512: 1}
+
+
+@pytest.mark.parametrize(
+    ("resources", "blocks"),
+    [  # of backward-data kernels of four waves, bf16, compiled by hipcc 7 for gfx942 with CK Tile of November 2025
+        (Resources(96, 4, 100, 10240, 0, 0, 0, 4), 4),  # 16x64x64; by its tile six
+        (Resources(154, 32, 106, 24576, 0, 0, 15, 2), 2),  # 64x128x64; by its tile two
+        (Resources(161, 16, 106, 16384, 0, 0, 14, 2), 2),  # 64x64x64; by its tile four
+    ],
+)
+def test_the_compilers_occupancy_is_that_of_the_makers_table(resources: Resources, blocks: int) -> None:
+    """Accumulation registers begin at a multiple of four after the vector registers; LDS allows these blocks."""
+    registers = -(-resources.vgprs // 4) * 4 + resources.agprs
+    assert resources.occupancy == next(waves for most, waves in _WAVES.items() if registers <= most)
+    assert compiled_blocks_per_cu(resources, 4, load_arch("gfx942")) == blocks
 
 
 def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
