@@ -119,7 +119,7 @@ def _add_wide(app: typer.Typer) -> None:
 
 
 def _with_wide(command: Callable[..., Any]) -> Callable[..., Any]:
-    from ckh.tabletext import whole_names
+    from ckh.prose import whole_names
 
     def widened(*, wide: bool, **values: Any) -> Any:
         with whole_names(is_whole=wide):

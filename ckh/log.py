@@ -7,6 +7,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from ckh.prose import prose
+
 if TYPE_CHECKING:
     from ckh.errors import CkhError
 
@@ -42,20 +44,27 @@ def use_colour() -> bool:
 
 def note(text: str) -> None:
     """Say something in passing."""
-    sys.stderr.write("\n".join(map(printable, text.split("\n"))) + "\n")
+    for line in text.split("\n"):
+        _say(line)
 
 
 def warn(text: str) -> None:
     """Say that something may be wrong."""
-    sys.stderr.write(f"{_label('warning')} {printable(text)}\n")
+    _say(text, "warning")
 
 
 def print_error(error: CkhError) -> None:
-    """Say what is wrong in one line, and in a second what to do about it."""
-    sys.stderr.write(f"{_label('error')} {printable(error.message)}\n")
+    """Say what is wrong in one line, and in a second what to do about it; on a terminal in lines that fit it."""
+    _say(error.message, "error")
     if error.hint:
-        sys.stderr.write(f"{_label('hint')} {printable(error.hint)}\n")
+        _say(error.hint, "hint")
 
 
-def _label(kind: str) -> str:
-    return f"\x1b[{_COLOURS[kind]}m{kind}:\x1b[0m" if use_colour() else f"{kind}:"
+def _say(text: str, kind: str = "") -> None:
+    """A line on stderr, behind what kind it is of; lines that fit where that is a terminal."""
+    label = f"{kind}: " if kind else ""
+    line = label + printable(text)
+    said = prose(line, stream=sys.stderr) if sys.stderr.isatty() else line
+    if kind and use_colour():
+        said = f"\x1b[{_COLOURS[kind]}m{kind}:\x1b[0m {said[len(label) :]}"
+    sys.stderr.write(said + "\n")

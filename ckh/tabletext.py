@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ckh.log import printable
+from ckh.prose import filled, prose, room
 from ckh.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 # Of all files in ckh/jsonschemas: the second number rises with a field that is added, the first with one that changes
 # or goes, which no minor version of ckh does.
 JSON_VERSION = "1.0"
 
-_COLUMNS = 80  # where there is no terminal
-_LEAST_COLUMNS = 40
 _LEAST_WIDTH = 10  # of a column whose cells are shortened
 _GAP = 2
 _HOW_WHOLE = "(--wide shows names whole)"
 _LEAST_HEAD = 4  # characters that a shortened text begins with
 _HEADS = (0.0, 0.25, 0.4, 0.55, 0.7)  # of the width, before the cut; names differ most at their ends
 
-# A command to copy, which reaches to the end of its line, and its words, an option with its value.
-_COMMAND = re.compile(r"(?:^|(?<=: )|(?<=  ))(?:ckh [a-z]+|printf) ")
-_SHELL_WORD = re.compile(r"(?:--[a-z-]+ (?=[^-&\s]))?(?:'[^']*'|\S)+")
-_GOES_ON = " \\"
-_LEAD = re.compile(r"(?:\S+ )?\S* {2,}")  # "model    ", "the model  ", or spaces
-
 _BARS = "▁▂▃▄▅▆▇█"
-
-_whole = False  # whether tables are as wide as they are
 
 
 def json_text(schema: str, document: Mapping[str, Any]) -> str:
@@ -62,16 +49,12 @@ def table_text(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     table = [[printable(cell) for cell in row] for row in (columns, *rows)]
     by_column = [[row[i] for row in table] for i in range(len(columns))]
     widths, gap = [max(map(len, cells)) for cells in by_column], _GAP
-    room = max(_terminal_columns(), _LEAST_COLUMNS)
-    if _whole or _total(widths, gap) <= room:
+    space = room()
+    if space is None or _total(widths, gap) <= space:
         lines = [[[cell] for cell in cells] for cells in by_column]
     else:
-        least = [min(max(map(_longest_word, cells)), _LEAST_WIDTH) for cells in by_column]
-        widths = [max(_longest_word(cells[0]), *map(len, cells[1:]), 0) for cells in by_column]  # heads give way first
-        gap = _GAP if _total(least, _GAP) <= room else 1
-        lines = [
-            _fitted(cells, width) for cells, width in zip(by_column, _narrowed(widths, least, room, gap), strict=True)
-        ]
+        widths, gap = _fitting(by_column, space)
+        lines = [_fitted(cells, width) for cells, width in zip(by_column, widths, strict=True)]
         widths = [max(len(text) for cell in cells for text in cell) for cells in lines]
     height = max(len(cells[0]) for cells in lines)
     for cells in lines:
@@ -93,6 +76,20 @@ def sparkline(values: Sequence[float], low: float | None = None, high: float | N
     return "".join(_BARS[max(0, min(int(place * len(_BARS)), len(_BARS) - 1))] for place in places)
 
 
+def _fitting(by_column: Sequence[Sequence[str]], space: int) -> tuple[list[int], int]:
+    """Widths of columns that fit, and the gap between them, which is narrow where sentences would be wrapped.
+
+    Heads give way first.
+    """
+    least = [min(max(map(_longest_word, cells)), _LEAST_WIDTH) for cells in by_column]
+    wide = [max(_longest_word(cells[0]), *map(len, cells[1:]), 0) for cells in by_column]
+    widths = _narrowed(wide, least, space, _GAP)
+    columns = list(zip(by_column, widths, strict=True))
+    is_wrapped = any(" " in cell and len(cell) > width for cells, width in columns for cell in cells[1:])
+    is_narrow = is_wrapped or _total(widths, _GAP) > space
+    return (_narrowed(wide, least, space, 1), 1) if is_narrow else (widths, _GAP)
+
+
 def _longest_word(text: str) -> int:
     return max(map(len, text.split()), default=0)
 
@@ -100,7 +97,7 @@ def _longest_word(text: str) -> int:
 def _fitted(cells: Sequence[str], width: int) -> list[list[str]]:
     """The lines of each cell of a column that is so wide."""
     names = iter(shortened([cell for cell in cells if " " not in cell], width))
-    return [_wrapped(cell, width) if " " in cell else [next(names)] for cell in cells]
+    return [filled(shortened(cell.split(), width), width) if " " in cell else [next(names)] for cell in cells]
 
 
 def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int) -> list[str]:
@@ -109,80 +106,14 @@ def _row_lines(cells: Sequence[Sequence[str]], widths: Sequence[int], gap: int) 
     return [_line(some, widths, gap) for some in zip(*padded, strict=True)]
 
 
-@contextmanager
-def whole_names(*, is_whole: bool) -> Iterator[None]:
-    """Leave tables as wide as they are while the context lasts, if that is wanted."""
-    global _whole  # noqa: PLW0603 - one for the process, as its stdout
-    before, _whole = _whole, is_whole
-    try:
-        yield
-    finally:
-        _whole = before
-
-
-def _terminal_columns() -> int:
-    """The width of the terminal that stdout is; 80 where it is none."""
-    try:
-        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns) or _COLUMNS
-    except (OSError, ValueError, AttributeError):
-        return _COLUMNS
-
-
 def _total(widths: Sequence[int], gap: int) -> int:
     return sum(widths) + gap * (len(widths) - 1)
 
 
-def prose(text: str, indent: int = 0) -> str:
-    """Sentences in lines that fit the terminal, or else 80 columns; within `whole_names` they stay in one.
-
-    A word that is longer, a path or a name, is a line of its own and stays whole. The lines of a command at the end
-    (`ckh …`) end with a backslash, so that it can be pasted as it is.
-
-    Args:
-        text: what the first line begins with, and all that follows.
-        indent: spaces before the further lines.
-    """
-    room = max(_terminal_columns(), _LEAST_COLUMNS)
-    if _whole or len(text) <= room:
-        return text
-    head, rest = text[:indent], text[indent:]
-    command = _COMMAND.search(rest)
-    said = rest if command is None else rest[: command.start()]
-    lines = _wrapped(said, room - indent, is_whole=True) if said.strip() else []
-    if command is not None:
-        words = _SHELL_WORD.findall(rest[command.start() :])
-        begun = lines.pop() + " " if lines else ""
-        first, *others = _filled([begun + words[0], *words[1:]], room - indent - len(_GOES_ON))
-        lines += [*(f"{one}{_GOES_ON}" for one in (first, *others[:-1])), *others[-1:]] if others else [first]
-    return head + ("\n" + " " * indent).join(lines)
-
-
-def paragraphs(text: str) -> str:
-    """Lines as `prose`, the further ones of each as far to the right as its second column, or its beginning."""
-    return "\n".join(prose(line, len(found[0]) if (found := _LEAD.match(line)) else 0) for line in text.split("\n"))
-
-
-def _wrapped(text: str, width: int, *, is_whole: bool = False) -> list[str]:
-    """A sentence in lines; a word that is longer than one is shortened, or stays whole if that is wanted."""
-    words = text.split()
-    return _filled(words if is_whole else shortened(words, width), width) or [""]
-
-
-def _filled(words: Sequence[str], width: int) -> list[str]:
-    """Words in lines; one that is longer is a line of its own."""
-    lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, gap: int) -> list[int]:
+def _narrowed(widths: Sequence[int], least: Sequence[int], space: int, gap: int) -> list[int]:
     """The widths with the widest made narrower until all fit, none under its least."""
     narrow = list(widths)
-    while _total(narrow, gap) > room:
+    while _total(narrow, gap) > space:
         spare = [i for i, width in enumerate(narrow) if width > least[i]]
         if not spare:
             break

@@ -34,7 +34,7 @@ FLOORS = (
     ("problems", "paths", "gpus", "jsonfields", "declared"),
     ("tabletext",),
     ("log", "resources", "machine", "safety", "untrusted"),
-    ("errors", "strenum", "version"),
+    ("errors", "prose", "strenum", "version"),
 )
 LINES = 500  # of a file of ckh: one that is longer has more than one purpose
 _OWN = (path.name for path in sorted((ROOT / "ckh" / "ops").iterdir()) if (path / "operation.py").is_file())

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ckh.errors import DataError
-from ckh.log import print_error, use_colour
+from ckh.log import print_error, use_colour, warn
 from ckh.progress import _line, progress
 
 
@@ -34,6 +34,25 @@ def test_an_error_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], mon
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "error: bad.csv: line 3: C is not a number\nhint: mend it, or pass --skip-bad\n"
+
+
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_a_terminal_gets_lines_that_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, colour: str
+) -> None:
+    """Warnings and errors are broken between words at 80 columns, with colours or without; a file gets one line."""
+    monkeypatch.setenv("FORCE_COLOR", colour)
+    monkeypatch.setenv("NO_COLOR", "" if colour else "1")
+    words = "a sentence that goes on and on, much longer than a line of a terminal is, about " + "/a/folder" * 5
+    for is_terminal, lines in ((True, 2), (False, 1)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        warn(words)
+        text = re.sub("\x1b\\[[0-9;]*m", "", err := capsys.readouterr().err)
+        assert ("\x1b" in err) is bool(colour)
+        assert len(text.splitlines()) == lines
+        assert max(map(len, text.splitlines())) <= (80 if is_terminal else 1000)
+        assert text.split() == ["warning:", *words.split()]
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then(

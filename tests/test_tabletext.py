@@ -11,7 +11,8 @@ import pytest
 from ckh.cli import COMMANDS, build_app, run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.tabletext import paragraphs, prose, shortened, sparkline, table_text, whole_names
+from ckh.prose import paragraphs, prose, whole_names
+from ckh.tabletext import shortened, sparkline, table_text
 from tests.commands.test_validate import silent
 from tests.learn.conftest import measured, saved
 from tests.test_docs import options_of
@@ -53,6 +54,14 @@ def test_sentences_are_wrapped_not_cut() -> None:
     assert max(map(len, lines)) <= 80
     assert " ".join(line.removesuffix("12").strip() for line in lines[2:]) == sentence
     assert lines[2].endswith(" 12")
+
+
+@pytest.mark.usefixtures("narrow")
+def test_columns_come_closer_before_names_in_words_are_wrapped() -> None:
+    """A table that fits with one space between its columns takes a line for each row; names that are cut keep two."""
+    words = ["best single kernel", *["96.32%"] * 8]
+    assert table_text("", ["", *map(str, range(8))], [words]).splitlines()[-1] == " ".join(words)
+    assert "  grou" in table_text("", COLUMNS, ROWS)
 
 
 def test_the_terminal_decides(monkeypatch: pytest.MonkeyPatch) -> None:

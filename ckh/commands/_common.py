@@ -8,7 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops import operation_names
-from ckh.tabletext import json_text, paragraphs, table_text
+from ckh.prose import paragraphs
+from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ def print_json(schema: str, document: Mapping[str, Any]) -> None:
 
 
 def say(text: str = "") -> None:
-    """Print lines on stdout that fit the terminal, as `tabletext.paragraphs`."""
+    """Print lines on stdout that fit the terminal, as `prose.paragraphs`."""
     sys.stdout.write(paragraphs(text) + "\n")
 
 

@@ -46,9 +46,9 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     """Print an evaluation as tables."""
     from ckh.assess.report import FIXED, HINDSIGHT
 
-    columns = ("efficiency", "problems", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
+    columns = ("efficiency", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
     rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
-    print_table(f"{title}: {result.rows} rows", columns, rows)
+    print_table(f"{title}: {result.rows} rows, {result.efficiency.problems} problems", columns, rows)
     say(distribution_line([one.efficiency for one in result.choices]))
     if HINDSIGHT not in result.baselines:
         say(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
@@ -136,7 +136,7 @@ def _print_worst(ranked: Sequence[Choice], spec: ModelSpec) -> None:
 def _row(name: str, one: Efficiency) -> list[str]:
     middle = [percent(part.value) for part in (one.geomean, one.p50, one.p10, one.p5)]
     interval = _interval(one.mean.low, one.mean.high)
-    return [name, str(one.problems), percent(one.mean.value), interval, *middle, percent(one.min)]
+    return [name, percent(one.mean.value), interval, *middle, percent(one.min)]
 
 
 def _interval(low: float, high: float) -> str:

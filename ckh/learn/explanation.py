@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ckh.tabletext import prose
+from ckh.prose import prose
 
 if TYPE_CHECKING:
     from ckh.learn.measured_set import NearestProblem

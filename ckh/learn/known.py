@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh import machine
 from ckh.log import note
 from ckh.paths import user_data_dir
-from ckh.tabletext import prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -157,16 +156,16 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
     direction = getattr(problem, "variant", None)
-    commands = retraining(op, None if direction is None else str(direction), problem.dtype, model)
-    said = f"{model.name} was measured on {device}; 15 minutes of measuring train one for this CPU: {commands}"
-    note(prose(said))
+    commands = _retraining(op, None if direction is None else str(direction), problem.dtype, model)
+    takes = "15 minutes of measuring and a few of training make one for this CPU"
+    note("\n".join([f"{model.name} was measured on {device}; {takes}:", *commands]))
 
 
-def retraining(op: str, variant: str | None, dtype: str, model: Path) -> str:
+def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
     """The commands that measure for a quarter of an hour and train for this CPU."""
     direction = "" if variant is None else f" --variant {variant}"
     return (
-        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here && "
-        f"ckh convert runs/here --out here.parquet && ckh train --op {op}{direction} --data here.parquet "
-        f"--out {user_data_dir() / 'models' / model.name}"
+        f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here",
+        "ckh convert runs/here --out here.parquet",
+        f"ckh train --op {op}{direction} --data here.parquet --out {user_data_dir() / 'models' / model.name}",
     )

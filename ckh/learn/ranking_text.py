@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
 from ckh.ops import in_words
-from ckh.tabletext import json_text, paragraphs, prose, table_text
+from ckh.prose import paragraphs, prose
+from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

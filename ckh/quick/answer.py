@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError, UsageError
 from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
+from ckh.prose import whole_names
 from ckh.quick import shipped
 from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
 from ckh.requested import requested_problem
-from ckh.tabletext import whole_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

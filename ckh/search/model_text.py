@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.learn.ranking_text import is_falling, notes_text
 from ckh.ops import in_words
-from ckh.tabletext import json_text, paragraphs, table_text
+from ckh.prose import paragraphs
+from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
     from ckh.learn.artifact import Model
