@@ -49,6 +49,14 @@ def test_no_field_of_this_version_goes() -> None:
         FIELDS.write_text("\n".join(now) + "\n", encoding="utf-8")
 
 
+def test_an_answer_is_described_alike_alone_and_among_many() -> None:
+    """Each field of an answer in `ckh.predict_many` is that of `ckh.predict`; only the explanation is of one alone."""
+    alone, many = read_schema("predict"), read_schema("predict_many")["properties"]["results"]["items"]
+    own = {"schema", "schema_version", "ckh_version", "explanation"}
+    assert set(many["required"]) == set(alone["required"]) - own
+    assert many["properties"] == {name: field for name, field in alone["properties"].items() if name not in own}
+
+
 def test_a_document_says_what_it_is() -> None:
     """Schema, its version and ckh's version come first."""
     document = json.loads(json_text("bench_registry", {"registry": "a.json", "arch": "host", "kernels": 3}))

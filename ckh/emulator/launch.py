@@ -163,14 +163,3 @@ def attach(path: Path | str, arch: str) -> None:
     callback = LAUNCHER(launch)
     _attached.append((gpu, callback))
     library.set_launcher(callback)
-
-
-def instructions_of(
-    kernel: CompiledKernel, code: CodeObject, library: EmulatorLibrary
-) -> Iterator[tuple[int, str, int]]:
-    """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
-    at = kernel.entry
-    while at < kernel.entry + kernel.code_size:
-        name, dwords = library.instruction(code.base + at)
-        yield at, name, 4 * dwords
-        at += 4 * dwords

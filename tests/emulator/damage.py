@@ -6,10 +6,12 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
-from ckh.emulator.launch import instructions_of
 from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.emulator.codeobject import CompiledKernel
     from ckh.emulator.library import EmulatorLibrary
 
 _NOP = (0xBF800000).to_bytes(4, "little")
@@ -37,3 +39,14 @@ def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) 
         for at, length in found if kind is Damage.BARRIERS else found[:1]:
             changed[first + at : first + at + length] = _NOP * (length // 4)
     return bytes(changed)
+
+
+def instructions_of(
+    kernel: CompiledKernel, code: CodeObject, library: EmulatorLibrary
+) -> Iterator[tuple[int, str, int]]:
+    """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
+    at = kernel.entry
+    while at < kernel.entry + kernel.code_size:
+        name, dwords = library.instruction(code.base + at)
+        yield at, name, 4 * dwords
+        at += 4 * dwords

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
-from ckh.emulator.launch import instructions_of
+from tests.emulator.damage import instructions_of
 from tests.emulator.keep import KEPT, Kept
 from tests.emulator.wave import assembled
 

@@ -94,11 +94,11 @@ def write_tables(choices: Choices) -> WrittenChoices:
         DataError: two problems are one shape for AITER; or its lists cannot be read.
     """
     measured = _measured(choices.measured)
-    lines: dict[str, TunedLine] = {}
+    lines: dict[tuple[Any, ...], TunedLine] = {}
     chosen: list[Mapping[str, Any]] = []
     for answer in choices.answers:
         line, basis = _choice(answer, measured, choices.installed)
-        known = lines.setdefault(f"{line.key} {line.problem.family}", line)
+        known = lines.setdefault(line.key, line)
         if known.kernel != line.kernel:
             raise DataError(
                 f"{answer.problem.canonical()} and {known.problem.canonical()} are one row for AITER",

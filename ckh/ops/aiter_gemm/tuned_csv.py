@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
@@ -21,11 +21,12 @@ from ckh.outputs import FileKind, head_of, write_output
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from ckh.data.formats import MeasuredRows
     from ckh.ops.aiter_gemm.problem import AiterGemm
+    from ckh.ops.base import Operation
 
 PREDICTED = "predicted"  # the column
 NO_ID = -1  # of a kernel whose number in AITER's lists is not known
@@ -47,6 +48,28 @@ _FINEST_ABOVE = 128
 _MOST_M, _WIDE_N = 8192, 4096
 
 TUNED = FileKind("tuned table of AITER", lambda path: head_of(path).split(b",", 1)[0] in (b"gfx", b"cu_num"))
+
+
+class TableRow(Protocol):
+    """A row of any of AITER's tuned tables."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values by which AITER looks it up."""
+
+    @property
+    def time_us(self) -> float:
+        """What was measured, or if predicted a bound from above."""
+
+    @property
+    def is_predicted(self) -> bool:
+        """True if nobody measured it."""
+
+    def cells(self) -> dict[str, Any]:
+        """The row by column."""
+
+
+_Row = TypeVar("_Row", bound=TableRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +95,9 @@ class TunedLine:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The key by which AITER looks a row up in the table of a family."""
+        """The values by which AITER looks a row up, and the family, whose table it is in."""
         problem = self.problem
-        return self.arch, problem.num_cus, problem.m, problem.n, problem.k, problem.dtype
+        return self.arch, problem.num_cus, problem.m, problem.n, problem.k, problem.dtype, problem.family
 
     def cells(self) -> dict[str, Any]:
         """The row by column."""
@@ -140,6 +163,11 @@ def table_text(lines: Sequence[TunedLine]) -> str:
     for line in lines:
         _check(line, family, seen)
     names = [*_KEY, *_STATED[family], *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])]
+    return written(lines, names)
+
+
+def written(lines: Iterable[TableRow], names: Sequence[str]) -> str:
+    """The text of a table with these columns."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
@@ -163,34 +191,45 @@ def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
         OutputError: the file cannot be written.
     """
     lines = dataset_lines(rows)
-    write_output(path, table_text(lines).encode())
-    omitted = len(rows) - len(lines)
-    return [f"rows of slower kernels and failures are not in {path}: {omitted}"] if omitted else []
+    return write_lines(path, table_text(lines), len(rows) - len(lines), "slower kernels and failures")
+
+
+def write_lines(path: Path, text: str, omitted: int, what: str) -> list[str]:
+    """Write a table of a dataset's rows; the warning counts those that it has not, and says what they are.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    write_output(path, text.encode())
+    return [f"rows of {what} are not in {path}: {omitted}"] if omitted else []
 
 
 def dataset_lines(rows: MeasuredRows) -> list[TunedLine]:
     """The winners of a dataset's shapes in the order of the rows, whatever library has them, and its predictions."""
     from ckh.ops.aiter_gemm.operation import OPERATION
 
-    names = [*OPERATION.identity, "arch", "kernel_name", "status", "is_valid", "latency_ms", "message"]
-    found: dict[tuple[Any, ...], TunedLine] = {}
+    return fastest(TunedLine(*fields) for fields in timed_rows(rows, OPERATION))
+
+
+def timed_rows(rows: MeasuredRows, op: Operation[Any, Any]) -> Iterator[tuple[str, Any, str, float, bool]]:
+    """The rows of a dataset that have a time or a bound: architecture, problem, kernel, us, whether it is predicted."""
+    names = [*op.identity, "arch", "kernel_name", "status", "is_valid", "latency_ms", "message"]
     for block in rows.blocks(names):
         for row in block.to_pylist():
-            line = _line(row, OPERATION.problem_of_row(row))
-            if line is None:
-                continue
-            key = (*line.key, line.problem.family, line.is_predicted)
-            if key not in found or line.time_us < found[key].time_us:
-                found[key] = line
+            is_predicted = row["status"] == Status.PREDICTED
+            if row["is_valid"] or is_predicted:
+                time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
+                yield row["arch"], op.problem_of_row(row), row["kernel_name"], time_us, is_predicted
+
+
+def fastest(lines: Iterable[_Row]) -> list[_Row]:
+    """The fastest of the rows that AITER would look up for one shape, measured and predicted ones by themselves."""
+    found: dict[tuple[Any, ...], _Row] = {}
+    for line in lines:
+        key = (*line.key, line.is_predicted)
+        if key not in found or line.time_us < found[key].time_us:
+            found[key] = line
     return list(found.values())
-
-
-def _line(row: dict[str, Any], problem: AiterGemm) -> TunedLine | None:
-    is_predicted = row["status"] == Status.PREDICTED
-    if not (row["is_valid"] or is_predicted):
-        return None
-    time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
-    return TunedLine(row["arch"], problem, row["kernel_name"], time_us, is_predicted)
 
 
 _BOUND = "at most "

@@ -6,18 +6,15 @@ and for `us` a bound from above. A row is a kernel for each of the two products.
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
-from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, bound_of, torch_dtype
+from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, fastest, timed_rows, torch_dtype, write_lines, written
 from ckh.ops.aiter_moe.kernel import parts
 from ckh.ops.aiter_moe.pool import kind_of, moe_pool
 from ckh.ops.aiter_moe.problem import BOTH, QUANTS, STAGE1, STAGE2, AiterMoe
-from ckh.outputs import FileKind, head_of, write_output
-from ckh.schema import Status
+from ckh.outputs import FileKind, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,12 +141,7 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
         if line.key in seen:
             raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}")
         seen.add(line.key)
-    text = io.StringIO(newline="")
-    names = [*KEY, *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])]
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(line.cells() for line in lines)
-    return text.getvalue()
+    return written(lines, [*KEY, *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])])
 
 
 def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
@@ -160,33 +152,21 @@ def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:
         OutputError: the file cannot be written.
     """
     lines = dataset_lines(rows)
-    write_output(path, table_text(lines).encode())
-    omitted = len(rows) - len(lines)
-    return [f"rows of slower kernels, single products and failures are not in {path}: {omitted}"] if omitted else []
+    return write_lines(path, table_text(lines), len(rows) - len(lines), "slower kernels, single products and failures")
 
 
 def dataset_lines(rows: MeasuredRows) -> list[TunedMixture]:
     """The best choices for both products in the order of the rows, with the times of each, and predictions."""
     from ckh.ops.aiter_moe.operation import OPERATION
 
-    names = [*OPERATION.identity, "arch", "kernel_name", "status", "is_valid", "latency_ms", "message"]
-    found: dict[tuple[Any, ...], TunedMixture] = {}
+    both: list[TunedMixture] = []
     single: dict[tuple[str, AiterMoe, str], float] = {}
-    for block in rows.blocks(names):
-        for row in block.to_pylist():
-            problem: AiterMoe = OPERATION.problem_of_row(row)
-            is_predicted = row["status"] == Status.PREDICTED
-            if not (row["is_valid"] or is_predicted):
-                continue
-            time_us = bound_of(row["message"]) if is_predicted else row["latency_ms"] * 1e3
-            if problem.stage != BOTH:
-                single[row["arch"], problem, row["kernel_name"]] = time_us
-                continue
-            line = TunedMixture(row["arch"], problem, row["kernel_name"], time_us, is_predicted)
-            key = (*line.key, is_predicted)
-            if key not in found or time_us < found[key].time_us:
-                found[key] = line
-    return [replace(line, times_us=_of_each(line, single)) for line in found.values()]
+    for arch, problem, kernel, time_us, is_predicted in timed_rows(rows, OPERATION):
+        if problem.stage == BOTH:
+            both.append(TunedMixture(arch, problem, kernel, time_us, is_predicted))
+        else:
+            single[arch, problem, kernel] = time_us
+    return [replace(line, times_us=_of_each(line, single)) for line in fastest(both)]
 
 
 def _of_each(line: TunedMixture, single: dict[tuple[str, AiterMoe, str], float]) -> tuple[float | None, float | None]:

@@ -17,6 +17,7 @@ from ckh.ops.grouped_conv.features_extra import EXTRA_DERIVED, EXTRA_FEATURES
 from ckh.ops.grouped_conv.law import LAW_TERMS, LAW_TILES
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
 from ckh.problems import DTYPE_BYTES
+from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,20 +124,7 @@ _DERIVED: dict[str, Callable[[Columns], Any]] = {
     "hw_total_simds": lambda c: c["hw_num_cus"] * c["hw_simds_per_cu"],
 }
 
-_HARDWARE_ORDER = (
-    "num_cus",
-    "simds_per_cu",
-    "total_simds",
-    "shader_engines",
-    "max_clock_mhz",
-    "max_waves_per_cu",
-    "wavefront_size",
-    "lds_capacity",
-    "l1_cache_kb",
-    "l2_cache_kb",
-    "l3_cache_kb",
-    "num_xcd",
-)
+_HARDWARE_ORDER = (*HARDWARE[:2], "total_simds", *HARDWARE[2:])
 _HARDWARE_UNITS = {"max_clock_mhz": "MHz", "wavefront_size": "lanes", "lds_capacity": "bytes"}
 
 
