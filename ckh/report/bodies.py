@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def draw_lines(axes: Any, body: Lines, *, narrow: bool) -> float:
     if body.zero:
         axes.axhline(0, color=style.MUTED.light, linewidth=0.8)
     for line, colour in zip(body.lines, _colours(body.lines), strict=True):
-        _draw_line(axes, line, colour)
+        _draw_line(axes, line, colour, body.y_range)
     if body.percent_x:
         axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     if body.percent_y:
@@ -82,11 +83,11 @@ def _colours(lines: Sequence[Line]) -> list[str]:
     return found
 
 
-def _draw_line(axes: Any, line: Line, colour: str) -> None:
+def _draw_line(axes: Any, line: Line, colour: str, y_range: tuple[float, float] | None) -> None:
     if line.low:
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     if line.style == "points":
-        axes.plot(line.x, line.y, ".", color=colour, markersize=3.5, alpha=0.6, markeredgewidth=0)
+        _draw_points(axes, line, colour, y_range or (-inf, inf))
     elif line.style == "steps":
         axes.step(line.x, line.y, where="post", color=colour, linewidth=1.8)
     else:
@@ -94,6 +95,19 @@ def _draw_line(axes: Any, line: Line, colour: str) -> None:
         axes.plot(line.x, line.y, color=colour, linewidth=1.8, marker=marker, markersize=3.5)
 
 
+def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float]) -> None:
+    """Points, larger where they are few; a triangle at the edge for each that lies beyond it."""
+    low, high = y_range
+    size = 3.5 if len(line.x) > _FEW_POINTS else 8
+    kinds = ((".", low, high, None), ("^", high, inf, high), ("v", -inf, low, low))
+    for marker, least, most, edge in kinds:
+        at = [(x, y if edge is None else edge) for x, y in zip(line.x, line.y, strict=True) if least <= y <= most]
+        if at:
+            x, y = zip(*at, strict=True)
+            axes.plot(x, y, marker, color=colour, markersize=size, alpha=0.6, markeredgewidth=0, clip_on=edge is None)
+
+
+_FEW_POINTS = 100
 _FEW = 24  # values of a line that are marked one by one
 
 

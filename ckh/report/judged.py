@@ -10,6 +10,7 @@ import numpy as np
 from ckh.assess import baselines
 from ckh.assess.metrics import choices
 from ckh.assess.noise import noise_times
+from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,11 +65,11 @@ def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[
     if learned_from is not None:
         learned = baselines.Learned([learned_from])
         scores = {
-            "nearest training problem": learned.nearest_problem_scores(dataset),
-            "best single kernel": learned.single_kernel_scores(dataset),
+            NEAREST: learned.nearest_problem_scores(dataset),
+            FIXED: learned.single_kernel_scores(dataset),
         }
         found |= {name: times.efficiency()[choices(one, times.problem, times.count)] for name, one in scores.items()}
     if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
-        found["best single kernel in hindsight"] = hindsight
+        found[HINDSIGHT] = hindsight
     found["random kernel"] = baselines.random_efficiency(times)
     return found

@@ -103,13 +103,13 @@ def noise(spread: NDArray[np.float64]) -> Drawing | None:
     )
 
 
-def over_time(when: NDArray[np.float64], spread: NDArray[np.float64], unit: str) -> Drawing | None:
+def over_time(when: NDArray[np.float64], unit: str, spread: NDArray[np.float64]) -> Drawing | None:
     """How the spread moves during a run: medians of as many parts; None where there is too little to say so.
 
     Args:
-        when: hours since the start, or places in the order of measuring; shape (rows,).
-        spread: of each row, shape (rows,).
+        when: time since the start, or places in the order of measuring; shape (rows,).
         unit: what `when` counts.
+        spread: of each row, shape (rows,).
     """
     known = np.isfinite(spread)
     if known.sum() < 2 * _POINTS or np.ptp(when[known]) <= 0:

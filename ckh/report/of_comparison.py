@@ -24,9 +24,10 @@ def report_comparison(old: Judged, new: Judged) -> Report:
     """Both models on the same rows."""
     found = compare([new.dataset], lambda _: old.scores, lambda _: new.scores, Thresholds())
     mean = found.differences[0]
-    figures = [_change(old, new, found), _distributions(old, new), _regret(old, new), _slices(old, new)]
+    names = _names(old, new)
+    figures = [_change(old, new, found), _distributions(old, new, names), _regret(old, new), _slices(old, new)]
     return Report(
-        title=f"{old.name} → {new.name}",
+        title=" → ".join(names),
         subtitle=f"{new.model.spec.purpose}, the same {found.problems:,} measured problems",
         facts=[
             ("mean efficiency", f"{mean.old:.1%} → {mean.new:.1%}"),
@@ -40,11 +41,19 @@ def report_comparison(old: Judged, new: Judged) -> Report:
     )
 
 
+def _names(old: Judged, new: Judged) -> tuple[str, str]:
+    """Names of both models, with as much of their folders as tells them apart."""
+    paths = [one.model.path.resolve().parts[::-1] for one in (old, new)]
+    differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
+    first, second = ("/".join(reversed(path[: differ + 1])) for path in paths)
+    return first, second
+
+
 def _in_words(low: float, high: float) -> str:
     """An interval of a difference in words."""
     if low > 0:
         return "better"
-    return "worse" if high < 0 else "not distinguishable"
+    return "worse" if high < 0 else "not distinguishable from the old"
 
 
 def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
@@ -77,7 +86,7 @@ def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
     )
 
 
-def _distributions(old: Judged, new: Judged) -> Drawing:
+def _distributions(old: Judged, new: Judged, names: tuple[str, str]) -> Drawing:
     return Drawing(
         "efficiency",
         f"One problem in ten is under {np.percentile(new.efficiency, 10):.1%} with the new model, under "
@@ -85,7 +94,7 @@ def _distributions(old: Judged, new: Judged) -> Drawing:
         "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
         "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
         Spreads(
-            [spread_of(f"new: {new.name}", new.efficiency), spread_of(f"old: {old.name}", old.efficiency)], "efficiency"
+            [spread_of(f"new: {names[1]}", new.efficiency), spread_of(f"old: {names[0]}", old.efficiency)], "efficiency"
         ),
     )
 

@@ -37,7 +37,7 @@ def report_dataset(dataset: Dataset, paths: list[Path]) -> Report:
         measurements.winners(names[best].tolist(), kernels) if len(best) else None,
         measurements.failures(_reasons(dataset, is_valid), len(frame)),
         measurements.noise(spread),
-        measurements.over_time(np.arange(len(spread), dtype=np.float64), spread, "measurements"),
+        measurements.over_time(np.arange(len(spread), dtype=np.float64), "measurements", spread),
         *machine(looks_of_runs(dataset.metadata["runs"])),
         _repeats(dataset),
     ]

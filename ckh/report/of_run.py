@@ -97,7 +97,7 @@ def _of_rows(journal: Journal) -> list[Drawing | None]:
         measurements.winners([row.kernel for row in best.values()], kernels) if best else None,
         measurements.failures(reasons, len(final)),
         measurements.noise(spread),
-        measurements.over_time(_hours(final), spread, "hours"),
+        measurements.over_time(*unit_of_time(_hours(final)), spread),
     ]
 
 
@@ -141,8 +141,8 @@ def _drift(rows: Sequence[ResultRow]) -> Drawing | None:
         "drift",
         f"Measured again, half of the leaders are within {np.median(np.abs(ratio)):.1%} of their first time, "
         f"by {np.median(ratio):+.1%} in the middle",
-        "Each point is a kernel that was measured a second time: above zero it was slower then. A trend is a drift of "
-        "the machine.",
+        "Each point is a kernel that was measured a second time: above zero it was slower then. Triangles at "
+        "the edge lie beyond it. A trend is a drift of the machine.",
         Lines(
             [Line("", x.tolist(), ratio.tolist(), style="points")],
             f"{unit} since the start",
@@ -167,7 +167,8 @@ def _search(rows: Sequence[ResultRow]) -> Drawing | None:
         "search",
         f"The best of {len(rows)} measurements is number {last}: {best[-1]:.4g} ms, {gain:.2f} times as fast as the "
         "first",
-        "Points are the kernels that were measured, in their order; the line is the best so far.",
+        "Points are the kernels that were measured, in their order, triangles those far slower; the line is the best "
+        "so far.",
         Lines(
             [
                 Line("best so far", place.tolist(), best.tolist(), style="steps"),

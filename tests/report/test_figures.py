@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -70,6 +71,19 @@ def test_one_description_is_svg_and_png_and_numbers(body: Body) -> None:
     table = numbers(one)
     assert table.rows
     assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_points_beyond_an_axis_are_triangles_at_its_edge() -> None:
+    """No point is lost: what lies above or below what is shown of y stands at the edge, as another mark."""
+    points = Line("", [1, 2, 3, 4], [0.5, 9.0, 0.6, -3.0], style="points")
+    drawn = []
+    for y_range in (None, (0.0, 1.0)):
+        svg = page_svg(figure(Lines([points], "x", "y", y_range=y_range)), narrow=False)
+        uses = re.findall(r'<use [^>]*href="#([^"]+)"[^>]* y="([\d.]+)"', svg)
+        marks = Counter(mark for mark, _ in uses)
+        drawn.append(sorted(marks[mark] for mark in {mark for mark, _ in uses}))
+    assert sum(drawn[0]) == sum(drawn[1])
+    assert len(drawn[1]) == len(drawn[0]) + 2
 
 
 def test_pictures_are_the_same_to_the_byte() -> None:
@@ -167,13 +181,14 @@ def test_a_model_learns_from_ever_more_data(tmp_path: Path) -> None:
 
 
 def test_two_models_are_compared(tmp_path: Path) -> None:
-    """The mean of the drawn changes is the difference of the models' means."""
+    """The mean of the drawn changes is the difference of the models' means; models of one name are told apart."""
     data = measured()
     old, new = (
-        judge(load_model(saved(tmp_path / name, rank)), data)
+        judge(load_model(saved(tmp_path / name / "mine", rank)), data)
         for name, rank in (("old", RankObjective.RELATIVE), ("new", RankObjective.LAMBDARANK))
     )
     made = report_comparison(old, new)
+    assert made.title == "old/mine → new/mine"
     found = {one.name: one for one in made.figures}
     change = found["change"].body
     assert isinstance(change, Lines)
@@ -188,7 +203,7 @@ def test_noise_and_its_drift_are_quantiles() -> None:
     assert noise is not None
     assert "spread less than 5.1%" in noise.title  # 0.0505
     hours = np.linspace(0, 3, 1001)
-    drift = measurements.over_time(hours, spread, "hours")
+    drift = measurements.over_time(hours, "hours", spread)
     assert drift is not None
     assert isinstance(drift.body, Lines)
     line = drift.body.lines[0]
