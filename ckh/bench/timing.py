@@ -63,9 +63,9 @@ def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
     return min(wanted, max(1, int(_MAX_TIMING_NS // max(estimate_ns, 1.0))))
 
 
-def first_run_suffices(first_ns: float, best_ns: float) -> bool:
-    """True if a kernel's first run says enough: it is hopeless and lasts long enough to be a sample."""
-    return best_ns > 0 and first_ns > _FEWER_SAMPLES[0][0] * best_ns and first_ns >= MIN_SAMPLE_NS
+def is_hopeless(run_ns: float, best_ns: float) -> bool:
+    """True if a run says enough of a kernel: it is far slower than the best, and lasts long enough to be a sample."""
+    return best_ns > 0 and run_ns > _FEWER_SAMPLES[0][0] * best_ns and run_ns >= MIN_SAMPLE_NS
 
 
 def warm_up_loops(first_ns: float) -> int:

@@ -10,7 +10,7 @@ from ckh.bench.timing import (
     MAX_LOOPS,
     Timing,
     complaint,
-    first_run_suffices,
+    is_hopeless,
     loops_for,
     sample_count,
     summarize,
@@ -88,9 +88,9 @@ def test_warm_up_lasts_half_a_sample_unless_the_first_run_did(first_ns: float, l
         (1e6, 2e6, False),
     ],
 )
-def test_first_run_suffices_when_long_and_hopeless(first_ns: float, best_ns: float, suffices: bool) -> None:
+def test_a_long_run_far_from_the_best_is_hopeless(first_ns: float, best_ns: float, suffices: bool) -> None:
     """It takes both: more than ten times the best, and the length of a sample."""
-    assert first_run_suffices(first_ns, best_ns) is suffices
+    assert is_hopeless(first_ns, best_ns) is suffices
 
 
 def test_summary_of_five_samples_by_hand() -> None:

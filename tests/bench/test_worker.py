@@ -16,7 +16,7 @@ from ckh.bench.process import WorkerDiedError, WorkerProcess
 from ckh.bench.protocol import Job, Op, Reply, WorkerConfig, job_from_line, reply_from_line
 from ckh.errors import DeviceError
 from ckh.schema import Status
-from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, FaultyDevice, claims
+from tests.bench.faults import CLAIMED_MS, FAULTS, GOOD, PROBLEM, Fault, FaultyDevice, claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +78,17 @@ def test_a_far_slower_kernel_gets_fewer_samples(worker: WorkerProcess, libraries
     for best_ns, count in ((40e6, 5), (30e6, 2), (9e6, 1)):
         ask(worker, Job(Op.PROBLEM, 1, problem=PROBLEM.canonical(), best_ns=best_ns))
         assert len(ask(worker, Job(Op.MEASURE, 2, library=libraries[0], samples=5)).samples_ns) == count
+
+
+def test_one_long_run_does_not_make_a_kernel_slow(worker: WorkerProcess, cache_folder: Path) -> None:
+    """A pause in a kernel's first run is not its time; one that is as slow again is timed once, by the second run."""
+    pauses = Fault(f"static int runs; if (!runs++) usleep(30000); {GOOD.run}", claims(1.0).time)
+    crawls = Fault(f"usleep(30000); {GOOD.run}", claims(20.0).time)
+    device = FaultyDevice(pauses, crawls)
+    built = KernelBuilder(device).build(device.kernels, 1, lambda _count, _text: None)
+    ask(worker, Job(Op.PROBLEM, 1, problem=PROBLEM.canonical(), best_ns=1e6))
+    for kernel, samples in zip(device.kernels, ((1e6,) * 5, (20e6,)), strict=True):
+        assert ask(worker, Job(Op.MEASURE, 2, library=built[kernel].library, samples=5)).samples_ns == samples
 
 
 def test_what_a_kernel_prints_is_no_reply(worker: WorkerProcess, libraries: list[str]) -> None:
