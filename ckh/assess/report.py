@@ -119,7 +119,7 @@ def evaluate(
         top=top_k(np.concatenate([one.best_of_first for one in found], axis=1), tolerance),
         baselines=whole,
         slices=slices([one.slices for one in found], parts.op.kernel_slice, is_copy),
-        choices=_told_best(made, tolerance),
+        choices=_judged_best(made, tolerance),
         noise=() if noise is None else noise.devices,
         ceiling=ceiling([one.again for one in found], RANDOM if learned is None else FIXED),
         unstable=unstable / measured if measured else 0.0,
@@ -176,7 +176,7 @@ def _learned_baselines(learned: baselines.Learned | None) -> dict[str, Scorer]:
     return {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
 
 
-def _told_best(made: list[Choice], tolerance: NDArray[np.float64]) -> list[Choice]:
+def _judged_best(made: list[Choice], tolerance: NDArray[np.float64]) -> list[Choice]:
     """The choices with whether each is best, to what can be measured."""
     is_best = as_good(np.array([choice.efficiency for choice in made]), tolerance).tolist()
     return [

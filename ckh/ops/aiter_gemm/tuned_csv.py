@@ -59,7 +59,7 @@ class TableRow(Protocol):
 
     @property
     def time_us(self) -> float:
-        """What was measured, or if predicted a bound from above."""
+        """The measured time, or if predicted a bound from above."""
 
     @property
     def is_predicted(self) -> bool:
