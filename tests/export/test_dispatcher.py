@@ -28,7 +28,7 @@ MAIN = """#include <cstdio>
 using namespace ck_tile::dispatcher;
 int main()
 {{
-    {dispatcher} dispatcher;
+    {dispatcher} dispatcher{registry};
     dispatcher.set_heuristic(ckh::{name}::heuristic());
     dispatcher.set_strategy({dispatcher}::SelectionStrategy::Heuristic);
     ckh::{name}::Heuristic::Problem p;
@@ -60,7 +60,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(exported: Path, name: str, dispatcher: str, settings: str, *flags: str) -> list[str]:
     """The lines that a program with the header prints."""
-    text = MAIN.format(name=name, dispatcher=dispatcher, settings=settings)
+    registry = "(&GroupedConvRegistry::instance())" if name == CONV else ""
+    return run_program(
+        exported, MAIN.format(name=name, dispatcher=dispatcher, registry=registry, settings=settings), *flags
+    )
+
+
+def run_program(exported: Path, text: str, *flags: str) -> list[str]:
+    """The lines that a program beside the export prints."""
     (exported / "main.cpp").write_text(text)
     objects = [str(path) for path in sorted(exported.glob("*.o"))]
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Werror"]
@@ -84,6 +91,18 @@ def test_convolutions_are_ranked_as_in_python(exported: Path, older: bool) -> No
     assert len(names) > 10
     assert split == "split 1"
     assert error == f"ckh: {CONV}: nowhere: the file cannot be read"
+
+
+def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
+    """With the export in a folder ckh_cpp of where the program runs, its lines give the first kernel as Python does."""
+    block = (ROOT / "docs" / "consumers.md").read_text(encoding="utf-8").partition("```cpp\n")[2].partition("```")[0]
+    include, _, lines = block.partition("\n")
+    problem = f"ckh::{CONV}::Heuristic::Problem p; {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};"
+    (exported / "ckh_cpp").symlink_to(exported)
+    first = "std::puts(dispatcher.ranked(p)[0].c_str());"
+    text = f"{include}\n#include <cstdio>\nint main() {{\n{lines}{problem}\n{first}\n}}\n"
+    found = answer(PROBLEM, load_model(ROOT / "models" / CONV))
+    assert run_program(exported, text) == [amd_full_name(found.ranked[0].kernel)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

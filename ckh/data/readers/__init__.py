@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.data.formats import Formats, Reader
 from ckh.data.readers import journal
 from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
+from ckh.data.tables import is_dataset
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
 
@@ -68,6 +69,8 @@ def find_reader(path: Path) -> Reader:
     for reader in readers().values():
         if reader.sniff(head):
             return reader
+    if is_dataset(path):
+        raise DataError(f"{path} is a dataset of ckh already", "convert the file that it was converted from")
     raise DataError(f"{path} is in no format that ckh reads", "name one with --from " + "|".join(readers()))
 
 

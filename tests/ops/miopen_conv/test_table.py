@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,6 @@ from ckh.ops.miopen_conv.fdb import FdbDevice
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.ops.miopen_conv.table import IDENTITY, from_frame, read_fdb, read_parquet
 from ckh.problems import Direction
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEVICE = FdbDevice("gfx90a", 104)
 # The rows of `frame`, as MIOpen writes them.
@@ -150,10 +148,13 @@ def test_convert_reads_parquet_of_find_databases(frame: pd.DataFrame, tmp_path: 
 
 
 def test_parquet_that_is_damaged_or_of_no_format_is_refused(tmp_path: Path) -> None:
-    """Convert names a Parquet file that it cannot read, or whose columns are of no format."""
+    """Convert names a Parquet file that it cannot read, whose columns are of no format, or that is a dataset."""
     (tmp_path / "cut.parquet").write_bytes(b"PAR1nothing")
     with pytest.raises(DataError, match="cannot read"):
         convert([tmp_path / "cut.parquet"], tmp_path / "out.parquet", ReadOptions())
     pd.DataFrame({"mood": [1]}).to_parquet(tmp_path / "mood.parquet")
     with pytest.raises(DataError, match="is in no format that ckh reads"):
         convert([tmp_path / "mood.parquet"], tmp_path / "out.parquet", ReadOptions())
+    dataset = Path(__file__).parents[3] / "data" / "aiter-moe-gfx942.parquet"
+    with pytest.raises(DataError, match="is a dataset of ckh already"):
+        convert([dataset], tmp_path / "out.parquet", ReadOptions())

@@ -29,9 +29,20 @@ struct GroupedConvProblem
 #endif
 };
 
+class GroupedConvRegistry
+{
+    public:
+    static GroupedConvRegistry& instance()
+    {
+        static GroupedConvRegistry registry;
+        return registry;
+    }
+};
+
 class GroupedConvDispatcher
 {
     public:
+    explicit GroupedConvDispatcher(GroupedConvRegistry*) {}
     enum class SelectionStrategy { PriorityBased, Heuristic };
     using HeuristicFunction = std::function<std::vector<std::string>(const GroupedConvProblem&)>;
     void set_strategy(SelectionStrategy strategy) { strategy_ = strategy; }
