@@ -91,10 +91,16 @@ def _is_empty(chunk: pa.Array) -> NDArray[np.bool_]:
     """True if values are null or not a number."""
     import numpy as np
 
-    if not chunk.null_count and str(chunk.type) not in {"double", "float", "halffloat"}:
+    distinct = chunk.dictionary if hasattr(chunk, "dictionary") else chunk
+    if not chunk.null_count and not distinct.null_count and str(distinct.type) not in {"double", "float", "halffloat"}:
         return np.zeros(len(chunk), dtype=bool)
-    found: NDArray[np.bool_] = chunk.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    found: NDArray[np.bool_] = _plain(chunk).is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return found
+
+
+def _plain(chunk: pa.Array) -> pa.Array:
+    """The values themselves, where they are numbered."""
+    return chunk.cast(chunk.type.value_type) if hasattr(chunk, "dictionary") else chunk
 
 
 def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
@@ -102,6 +108,7 @@ def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
     import numpy as np
     import pyarrow as pa
 
+    chunk = _plain(chunk)
     if pa.types.is_null(chunk.type):
         return np.zeros(len(chunk))
     filled = chunk.fill_null(pa.scalar(0).cast(chunk.type)) if chunk.null_count else chunk

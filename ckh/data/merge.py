@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
-from ckh.data.ahead import ahead
 from ckh.data.dataset import Dataset
 from ckh.data.digest import ContentDigest
 from ckh.data.numbering import Numbering
@@ -141,8 +140,8 @@ class _ColumnChunks:
         self._column = column
 
     def __iter__(self) -> Iterator[pa.Array]:
-        for chunks in ahead(tables.digested(block, self._column) for block in self._merged.blocks([self._column.name])):
-            yield from chunks
+        for block in self._merged.blocks([self._column.name]):
+            yield from block[self._column.name].chunks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -91,10 +91,10 @@ class Numbering:
 
         arrays = [_encoded(table[name]) for name in self.columns]
         # Columns of one thing share their indices.
-        distinct = {_address(array.indices): array for array in arrays}
-        here = combined_numbers(map(_codes, distinct.values()))
+        codes = {_address(array.indices): _codes(array) for array in arrays}
+        here = combined_numbers(codes.values())
         first = first_rows(here)
-        combinations = zip(*(array.take(first).to_pylist() for array in arrays), strict=True)
+        combinations = zip(*(_values(array, codes[_address(array.indices)][0][first]) for array in arrays), strict=True)
         numbers = [self._numbers.setdefault(values, len(self._numbers)) for values in combinations]
         found: NDArray[np.int64] = np.array(numbers, dtype=np.int64)[here]
         return found
@@ -109,6 +109,12 @@ def _codes(array: pa.DictionaryArray) -> tuple[NDArray[np.int32], int]:
     """The numbers of values, the highest for none, and what they are below."""
     count = len(array.dictionary)
     return array.indices.fill_null(count).to_numpy(), count + 1
+
+
+def _values(array: pa.DictionaryArray, codes: NDArray[np.int32]) -> list[Any]:
+    """The values of numbers of `_codes`."""
+    values = [*array.dictionary.to_pylist(), None]
+    return [values[code] for code in codes.tolist()]
 
 
 def _address(array: pa.Array) -> tuple[int | None, ...]:

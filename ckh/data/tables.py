@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -75,14 +76,6 @@ def compact(table: pa.Table, where: str) -> pa.Table:
         for column, values in zip(op.columns, plain.columns, strict=True)
     ]
     return pa.Table.from_arrays(arrays, names=op.column_names())
-
-
-def digested(table: pa.Table, column: Column) -> list[pa.Array]:
-    """A column of a compact table as a digest takes it: only texts are numbered."""
-    import pyarrow as pa
-
-    plain = pa.type_for_alias(column.type)
-    return [chunk if column.type == "string" else chunk.cast(plain) for chunk in table[column.name].chunks]
 
 
 def plain(table: pa.Table) -> pa.Table:
@@ -162,7 +155,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
     if not _fits(values.type, wanted):
         found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}")
-    wanted = pa.dictionary(pa.int32(), wanted) if encoded and pa.types.is_string(wanted) else wanted
+    wanted = _numbered_text(wanted) if encoded else wanted
     try:
         values = values if values.type == wanted else values.cast(wanted)
     except pa.ArrowInvalid as error:
@@ -170,6 +163,13 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
     if values.null_count and not column.nullable:
         raise DataError(f"{where}: column {column.name} is empty in some rows")
     return values
+
+
+def _numbered_text(kind: pa.DataType) -> pa.DataType:
+    """The type of numbered texts, or one that is no text as it is."""
+    import pyarrow as pa
+
+    return pa.dictionary(pa.int32(), kind) if pa.types.is_string(kind) else kind
 
 
 def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -461,13 +461,31 @@ def write_parquet(
         "content_sha256": content_sha256,
         **{key: metadata[key] for key in METADATA_KEYS},
     }
-    schema = arrow_schema(op).with_metadata({_KEY: json.dumps(document, allow_nan=False)})
     # Nearly each measured number is another one: to number them would take longer and more room than they do.
     numbered = [column.name for column in op.columns if column.type != "float64"]
-    with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=numbered) as writer:
+    compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.columns}
+    # Texts are written by their numbers, which is faster; the schema that readers get says that they are texts.
+    found = {_KEY: json.dumps(document, allow_nan=False).encode()}
+    schema = arrow_schema(op).with_metadata(found)
+    written = pa.schema(field.with_type(_numbered_text(field.type)) for field in schema)
+    options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
+    with pq.ParquetWriter(file, written, **options) as writer:
+        writer.add_key_value_metadata({**found, b"ARROW:schema": base64.b64encode(schema.serialize())})
         for block in blocks:
-            plain = conform(block, "the dataset")
-            writer.write_table(pa.Table.from_arrays(plain.columns, schema=schema))
+            arrays = [_unique(conform_column(block, column, "the dataset", encoded=True)) for column in op.columns]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=written))
+
+
+def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in which each distinct text has one number, if texts are numbered."""
+    import pyarrow as pa
+
+    def chunk_of(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+        distinct = chunk.dictionary.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(distinct.indices.take(chunk.indices), distinct.dictionary)
+
+    is_numbered = pa.types.is_dictionary(column.type)
+    return pa.chunked_array(map(chunk_of, column.chunks), column.type) if is_numbered else column
 
 
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:

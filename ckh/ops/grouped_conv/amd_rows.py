@@ -73,9 +73,10 @@ class _Integers:
     distinct: NDArray[np.int64]
     codes: NDArray[np.int64]
 
-    def at(self, row: int) -> int:
-        """The integer of a row."""
-        return int(self.distinct[self.codes[row]])
+    def at(self, rows: NDArray[np.int64]) -> list[int]:
+        """The integers of rows."""
+        found: list[int] = self.distinct[self.codes[rows]].tolist()
+        return found
 
 
 class KernelNames:
@@ -227,10 +228,11 @@ def _problems(
     complaints: dict[int, tuple[str, str]] = {}
     first = good[first_rows(numbers)]
     number = np.zeros(len(first), dtype=np.int64)
-    for i, row in enumerate(first.tolist()):
-        values = {name: column.at(row) for name, column in sizes.items()}
+    of_each = zip(*(column.at(first) for column in sizes.values()), strict=True)
+    for i, (kernel, numbers_of_one) in enumerate(zip(kernels.of_row[first].tolist(), of_each, strict=True)):
+        values = dict(zip(sizes, numbers_of_one, strict=True))
         try:
-            problem = _problem(heads[kernels.of_row[row]], values)
+            problem = _problem(heads[kernel], values)
         except UsageError as error:
             complaints[i] = (_reason(values), error.message)
             continue
