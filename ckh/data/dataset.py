@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
 from ckh.data.tables import BLOCK_ROWS
+from ckh.data.written import write_parquet
 from ckh.errors import DataError
 from ckh.ops import operation
 from ckh.outputs import FileKind, open_output
@@ -264,7 +265,7 @@ def save_blocks(
         DataError: the file cannot be written.
     """
     with open_output(path) as file:
-        tables.write_parquet(file, op, blocks, metadata, content_sha256)
+        write_parquet(file, op, blocks, metadata, content_sha256)
 
 
 def _files(path: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
 from ckh.data.digest import ContentDigest
+from ckh.data.written import write_parquet
 from ckh.outputs import FolderKind, write_folder
 
 if TYPE_CHECKING:
@@ -68,5 +69,5 @@ def _parquet(op: AnyOperation, blocks: Sequence[pa.Table], metadata: dict[str, A
     for column in op.columns:
         digest.add(column, [chunk for block in blocks for chunk in block[column.name].chunks])
     file = io.BytesIO()
-    tables.write_parquet(file, op, blocks, metadata, digest.hexdigest())
+    write_parquet(file, op, blocks, metadata, digest.hexdigest())
     return file.getvalue()

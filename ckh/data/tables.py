@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,11 @@ from ckh.data.digest import ContentDigest
 from ckh.errors import DataError
 from ckh.log import warn
 from ckh.ops import is_operation, operation, operation_names
-from ckh.schema import HOW_MEASURED, MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
-from ckh.version import __version__
+from ckh.schema import MEASURED_NUMBERS, SCHEMA_VERSION, Column, Status
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     import pandas as pd
     import pyarrow as pa
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 METADATA_KEYS = ("sources", "runs")
 BLOCK_ROWS = 1 << 17  # at most, in a block of rows
 
-_KEY = b"ckh"
+KEY = b"ckh"
 _OP_TYPE = "op_type"
 _TIMES = ("latency_ms", "latency_min_ms")
 
@@ -155,7 +152,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
     if not _fits(values.type, wanted):
         found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         raise DataError(f"{where}: column {column.name} must be {column.type}, not {found}")
-    wanted = _numbered_text(wanted) if encoded else wanted
+    wanted = numbered_text(wanted) if encoded else wanted
     try:
         values = values if values.type == wanted else values.cast(wanted)
     except pa.ArrowInvalid as error:
@@ -165,7 +162,7 @@ def conform_column(table: pa.Table, column: Column, where: str, *, encoded: bool
     return values
 
 
-def _numbered_text(kind: pa.DataType) -> pa.DataType:
+def numbered_text(kind: pa.DataType) -> pa.DataType:
     """The type of numbered texts, or one that is no text as it is."""
     import pyarrow as pa
 
@@ -438,62 +435,17 @@ def is_dataset(path: Path) -> bool:
     import pyarrow.parquet as pq
 
     try:
-        return _KEY in (pq.read_schema(path).metadata or {})
+        return KEY in (pq.read_schema(path).metadata or {})
     except (OSError, pa.ArrowException):
         return False
 
 
-def write_parquet(
-    file: BinaryIO, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
-) -> None:
-    """Write blocks of rows as one Parquet file.
-
-    Raises:
-        OSError: the disk is full.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "ckh_version": __version__,
-        "how_measured": HOW_MEASURED,
-        "content_sha256": content_sha256,
-        **{key: metadata[key] for key in METADATA_KEYS},
-    }
-    # Nearly each measured number is another one: to number them would take longer and more room than they do.
-    numbered = [column.name for column in op.columns if column.type != "float64"]
-    compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.columns}
-    # Texts are written by their numbers, which is faster; the schema that readers get says that they are texts.
-    found = {_KEY: json.dumps(document, allow_nan=False).encode()}
-    schema = arrow_schema(op).with_metadata(found)
-    written = pa.schema(field.with_type(_numbered_text(field.type)) for field in schema)
-    options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
-    with pq.ParquetWriter(file, written, **options) as writer:
-        writer.add_key_value_metadata({**found, b"ARROW:schema": base64.b64encode(schema.serialize())})
-        for block in blocks:
-            arrays = [_unique(conform_column(block, column, "the dataset", encoded=True)) for column in op.columns]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=written))
-
-
-def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column in which each distinct text has one number, if texts are numbered."""
-    import pyarrow as pa
-
-    def chunk_of(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
-        distinct = chunk.dictionary.dictionary_encode()
-        return pa.DictionaryArray.from_arrays(distinct.indices.take(chunk.indices), distinct.dictionary)
-
-    is_numbered = pa.types.is_dictionary(column.type)
-    return pa.chunked_array(map(chunk_of, column.chunks), column.type) if is_numbered else column
-
-
 def _file_metadata(found: dict[bytes, bytes], path: Path) -> dict[str, Any]:
     """The metadata that a file has."""
-    if _KEY not in found:
+    if KEY not in found:
         raise DataError(f"{path} is not a dataset of ckh", "make one with ckh convert")
     try:
-        document: dict[str, Any] = json.loads(found[_KEY])
+        document: dict[str, Any] = json.loads(found[KEY])
         version = document["schema_version"]
         missing = [key for key in METADATA_KEYS if not isinstance(document.get(key), list)]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

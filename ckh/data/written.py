@@ -1,0 +1,66 @@
+"""Writing Parquet files of datasets."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+from ckh.data import tables
+from ckh.schema import HOW_MEASURED, SCHEMA_VERSION
+from ckh.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import BinaryIO
+
+    import pyarrow as pa
+
+    from ckh.ops.base import AnyOperation
+
+
+def write_parquet(
+    file: BinaryIO, op: AnyOperation, blocks: Iterable[pa.Table], metadata: dict[str, Any], content_sha256: str
+) -> None:
+    """Write blocks of rows as one Parquet file.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "ckh_version": __version__,
+        "how_measured": HOW_MEASURED,
+        "content_sha256": content_sha256,
+        **{key: metadata[key] for key in tables.METADATA_KEYS},
+    }
+    # Nearly each measured number is another one: to number them would take longer and more room than they do.
+    numbered = [column.name for column in op.columns if column.type != "float64"]
+    compression = {column.name: "snappy" if column.name in numbered else "zstd" for column in op.columns}
+    # Texts are written by their numbers, which is faster; the schema that readers get says that they are texts.
+    found = {tables.KEY: json.dumps(document, allow_nan=False).encode()}
+    schema = tables.arrow_schema(op).with_metadata(found)
+    written = pa.schema(field.with_type(tables.numbered_text(field.type)) for field in schema)
+    options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
+    with pq.ParquetWriter(file, written, **options) as writer:
+        writer.add_key_value_metadata({**found, b"ARROW:schema": base64.b64encode(schema.serialize())})
+        for block in blocks:
+            arrays = [
+                _unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.columns
+            ]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=written))
+
+
+def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in which each distinct text has one number, if texts are numbered."""
+    import pyarrow as pa
+
+    def chunk_of(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+        distinct = chunk.dictionary.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(distinct.indices.take(chunk.indices), distinct.dictionary)
+
+    is_numbered = pa.types.is_dictionary(column.type)
+    return pa.chunked_array(map(chunk_of, column.chunks), column.type) if is_numbered else column
