@@ -11,3 +11,6 @@ ckh convert "$2" --arch gfx942 --num-cus 304 --skip-bad --out "$work/gfx942.parq
 for arch in gfx90a gfx942; do
   ckh train --op miopen_conv --data "$work/$arch.parquet" --out "$here/../models/miopen_conv_$arch" --force
 done
+# It reads the same files, by these names in one folder.
+data=$(realpath "$(dirname "$1")")
+(cd "$here/.." && python -m benchmarks.miopen_times --data "$data" --write)

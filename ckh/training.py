@@ -79,7 +79,8 @@ class TrainOptions:
     """How to train.
 
     `targets` are what is modelled beside the order: TFLOPS, which predictions tell; latency and bandwidth only where
-    requested, as nothing but `Model.predict` and the export to LightGBM reads them. `jobs` threads change how long it
+    requested, as nothing but `Model.predict` and the export to LightGBM reads them. The model of TFLOPS has the
+    parameters `speeds`, or `params` without. `jobs` threads change how long it
     takes and nothing else. With an `ensemble` of several, the model that orders is trained as often, with seeds that
     follow on `seed`, and has the trees of all; cross-validation is of one. A blend is an ensemble of LambdaRanks with
     one regression, which has the parameters `regression`, or `params` without; cross-validation is of a LambdaRank
@@ -111,6 +112,7 @@ class TrainOptions:
         Declared("Weigh rows by their efficiency to this power.  [1]", low=0.0, high=10.0), default=1.0
     )
     regression: TreeParams | None = None
+    speeds: TreeParams | None = None
     noise_weights: bool = declared(
         Declared("Weigh rows by how certain their times are.", typed=("--noise-weights",)), default=False
     )

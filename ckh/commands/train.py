@@ -57,7 +57,7 @@ they are. Each fold drops the worse half; the best replaces the default only if 
 trees of the last two, and tflops lets the model of TFLOPS order.
 
 --prior W adds, weighed W to 1, trees of a law of time (trips over K, rounds over the compute units, bytes) that is
-fitted to the rows: it holds for sizes that were not measured. Up to 15,000 rows of convolutions W is 0.5, where every
+fitted to the rows: it holds for sizes that were not measured. Up to 15,000 rows of convolutions W is 1, where every
 kernel was measured on 30 problems or more.
 
 --labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
@@ -195,12 +195,12 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
     """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
     if given.get("folds") in _NO_FOLDS:
         raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
-    own = None if params else defaults.regression
+    regression, speeds = (None, None) if params else (defaults.regression, defaults.speeds)
     if given.get("labels") is Labels.WINNERS:
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
     if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
         given = {"prior": 0.0, **given}
-    return replace(defaults, **given, params=replace(defaults.params, **params), regression=own)
+    return replace(defaults, **given, params=replace(defaults.params, **params), regression=regression, speeds=speeds)
 
 
 def _spread(cluster: Cluster, paths: Sequence[Path], variant: Direction | None, options: TrainOptions) -> FarFit:

@@ -89,6 +89,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
         direction=_code(None if spec.variant is None else str(spec.variant), DIRECTIONS),
         dtype=_code(None if spec.dtype == ANY else spec.dtype, DTYPES),
         tflops=targets.index(TFLOPS) if TFLOPS in targets else -1,
+        timed=spec.op.timed,
         limits=limits(model.reach, kind.sizes.values()),
         calibration=() if model.calibration is None else model.calibration.numbers,
     )

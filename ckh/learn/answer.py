@@ -47,8 +47,8 @@ class Answer:
         pool: kernels among which the problem decides.
         order: those that apply, as numbers in the pool, best first; shape (candidates,).
         score: what they are ordered by, highest first; shape (candidates,).
-        tflops: what the model expects of them, if it does; shape (candidates,). None too where the problem lies far
-            outside of its training data (`reach.beyond`).
+        tflops: what the model expects of them, if it does, NaN where not; shape (candidates,). None too where the
+            problem lies far outside of its training data (`reach.beyond`).
         probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
             by their score, then those that failed.
     """

@@ -306,11 +306,17 @@ class Model:
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         """The speeds of kernels in their order, shape (..., kernels), as predicted or, if that was learned, calibrated.
 
+        They are NaN behind those whose times the data tell (`Operation.timed`).
+
         Args:
             score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
             tflops: the speeds that are predicted; None if none are.
         """
-        return tflops if self.calibration is None or tflops is None else self.calibration.speeds(score, tflops)
+        if tflops is None:
+            return None
+        speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
+        timed = self.spec.op.timed
+        return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 
     def score_pool(
         self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True

@@ -41,7 +41,7 @@ class Scored:
         pool: kernels among which they decide.
         order: the first candidates of each problem, best first, as numbers in the pool; shape (problems, first).
         score: what they are ordered by; the same shape.
-        tflops: what the model expects of them, if it does; the same shape.
+        tflops: what the model expects of them, if it does; the same shape, NaN where it does not.
         is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
         candidates: how many there are.
         unmeasured: as of `Candidates`.

@@ -25,7 +25,7 @@ _BANDS, _PROBLEMS_OF_BAND = 4, 40
 
 
 def calibrate(
-    score: Floats | None, predicted_speed: Floats, tflops: Floats, problem: NDArray[np.int64]
+    score: Floats | None, predicted_speed: Floats, tflops: Floats, problem: NDArray[np.int64], timed: int = 0
 ) -> Calibration | None:
     """The calibration of held-out rows; None for too few problems.
 
@@ -39,6 +39,7 @@ def calibrate(
         predicted_speed: the speeds that such models predict, shape (rows,).
         tflops: the measured ones, shape (rows,).
         problem: number of each row's problem, shape (rows,).
+        timed: how many of the first the interval is of (`Operation.timed`), which then have no shares; 0: `SHOWN`.
     """
     by = predicted_speed if score is None else score
     usable = np.isfinite(by) & np.isfinite(predicted_speed) & (predicted_speed > 0) & (tflops > 0)
@@ -46,10 +47,11 @@ def calibrate(
     groups = list(in_order(by, problem))
     if len(groups) < _FEWEST:
         return None
-    gap, share = ((), ()) if score is None else _shares(by, tflops, groups)
+    gap, share = ((), ()) if timed or score is None else _shares(by, tflops, groups)
     plain = Calibration(gap, share, 1.0, ((0.0, 1.0, 1.0),), len(groups))
-    predicted = [plain.speeds(by[rows], predicted_speed[rows])[:SHOWN] for rows in groups]
-    times = [speeds / tflops[rows[:SHOWN]] for speeds, rows in zip(predicted, groups, strict=True)]
+    shown = timed or SHOWN
+    predicted = [plain.speeds(by[rows], predicted_speed[rows])[:shown] for rows in groups]
+    times = [speeds / tflops[rows[:shown]] for speeds, rows in zip(predicted, groups, strict=True)]
     scale = 1.0 / float(np.median(np.concatenate(times)))
     first = np.array([speeds[0] for speeds in predicted]) * scale
     return replace(plain, scale=scale, bands=_bands(first, [time * scale for time in times]))

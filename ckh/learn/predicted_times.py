@@ -116,8 +116,9 @@ def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> T
         return TimeRatios(np.zeros(0), np.zeros(0))
     measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)[found.rows]
     times, covered = [], []
+    shown = model.spec.op.timed or SHOWN
     for start, end in pairwise([*found.starts.tolist(), len(found.rows)]):
-        first = slice(start, min(start + SHOWN, end))
+        first = slice(start, min(start + shown, end))
         times.append(found.tflops[first] / measured[first])
         if model.bands:
             low, high = interval_at(model.bands, float(found.tflops[start]))

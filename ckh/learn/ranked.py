@@ -51,12 +51,14 @@ def in_order(
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
 ) -> list[Ranked]:
-    """Candidates in their order, with the time that goes with the speed that a model expects."""
+    """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
     kernels = [pool[index] for index in order.tolist()]
     if tflops is None:
         return [Ranked(kernel, value, None, None) for kernel, value in zip(kernels, score.tolist(), strict=True)]
     flops, figures = problem.flops, zip(kernels, score.tolist(), tflops.tolist(), strict=True)
     return [
-        Ranked(kernel, value, speed, flops / (speed * _FLOPS_PER_TFLOPS_MS) if speed else math.inf)
+        Ranked(kernel, value, None, None)
+        if math.isnan(speed)
+        else Ranked(kernel, value, speed, flops / (speed * _FLOPS_PER_TFLOPS_MS) if speed else math.inf)
         for kernel, value, speed in figures
     ]

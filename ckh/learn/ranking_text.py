@@ -27,6 +27,7 @@ OUT_OF_ORDER = (
 )
 
 ORDER_ALONE = "this model learned the order of kernels, not their times"
+TIMED_ALONE = "the data hold times of the fastest kernels alone; behind the first it is unknown which are among them"
 
 
 class KernelRow(NamedTuple):
@@ -124,8 +125,10 @@ class Ranking(NamedTuple):
     @property
     def no_speed(self) -> str:
         """Why the cells of predicted speeds are empty; empty if they are not, or all of the answer stands in doubt."""
-        is_empty = bool(self.kernels) and all(one.tflops is None for one in self.kernels)
-        return self.beyond or (ORDER_ALONE if is_empty and self.not_measured is None else "")
+        has_speed = [one.tflops is not None for one in self.kernels]
+        if self.beyond or self.not_measured is not None or all(has_speed):
+            return self.beyond
+        return TIMED_ALONE if any(has_speed) else ORDER_ALONE
 
     def text(self, *, why: bool) -> str:
         """For people; `why` has the reasons for which kernels were refused."""
@@ -185,6 +188,7 @@ class Ranking(NamedTuple):
             "most_frequent": None if self.frequent is None else self.frequent._asdict(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),
             "beyond_training": self.beyond or None,
+            "no_speed": self.no_speed or None,
             "predictions_in_order": self.in_order,
             "predicted_interval": None if self.interval is None else list(self.interval),
             "kernels": [

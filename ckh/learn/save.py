@@ -20,7 +20,7 @@ from ckh.learn.spec import BETWEEN_DEVICES, SPEC_NAME, ModelSpec, spec_of, spec_
 from ckh.learn.targets import NOISE_FLOOR
 from ckh.ops import is_operation, operation
 from ckh.outputs import FolderKind, write_folder
-from ckh.training import Labels, RankObjective, TrainOptions
+from ckh.training import TFLOPS, Labels, RankObjective, TrainOptions
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["tuning"] = {"settings": len(trained.tuning.trials), "chosen": trained.tuning.chosen}
     if options.ensemble > 1:
         said["ensemble"] = options.ensemble
-    if options.regression is not None and options.rank is RankObjective.BLEND:
-        said["regression"] = options.regression.to_dict()
+    said |= _own_parameters(options)
     if options.focus != TrainOptions().focus:
         said["focus"] = options.focus
     if options.labels is not Labels.MEASURED:
@@ -151,6 +150,13 @@ def _how(trained: Trained) -> dict[str, Any]:
     if made.mined is not None:
         said["mining"] = made.mined.to_dict()
     return said
+
+
+def _own_parameters(options: TrainOptions) -> dict[str, Any]:
+    """The parameters of a blend's regression, and of the model of TFLOPS, where these have some of their own."""
+    regression = options.regression if options.rank is RankObjective.BLEND else None
+    own = {"regression": regression, "speeds": options.speeds if TFLOPS in options.targets else None}
+    return {name: params.to_dict() for name, params in own.items() if params is not None}
 
 
 def _of_many_rows(trained: Trained) -> dict[str, Any]:

@@ -39,9 +39,10 @@ _PLACES = re.compile(rf"^\[({'|'.join(_UNSAID)}): .*\]$", re.MULTILINE)
 def rounds(options: TrainOptions) -> int:
     """How many boosting rounds training may take, for a progress bar."""
     further = options.ensemble - 1 if options.rank_target == RANK else 0
-    fits = len(options.all_targets) * (options.folds + 1) + options.folds * options.mine + further
+    further += options.folds * options.mine
     blended = _regression_params(options).n_estimators if options.rank is RankObjective.BLEND else 0
-    return fits * options.params.n_estimators + blended
+    trees = sum(_params_of(target, options).n_estimators for target in options.all_targets)
+    return trees * (options.folds + 1) + further * options.params.n_estimators + blended
 
 
 def train(
@@ -96,20 +97,21 @@ class _Trainer:
             return None
         dataset = self._prepared.dataset
         tflops = dataset.frame[TARGET_COLUMNS[TFLOPS]].to_numpy(dtype=np.float64)
-        speed = np.expm1(self._held_out[TFLOPS])
-        return calibrate(self._held_out.get(RANK), speed, tflops, dataset.problem_ids)
+        speed, score = np.expm1(self._held_out[TFLOPS]), self._held_out.get(RANK)
+        return calibrate(score, speed, tflops, dataset.problem_ids, dataset.op.timed)
 
     def train(self, fit: Fit) -> TrainedTarget:
         """Cross-validate and fit a target."""
-        validation = Validation(self._boosting)
+        boosting = self._boosting_of(fit.target)
+        validation = Validation(boosting)
         validated = validation.run(fit)
         fit, folds, rows = validated.fit, validated.folds, np.arange(len(fit.label))
         if folds:
             self._held_out[fit.target] = validated.predicted
         before = 0 if self._prepared.start is None else self._prepared.start.trees[fit.target]
-        most = before + self._options.params.n_estimators
+        most = before + boosting.options.params.n_estimators
         trees = round(median(fold.best_iteration for fold in folds)) if folds else most
-        final = self._final(fit, rows, trees - before)
+        final = self._final(boosting, fit, rows, trees - before)
         chosen = validation.efficiency(validated)
         text = _PLACES.sub(lambda one: f"[{one[1]}: {_UNSAID[one[1]]}]", final.model_to_string(num_iteration=trees))
         if fit.target == RANK and (self._options.ensemble > 1 or self._options.rank is RankObjective.BLEND):
@@ -131,13 +133,20 @@ class _Trainer:
             mined=validated.mined,
         )
 
-    def _final(self, fit: Fit, rows: NDArray[np.int64], trees: int) -> Any:
+    def _boosting_of(self, target: str) -> Boosting:
+        """What fits the models of a target, by the parameters that it has."""
+        params = _params_of(target, self._options)
+        if params == self._options.params:
+            return self._boosting
+        return Boosting(self._prepared, replace(self._options, params=params), self._boosting.advance)
+
+    def _final(self, boosting: Boosting, fit: Fit, rows: NDArray[np.int64], trees: int) -> Any:
         """The `lightgbm.Booster` of all rows, here or on the workers that have them."""
         if self._far is None:
-            return self._boosting.fit(fit, rows, None, f"{fit.target}, final", trees)
+            return boosting.fit(fit, rows, None, f"{fit.target}, final", trees)
         op = self._prepared.dataset.op
-        booster = self._far.fit(fit, op, self._boosting.parameters(fit), trees)
-        self._boosting.advance(self._options.params.n_estimators, f"{fit.target}, on the cluster")
+        booster = self._far.fit(fit, op, boosting.parameters(fit), trees)
+        boosting.advance(boosting.options.params.n_estimators, f"{fit.target}, on the cluster")
         return booster
 
     def _with_prior(self, text: str, prior: str) -> str:
@@ -171,6 +180,11 @@ class _Trainer:
         fit = make_fit(RANK, self._prepared.dataset, RankObjective.RELATIVE, options.focus)
         fit, rows = self._prepared.weighted(fit), np.arange(len(fit.label))
         return str(boosting.fit(fit, rows, None, f"{RANK}, regression").model_to_string())
+
+
+def _params_of(target: str, options: TrainOptions) -> TreeParams:
+    """The parameters of a target's model."""
+    return options.speeds or options.params if target == TFLOPS else options.params
 
 
 def _regression_params(options: TrainOptions) -> TreeParams:

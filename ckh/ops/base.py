@@ -186,6 +186,8 @@ class Operation(Generic[P, K]):
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
         amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
+        timed: of how many of the first kernels times are predicted, where the data hold a problem's fastest alone and
+            whether those behind are among them is unknown; 0: of all.
         batch: the field of problems by which copies of one layer differ; empty: that which grows (`grows_with`).
         formats: the formats of measurements that are this operation's alone, a `ckh.data.formats.Formats`.
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
@@ -231,6 +233,7 @@ class Operation(Generic[P, K]):
     train_defaults: Callable[[int], TrainOptions] = _default_options
     model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
     grows_with: str = ""
+    timed: int = 0
     batch: str = ""
     amd_features: tuple[str, ...] = ()
     formats: Callable[[], object] | None = None

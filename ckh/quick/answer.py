@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,8 @@ def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
 def _row(choice: RankedCandidate, name: str, *, has_speeds: bool) -> KernelRow:
     from ckh.learn.ranking_text import KernelRow
 
-    tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speeds else (None, None)
+    has_speed = has_speeds and not isnan(choice.tflops)
+    tflops, latency_ms = (choice.tflops, choice.latency_ms) if has_speed else (None, None)
     return KernelRow(name, choice.score, tflops, latency_ms, None)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 CSRC = Path(__file__).with_name("csrc")
 HEADER = struct.Struct("<8sIIQII")  # magic, byte order, version, bytes of the whole, CRC-32 of what follows, zero
-VERSION = 5
+VERSION = 6
 _MAGIC, _BYTE_ORDER_MARK = b"CKHMODEL", 0x01020304
 _ARRAY = struct.Struct("<II")
 _DEFINE = re.compile(r"#define CKH_(\w+)\(X\)((?:[^\n]*\\\n)*[^\n]*)")

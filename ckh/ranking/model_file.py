@@ -66,6 +66,7 @@ class FileFacts:
         direction: the code of its direction, or -1.
         dtype: that of its element type, or -1.
         tflops: the number of the forest that predicts TFLOPS, or -1.
+        timed: how many of the first kernels of a problem it predicts them of, or 0: of all.
         limits: the largest of each size of which TFLOPS are expected; empty if any are.
         calibration: a scale, distances of scores and shares of speed (`learn.calibration`); empty without.
     """
@@ -75,6 +76,7 @@ class FileFacts:
     direction: int = -1
     dtype: int = -1
     tflops: int = -1
+    timed: int = 0
     limits: Sequence[float] = ()
     calibration: Sequence[float] = ()
 
@@ -154,7 +156,7 @@ def model_file(
     programs: dict[bytes, int] = {}
     numbers = [programs.setdefault(_program(group), len(programs)) if group.prepared else -1 for group in groups]
     counts = {"programs": len(programs), "forests": len(forests), "groups": len(groups)}
-    others = {"kind": facts.kind, "direction": facts.direction, "dtype": facts.dtype, "tflops": facts.tflops}
+    others = {name: getattr(facts, name) for name in ("kind", "direction", "dtype", "tflops", "timed")}
     writer.section(
         "HEAD",
         text=np.frombuffer(b"".join(encoded), np.uint8),

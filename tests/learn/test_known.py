@@ -198,13 +198,32 @@ def test_every_model_that_ships_knows_its_sizes(folder: Path) -> None:
 
 
 def test_a_model_of_ranks_says_why_it_has_no_times(capsys: pytest.CaptureFixture[str]) -> None:
-    """MIOpen's model knows sizes that were not measured, and a line explains its empty cells."""
+    """AITER's winners tell no times, and a line explains the empty cells."""
+    assert (
+        run(["predict", "--op", "aiter_gemm", "--arch", "gfx950", "--m", "64", "--n", "7168", "--k", "2048"])
+        == ExitCode.OK
+    )
+    out = capsys.readouterr().out
+    assert "no speed is predicted: this model learned the order of kernels, not their times\n" in out
+    assert run(["predict", "--c", "256"]) == ExitCode.OK
+    assert "no speed is predicted" not in capsys.readouterr().out
+
+
+def test_data_of_the_fastest_alone_tell_their_times_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """MIOpen's model predicts the time of its first solver, and a line explains the cells behind it."""
     args = ["predict", "--op", "miopen_conv", "--arch", "gfx942", "--c", "256", "--n"]
     assert run([*args, "1600"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert "not known: n = 1600 is 6.25 times outside of what was measured (at most 256);" in out
-    assert "no speed is predicted: this model learned the order of kernels, not their times\n" in out
-    assert run([*args, "16"]) == ExitCode.OK
-    assert "not known: n" not in capsys.readouterr().out
-    assert run(["predict", "--c", "256"]) == ExitCode.OK
-    assert "no speed is predicted" not in capsys.readouterr().out
+    assert run([*args, "16", "--top", "1"]) == ExitCode.OK
+    out = capsys.readouterr().out
+    assert "not known: n" not in out
+    assert "no speed" not in out
+    assert "at such speeds 9 in 10 held-out times lay between" in out
+    assert run([*args, "16", "--json", "--top", "6"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    times = [one["predicted_latency_ms"] for one in document["kernels"]]
+    assert times[0] > 0
+    assert times[1:] == [None] * 4
+    assert document["predictions_in_order"]
+    assert document["no_speed"].startswith("the data hold times of the fastest kernels alone")

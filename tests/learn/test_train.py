@@ -258,6 +258,19 @@ def test_hard_examples_of_a_blend_are_not_mined() -> None:
         train(measured(), options, lambda _steps, _text: None)
 
 
+def test_the_model_of_speeds_may_have_parameters_of_its_own() -> None:
+    """TFLOPS are learned by these as they are where all models have them; the order is as without."""
+    own = replace(TREES, num_leaves=4, n_estimators=7)
+    options = TrainOptions(folds=3, early_stopping=5, params=TREES)
+    steps: list[int] = []
+    made = train(measured(), replace(options, speeds=own), lambda step, _text: steps.append(step)).targets
+    alone = train(measured(), replace(options, params=own), lambda _steps, _text: None).targets
+    plain = train(measured(), options, lambda _steps, _text: None).targets
+    assert made["tflops"] == alone["tflops"]
+    assert made["rank"] == plain["rank"]
+    assert sum(steps) == rounds(replace(options, speeds=own))
+
+
 @pytest.mark.parametrize("are_many", [False, True])
 def test_the_progress_counts_every_round_once(are_many: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps add up to what was announced, early stopping or not; of many rows latency has one fold."""

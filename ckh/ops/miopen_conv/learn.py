@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ckh.ops.miopen_conv.table import SolverTable
     from ckh.training import TrainOptions
 
+_MS_FLOPS_PER_TFLOPS = 1e9
 FOLDS = 5  # of which one is held out
 _SEED_OF_FOLDS = 0
 
@@ -96,17 +97,41 @@ def train_regression(
         options: how: of the seed, and of the parameters of their regression.
         advance: called with 1 after every round of boosting.
     """
+    efficiency = times_of(table).efficiency()
+    return _regressed(
+        table, relative(efficiency), efficiency, replace(options, params=options.regression or options.params), advance
+    )
+
+
+def train_speeds(table: SolverTable, options: TrainOptions = RECIPE) -> str:
+    """The model of log(1 + TFLOPS), as LightGBM's text. Arguments are those of `train_regression`."""
+    params = options.speeds or options.params
+    return _regressed(table, np.log1p(tflops_of(table)), None, replace(options, params=params), lambda _: None)
+
+
+def tflops_of(table: SolverTable) -> NDArray[np.float64]:
+    """The speeds that follow from the times, shape (rows,)."""
+    flops = np.array([problem.flops for problem in table.problems()], dtype=np.float64)[table.problem_ids()]
+    return np.asarray(flops / table.frame["latency_ms"].to_numpy(dtype=np.float64) / _MS_FLOPS_PER_TFLOPS)
+
+
+def _regressed(
+    table: SolverTable,
+    label: NDArray[np.float64],
+    weight: NDArray[np.float64] | None,
+    options: TrainOptions,
+    advance: Callable[[int], None],
+) -> str:
     import lightgbm
 
-    efficiency = times_of(table).efficiency()
     data = lightgbm.Dataset(
         matrix_of(table),
-        relative(efficiency),
-        weight=efficiency,
+        label,
+        weight=weight,
         feature_name=list(MIOPEN_CONV.names),
         categorical_feature=list(MIOPEN_CONV.categorical),
     )
-    parameters = _parameters(replace(options, params=options.regression or options.params))
+    parameters = _parameters(options)
     rounds = parameters.pop("n_estimators")
     parameters["objective"] = "regression"
     booster = lightgbm.train(parameters, data, rounds, callbacks=[lambda _: advance(1)])

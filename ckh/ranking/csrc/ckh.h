@@ -46,7 +46,8 @@ CKH_KINDS(CKH_PROBLEM)
 typedef struct ckh_choice {
   int32_t kernel;    /* its number, for `ckh_kernel_name` */
   double score;      /* what kernels are ordered by, highest first */
-  double tflops;     /* expected; NaN if the model predicts none, far outside of its training data, or CKH_ORDER_ONLY */
+  double tflops;     /* expected; NaN if the model predicts none: behind the first where its data hold the fastest alone,
+                        far outside of its training data, or with CKH_ORDER_ONLY */
   double latency_ms; /* expected; NaN likewise */
 } ckh_choice;
 

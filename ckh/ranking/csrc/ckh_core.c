@@ -356,6 +356,7 @@ static void write_best(const ckh_model *model, const ckh_group *group, const wor
                        int32_t sorted, double flops, int has_speeds, ckh_choice *choices, size_t capacity) {
   const ckh_head *head = &model->head;
   calibration c = {head->calibration_count ? head->calibration : NULL, head->calibration_count / 2, 0, 0, 0};
+  const size_t timed = head->facts->timed ? (size_t)head->facts->timed : (size_t)-1;
   for (int32_t place = 0; place < sorted; place++) {
     const int32_t best = w->order[chosen - 1 - place];
     const double score = w->score[0][best], tflops = has_speeds ? w->score[head->facts->tflops][best] : (double)NAN;
@@ -367,7 +368,7 @@ static void write_best(const ckh_model *model, const ckh_group *group, const wor
     choices[place].latency_ms = (double)NAN;
   }
   for (size_t i = 0; has_speeds && i < (size_t)sorted && i < capacity; i++) {
-    choices[i].tflops = calibrated(&c, choices[i].score, choices[i].tflops);
+    choices[i].tflops = i < timed ? calibrated(&c, choices[i].score, choices[i].tflops) : (double)NAN;
     choices[i].latency_ms = flops / (choices[i].tflops * 1e9);
   }
 }

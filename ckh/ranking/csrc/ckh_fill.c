@@ -6,7 +6,7 @@
 
 #include "ckh_internal.h"
 
-enum { VERSION = 5, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
+enum { VERSION = 6, BYTE_ORDER_MARK = 0x01020304, MAX_TREES = 1 << 20, MAX_GROUPS = 1 << 12 };
 enum { MAX_PROGRAMS = 1 << 12, MAX_REASONS = 1 << 24 };
 enum { MAX_TILES = 4096 }; /* of a block */
 enum { CONSTANT = 0, TILE = 1, VARIANT = 2, MIXED = 3, CATEGORICAL = 1 };
@@ -366,7 +366,7 @@ static void fill_head(reader *r, ckh_head *head) {
   if (r->error) return;
   facts = head->facts;
   require(r, facts->kind >= 0 && facts->forests >= 1 && facts->forests <= CKH_MOST_FORESTS &&
-                 facts->tflops >= -1 && facts->tflops < facts->forests && facts->groups >= 0 &&
+                 facts->tflops >= -1 && facts->tflops < facts->forests && facts->timed >= 0 && facts->groups >= 0 &&
                  facts->groups <= MAX_GROUPS && facts->programs >= 0 && facts->programs <= MAX_PROGRAMS);
 }
 

@@ -177,8 +177,10 @@ def test_models_that_do_not_fit_are_not_joined(world: SolverTable) -> None:
             join_trees([text])
 
 
-def test_the_recipes_order_and_do_nothing_else() -> None:
-    """Both recipes are blends without a model of times; the small one has the smaller trees."""
+def test_the_recipes_order_and_tell_speeds() -> None:
+    """Both recipes are blends with a model of speeds of fewer leaves; the small one has the smaller trees."""
     for recipe in (RECIPE, SMALL_RECIPE):
-        assert (recipe.targets, str(recipe.rank)) == ((), "blend")
+        assert (recipe.targets, str(recipe.rank)) == (("tflops",), "blend")
+        assert recipe.speeds is not None
+        assert recipe.speeds.num_leaves <= 127
     assert SMALL_RECIPE.params.num_leaves < RECIPE.params.num_leaves

@@ -1,0 +1,154 @@
+"""How near the times lie that MIOpen's models predict, on sizes that training has not seen; makes their calibrations.
+
+    nice python -m benchmarks.miopen_times [--data ../shared/data] [--keep FOLDER] [--jobs 1] [--write]
+
+Models of the shipped recipes learn from four fifths of the sizes, whatever direction, dtype and layout, and predict the
+times of the solvers that are listed for the others. The interval is made of half of the held-out sizes and judged on
+the other, and the other way round. A fifth of the MI200 is held out, which takes a quarter of an hour, of the MI300X
+each fifth in turn. --write puts the calibration of all held-out sizes into the shipped model's directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.miopen_models import MI200, MI300X, Models, load
+from ckh.learn.calibrate import calibrate, in_order
+from ckh.learn.calibration import CALIBRATION_NAME
+from ckh.learn.ranking_text import interval_at
+from ckh.ops.miopen_conv.candidates import candidates, make_table
+from ckh.ops.miopen_conv.learn import held_out, predict, tflops_of, train_speeds
+from ckh.ops.miopen_conv.operation import OPERATION
+from ckh.ops.miopen_conv.recipe import RECIPE, SMALL_RECIPE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ckh.learn.calibration import Calibration
+    from ckh.ops.miopen_conv.table import SolverTable
+
+    Floats = NDArray[np.float64]
+
+ROOT = Path(__file__).parents[1]
+# Model -> its data, recipe, name of kept models, and folds.
+SOURCES: dict[str, Any] = {
+    "miopen_conv_gfx942": (MI300X, SMALL_RECIPE, "mi300x", 5),
+    "miopen_conv_gfx90a": (MI200, RECIPE, "mi200", 1),
+}
+SEED = 0
+PLACES = 4
+MOST = 2000  # problems whose candidates are ranked
+
+
+class HeldOut(NamedTuple):
+    """Rows that models have not seen: what orders them, predicted and measured TFLOPS, their problem and sizes."""
+
+    score: Floats
+    told: Floats
+    tflops: Floats
+    problem: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+def main() -> None:
+    """Judge both models."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--data", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "data")
+    parser.add_argument("--jobs", type=int, default=1, help="threads for training")
+    parser.add_argument("--keep", type=Path, help="folder that trained models are kept in and taken from")
+    parser.add_argument("--write", action="store_true", help=f"write {CALIBRATION_NAME} into the models' directories")
+    options = parser.parse_args()
+    models = Models(options.keep, options.jobs)
+    for name, (source, recipe, kept, folds) in SOURCES.items():
+        table = load(options.data, source)
+        parts = [fold_of(models, table, recipe, kept, fold) for fold in range(folds)]
+        held = HeldOut(*map(np.concatenate, zip(*numbered(parts), strict=True)))
+        judge(name, held)
+        made = calibrate(held.score, held.told, held.tflops, held.problem, OPERATION.timed)
+        if made is not None and options.write:
+            (ROOT / "models" / name / CALIBRATION_NAME).write_text(made.to_json())
+
+
+def fold_of(models: Models, table: SolverTable, recipe: Any, kept: str, fold: int) -> HeldOut:
+    """What models of the other sizes say of a fifth."""
+    is_held = held_out(table, fold)
+    known, asked = table.select(~is_held), table.select(is_held)
+    order = models.blend(f"{kept}-fold{fold}" if fold else kept, known, recipe)
+    speeds = models.get(f"{kept}-fold{fold}-speeds", lambda: train_speeds(known, recipe))
+    if not fold:
+        places(known, asked, order)
+    told = np.expm1(predict(speeds, asked))
+    return HeldOut(predict(order, asked), told, tflops_of(asked), asked.problem_ids(), asked.size_ids())
+
+
+def numbered(parts: list[HeldOut]) -> list[HeldOut]:
+    """The same with numbers of problems and sizes that no two folds share."""
+    problems = [0, *accumulate(int(part.problem.max()) + 1 for part in parts)]
+    sizes = [0, *accumulate(int(part.size.max()) + 1 for part in parts)]
+    return [
+        part._replace(problem=part.problem + problems[i], size=part.size + sizes[i]) for i, part in enumerate(parts)
+    ]
+
+
+def judge(name: str, held: HeldOut) -> None:
+    """Print how far times err, and how many lie within the interval of the other half of the sizes."""
+    half = np.random.default_rng(SEED).integers(0, 2, int(held.size.max()) + 1)[held.size]
+    found: dict[str, list[tuple[Floats, float]]] = {"shares of the best by score": [], "as predicted": []}
+    for part in (0, 1):
+        known, others = half != part, half == part
+        for way, timed in zip(found, (0, OPERATION.timed), strict=True):
+            given = (held.score[known], held.told[known], held.tflops[known], held.problem[known])
+            table = calibrate(*given, timed)
+            assert table is not None
+            found[way] += errors(table, HeldOut(*(column[others] for column in held)))
+    for way, problems in found.items():
+        every = np.concatenate([one for one, _ in problems])
+        first = [one[0] for one, _ in problems]
+        print(
+            f"{name}, {way}: {len(problems)} problems, error of times {np.median(every):.1%}, of the first's "
+            f"{np.median(first):.1%}; within the interval {np.mean([within for _, within in problems]):.1%}",
+            flush=True,
+        )
+
+
+def errors(table: Calibration, held: HeldOut) -> list[tuple[Floats, float]]:
+    """Of each problem how far the times of its solvers err, and whether that of the first is within the interval."""
+    found = []
+    for rows in in_order(held.score, held.problem):
+        speeds = table.speeds(held.score[rows], held.told[rows])
+        times = speeds / held.tflops[rows]
+        low, high = interval_at(table.bands, float(speeds[0]))
+        found.append((np.abs(1.0 / times - 1.0), float(low <= times[0] <= high)))
+    return found
+
+
+def places(known: SolverTable, asked: SolverTable, order: str) -> None:
+    """Print how often the candidate in each of the first places is listed, so that its time is known."""
+    rules, problems = make_table(known.frame), asked.problems()
+    ids, names = asked.problem_ids(), asked.frame["kernel_name"].to_numpy()
+    listed: dict[int, set[str]] = {}
+    for number, name in zip(ids.tolist(), names, strict=True):
+        listed.setdefault(number, set()).add(name)
+    some = np.random.default_rng(SEED).permutation(len(problems))[:MOST].tolist()
+    found = {number: candidates(problems[number], rules).solvers for number in some}
+    some = [number for number in some if found[number]]
+    first = np.unique(ids, return_index=True)[1]
+    pairs = asked.select(np.repeat(first[some], [len(found[number]) for number in some]))
+    pairs.frame["kernel_name"] = [name for number in some for name in found[number]]
+    score = predict(order, pairs)
+    starts = [0, *accumulate(len(found[number]) for number in some)]
+    hits = np.zeros((PLACES, 2))
+    for number, (start, end) in zip(some, pairwise(starts), strict=True):
+        for place, index in enumerate(np.argsort(-score[start:end], kind="stable")[:PLACES].tolist()):
+            hits[place] += (found[number][index] in listed[number], 1)
+    shares = ", ".join(f"{share:.1%}" for share in hits[:, 0] / np.maximum(hits[:, 1], 1))
+    print(f"of {len(some)} problems the candidate in place 1 to {PLACES} is listed: {shares}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
