@@ -7,6 +7,7 @@ whoever takes the results must be able to bear that.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import queue
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
+from ckh.jsonfields import read_json
 from ckh.log import note
 from ckh.version import __version__
 
@@ -32,6 +34,7 @@ _LOCAL = "local:"
 _LOGGERS = ("distributed", "tornado")
 _MOST_LOCAL = 1024
 _CONNECT_S = 15
+_ANSWER_S = 30  # until a scheduler has answered
 _WORKER_S = 60  # until there is a worker
 _POLL_S = 0.25
 _LOOK_S = 1.0  # between looks for workers that came or went
@@ -307,18 +310,39 @@ def _backend(address: str) -> Iterator[dict[str, Any]]:
     elif address.startswith(_PROTOCOLS):
         yield {"address": address}
     elif Path(address).is_file():
-        yield {"scheduler_file": address}
+        yield {"address": _address_in(Path(address))}
     else:
         raise UsageError(
             f"--cluster {address}: neither an address ({', '.join(_PROTOCOLS)}…), nor local:N, nor a scheduler's file"
         )
 
 
+def _address_in(file: Path) -> str:
+    """The address that a scheduler wrote into its file."""
+    try:
+        return str(read_json(file)["address"])
+    except (LookupError, TypeError) as error:
+        raise UsageError(
+            f"--cluster {file}: that is no scheduler's file", "one is written by: dask scheduler --scheduler-file"
+        ) from error
+
+
 @contextmanager
 def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[Client]:
     try:
+        if isinstance(where["address"], str):
+            asyncio.run(asyncio.wait_for(_shake_hands(where["address"]), _ANSWER_S))
         client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=True)
-    except (OSError, TimeoutError, ValueError, KeyError) as error:
+    except asyncio.TimeoutError as error:
+        raise DeviceError(
+            f"no cluster answers at {address}: connections are taken, but nothing is said within {_ANSWER_S} s",
+            "is that a scheduler, and does it run?",
+        ) from error
+    except TypeError as error:  # how Dask says that it has no certificates
+        raise DeviceError(
+            f"{address} needs certificates: {error}", "name them in Dask's configuration, distributed.comm.tls"
+        ) from error
+    except (OSError, ValueError, KeyError) as error:
         raise DeviceError(f"no cluster answers at {address}: {error}", "start one with: dask scheduler") from error
     with client:
         has_dashboard = "dashboard" in client.scheduler_info()["services"]
@@ -326,6 +350,15 @@ def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[C
         with suppress(TimeoutError):
             client.wait_for_workers(1, timeout=_WORKER_S)
         yield client
+
+
+async def _shake_hands(address: str) -> None:
+    """Greet a scheduler and leave: for its answer to a greeting Dask's client waits without end."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    comm = await connect(address, timeout=_CONNECT_S, **Security().get_connection_args("client"))
+    comm.abort()
 
 
 def _require_same(cluster: Cluster) -> None:
