@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# By replay of the host's training layers, at 330 pairs: 120 kernels are better than 60, and four first and four other
-# ones of a problem better than 20 and 10, or 6 and 2.
-KERNELS = 120
+# By replay of the host's training layers, at 150 and 330 pairs: 240 kernels are better than 120 and 60, and as good as
+# all; six first and six other ones of a problem are better than four and four at 330, and good enough at 150.
+KERNELS = 240
 MOST_PROBLEMS = 2000  # that are chosen from, of more a random sample: distances of all pairs are computed
 _HALF_WORTH = 5.0  # the place in a problem's order at which a kernel is worth half of the first
-_FEWEST = 4  # kernels of a problem; above that, half of them at most
+_FEWEST = 4  # useful kernels of a problem; of one that has fewer the first in its own order are measured
 _OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a better one already
 
 
@@ -40,15 +40,14 @@ class Shots:
     """
 
     kernels: int | None = KERNELS
-    best: int = 4
-    others: int = 4
+    best: int = 6
+    others: int = 6
 
     def of_problem(self, kernels: int) -> tuple[int, int]:
-        """Of a problem with so many kernels, how many first ones and how many others: of few kernels half."""
+        """Of a problem with so many kernels, how many first ones and how many others: all, if there are no more."""
         both = self.best + self.others
-        count = min(both, max(_FEWEST, (kernels + 1) // 2))
-        others = count * self.others // both
-        return count - others, others
+        others = min(both, kernels) * self.others // both
+        return min(both, kernels) - others, others
 
 
 def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:

@@ -43,9 +43,9 @@ def nothing(_problem: Problem, _kernels: tuple[Kernel, ...], /) -> None:
 
 
 def test_a_plan_of_few_problems_has_few_kernels(whole: Plan) -> None:
-    """Seven problems of eight kernels each, of some; the first are those that stand first in the order."""
+    """Seven problems of twelve kernels each, of some; the first are those that stand first in the order."""
     few = few_plan(whole, "7", small_tiles, 0, None, PACE)
-    assert [len(task.kernels) for task in few.tasks] == [8] * 7
+    assert [len(task.kernels) for task in few.tasks] == [12] * 7
     assert len(few.kernels) <= KERNELS
     everything = {task.problem: set(task.kernels) for task in whole.tasks}
     area = {kernel: kernel.tile_m * kernel.tile_n for kernel in whole.kernels}  # type: ignore[attr-defined]
@@ -63,9 +63,9 @@ def test_more_problems_begin_with_the_same(whole: Plan) -> None:
 
 
 def test_where_nothing_is_known_kernels_are_drawn_from_all(whole: Plan) -> None:
-    """Without an order each problem has eight of its own kernels at random."""
-    few = few_plan(whole, "30", nothing, 0, None, PACE)
-    assert [len(task.kernels) for task in few.tasks] == [8] * 30
+    """Without an order each problem has twelve of its own kernels at random."""
+    few = few_plan(whole, "40", nothing, 0, None, PACE)
+    assert [len(task.kernels) for task in few.tasks] == [12] * 40
     assert len(few.kernels) > KERNELS
 
 

@@ -20,14 +20,14 @@ from ckh.problems import Direction
 
 PROBLEMS = [
     ConvProblem(Direction.FORWARD, n=1, c=8, k=8, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
-    for size in range(7, 22)
+    for size in range(7, 27)
 ]
 KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:30]]
 
 
 @pytest.fixture
 def args(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The command line of an active run among fifteen problems and eight kernels into `run`, in an empty folder."""
+    """The command line of an active run among twenty problems and eight kernels into `run`, in an empty folder."""
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "problems.txt").write_text("\n".join(PROBLEMS), encoding="utf-8")
     (tmp_path / "kernels").write_text("\n".join(KERNELS), encoding="utf-8")
@@ -63,20 +63,20 @@ def test_a_run_chooses_until_more_would_bring_little(
     stopped = document(capsys)
     assert (stopped["ended"], stopped["next"].split()[:2]) == ("gain", ["ckh", "convert"])
     report = stopped["active"]
-    assert 12 <= report["problems"] <= 15
+    assert 12 <= report["problems"] < 20
     assert report["models"] <= 2
     assert 0 < report["efficiency"]["low"] <= report["efficiency"]["value"] <= report["efficiency"]["high"] <= 1
     assert report["hour"]["value"] >= report["minute"]["value"] >= 0
-    assert report["hour_pairs"] == stopped["pairs_left"] == 15 * 8 - report["pairs"]
+    assert report["hour_pairs"] == stopped["pairs_left"] == 20 * 8 - report["pairs"]
     chosen, measured = pairs_of(read_journal(Path("run")))
     assert chosen == measured
     assert len(measured) == report["pairs"]
     check_looks(1)
     assert run(["bench", "--resume", "--out", "run", "--json", "--stop-gain", "0"]) == ExitCode.OK
     whole = document(capsys)
-    assert (whole["ended"], whole["pairs_left"], whole["active"]["pairs"]) == ("complete", 0, 15 * 8)
+    assert (whole["ended"], whole["pairs_left"], whole["active"]["pairs"]) == ("complete", 0, 20 * 8)
     assert whole["active"]["hour"]["value"] == 0
-    assert len(pairs_of(read_journal(Path("run")))[1]) == 15 * 8
+    assert len(pairs_of(read_journal(Path("run")))[1]) == 20 * 8
     check_looks(2)
 
 

@@ -18,7 +18,7 @@ from ckh.learn.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.training import RankObjective, TrainOptions, sized_options
-from tests.learn.conftest import TREES, build, kernels, measured
+from tests.learn.conftest import TREES, build, kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,11 +98,19 @@ def test_drawn_problems_are_possible() -> None:
 
 
 def test_few_measurements_have_no_prior() -> None:
-    """A kernel that was measured on fewer than thirty problems has no law, and so there is no prior at all."""
+    """Six problems, and three rows of a kernel on average, are enough for a law that holds, fewer are not."""
     rows = np.arange(len(lawful().frame))
     assert has_prior(lawful(), rows)
-    assert not has_prior(lawful(), rows[: 3 * 29])
-    assert not has_prior(measured(), np.arange(len(measured().valid().frame)))
+    assert has_prior(lawful(), rows[: 3 * 6])
+    assert not has_prior(lawful(), rows[: 3 * 5])
+    assert not has_prior(lawful(), np.array([0, 4, 8, 9, 13, 17, 18, 22]))
+
+
+def test_a_law_that_does_not_hold_is_no_prior() -> None:
+    """Of times that the law says nothing of, as a CPU's, there is no prior, however many were measured."""
+    frame = lawful().frame.copy()
+    frame["latency_ms"] = np.random.default_rng(0).permutation(frame["latency_ms"].to_numpy())
+    assert not has_prior(replace(lawful(), frame=frame), np.arange(len(frame)))
 
 
 def test_the_model_is_the_mean_of_trees_and_prior() -> None:
