@@ -146,7 +146,7 @@ class Ranking(NamedTuple):
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if self.compiled is not None:
-            lines.append(f"         {self.compiled} compiled here; of the others the tile says registers and LDS")
+            lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
         if why:
             lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
         if self.probe is not None:

@@ -115,7 +115,7 @@ def test_compiled_kernels_are_estimated_by_what_they_take(
     others = [one for one in before["kernels"] if one != first]
     assert [one for one in after["kernels"] if one["kernel"] != first["kernel"]] == others
     assert run(command) == ExitCode.OK
-    assert "         1 compiled here; of the others the tile says registers and LDS\n" in capsys.readouterr().out
+    assert "         registers and LDS of 1 by the compiler, of the others by tile\n" in capsys.readouterr().out
 
 
 def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
