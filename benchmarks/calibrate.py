@@ -6,7 +6,9 @@
 For each fold, models are trained as the shipped one was, with as many trees and on all other problems; its own trees
 stay as they are. Prints what orders better on the folds, the ranking's score or the TFLOPS, with the mean difference in
 efficiency and its 95 % interval over problems; and the median error of the times of the first five kernels, as told by
-the TFLOPS alone and as calibrated by the table of the other half of the problems.
+the TFLOPS alone and as calibrated by the table of the other half of the problems; and the share of these times within
+the interval, with the standard deviation of a problem's share, from which follows how well the share is known of so
+many problems.
 Takes minutes for each model. With --share, models of folds learn from a random part of the other problems: how the
 error of times depends on how many were measured.
 """
@@ -150,7 +152,7 @@ def _show(name: str, prepared: Prepared, score: Floats, told: Floats, tflops: Fl
     print(
         f"{name:34} {count} problems: by score {ranked.mean():.4f}, by TFLOPS {by_speed.mean():.4f}, "
         f"difference {difference.mean():+.4f} [{low:+.4f}, {high:+.4f}]; error of times: {figures}; "
-        f"within the interval: {np.mean(covered):.1%}",
+        f"within the interval: {np.mean(covered):.1%}, of a problem's times ± {np.std(covered):.1%}",
         flush=True,
     )
 

@@ -40,7 +40,7 @@ class Roofline:
         intensity: operations for each byte that must move at least.
         ridge: intensity from which the matrix units bound; None where the device's peaks are unknown.
         bound: "memory" or "compute"; None where the peaks are unknown.
-        least_ms: time that no kernel can be below, by those peaks; None where they are unknown.
+        least_ms: time that a kernel that does all operations cannot be below, by those peaks; None if they are unknown.
     """
 
     intensity: float
@@ -128,6 +128,6 @@ def _roofline_text(one: Roofline) -> str:
     if one.ridge is None:
         return f"{intensity}; the peaks of this device are not known"
     return (
-        f"{intensity}, the ridge is at {one.ridge:.4g}: {one.bound} bounds; no kernel is faster than "
-        f"{one.least_ms:.4g} ms by the makers' peaks"
+        f"{intensity}, the ridge is at {one.ridge:.4g}: {one.bound} bounds; no kernel that does them all is faster "
+        f"than {one.least_ms:.4g} ms by the makers' peaks"
     )
