@@ -60,7 +60,7 @@ class NodeStates:
             DeviceError: the scheduler is gone.
         """
         calls, here = self._cluster.open_calls(), self._cluster.nodes()
-        lines = [f"{node.address}: {calls.get(node.address, 0)} of {node.slots} calls at a time" for node in here]
+        lines = [f"{node.address}: {calls.get(node.address, 0)} calls, {node.slots} at a time" for node in here]
         with self._lock:
             for (address, device), state in sorted(self._devices.items()):
                 is_here = any(node.address == address for node in here)

@@ -332,7 +332,7 @@ def test_nodes_say_what_they_do(
     assert bench("run", *what, cluster=nodes) == ExitCode.OK
     said = capsys.readouterr().err
     for node in nodes.nodes():
-        assert re.search(rf"{node.address}: \d of 1 calls at a time", said)
+        assert re.search(rf"{node.address}: \d calls, 1 at a time", said)
     assert re.search(r"/host\d+: \d+ pairs in \d+ calls, (on conv_|waits)", said)
     assert bench("none", *what, cluster=None) == ExitCode.USAGE
 

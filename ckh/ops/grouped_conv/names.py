@@ -102,7 +102,10 @@ def _full_name(kernel: ConvKernel, block_per_cu: str) -> str:
 
 def _require_nameable(kernel: ConvKernel) -> None:
     if not kernel.is_complete:
-        raise UsageError(f"{amd_short_name(kernel)} is incomplete and has no complete name")
+        raise UsageError(
+            f"{amd_short_name(kernel)} is incomplete and has no complete name",
+            "AMD's short names leave parameters out: what has only these can be judged, but not built",
+        )
     if not PIPELINE.fullmatch(kernel.pipeline):
         raise UsageError(f"unknown pipeline {kernel.pipeline!r}")
     for what, value, known in (
