@@ -14,6 +14,7 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._judging import MIN_PROBLEMS, MOST_UNSTABLE, for_verdict, load_judged, percent, refuse_unstable
 from ckh.commands._verdicts import give_verdict
 from ckh.errors import UsageError
+from ckh.log import warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +98,10 @@ def oracle(
     refuse_unstable(parts, max_unstable)
     if on_device:
         from ckh.assess.oracle import contests
+        from ckh.learn.known import other_device
 
+        if other := other_device(loaded.spec.arch, loaded.spec.device, None):
+            warn(f"{model} was {other}: it is judged where it did not learn")
         found = _some([one for part in parts for one in contests(part, loaded.scores(part), top_k)], limit, seed)
         judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
     else:

@@ -274,6 +274,7 @@ def test_choices_are_measured_again_on_the_device(
     assert document["notes"][0] == "2 random kernels of 300 were measured beside the first 2 and the old best"
     assert "at most 77." in document["notes"][1] or "at most 76." in document["notes"][1]
     assert stderr.splitlines()[-1] == "PASS"
+    assert f"warning: {model} was measured on a test, this CPU is " in stderr
 
 
 def test_a_model_of_another_machine_is_not_measured_here(
