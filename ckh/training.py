@@ -78,7 +78,7 @@ class TreeParams:
 class TrainOptions:
     """How to train.
 
-    `targets` are what is modelled beside the order: TFLOPS, which predictions tell; latency and bandwidth only where
+    `targets` are what is modelled beside the order: TFLOPS, which predictions give; latency and bandwidth only where
     requested, as nothing but `Model.predict` and the export to LightGBM reads them. The model of TFLOPS has the
     parameters `speeds`, or `params` without. `jobs` threads change how long it
     takes and nothing else. With an `ensemble` of several, the model that orders is trained as often, with seeds that

@@ -306,7 +306,7 @@ class Model:
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         """The speeds of kernels in their order, shape (..., kernels), as predicted or, if that was learned, calibrated.
 
-        They are NaN behind those whose times the data tell (`Operation.timed`).
+        They are NaN behind those whose times the data hold (`Operation.timed`).
 
         Args:
             score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.

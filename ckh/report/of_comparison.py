@@ -42,7 +42,7 @@ def report_comparison(old: Judged, new: Judged) -> Report:
 
 
 def _names(old: Judged, new: Judged) -> tuple[str, str]:
-    """Names of both models, with as much of their folders as tells them apart."""
+    """Names of both models, with as much of their folders as distinguishes them."""
     paths = [one.model.path.resolve().parts[::-1] for one in (old, new)]
     differ = next((place for place, (a, b) in enumerate(zip(*paths, strict=False)) if a != b), 0)
     first, second = ("/".join(reversed(path[: differ + 1])) for path in paths)
