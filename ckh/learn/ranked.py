@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -57,13 +59,18 @@ def in_order(
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
 ) -> list[Ranked]:
-    """Candidates in their order, with the time that goes with the speed that a model expects."""
+    """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)
     assert len(kernels) == len(score) == len(score if tflops is None else tflops)
     made = [object.__new__(Ranked) for _ in kernels]
-    speeds = none if tflops is None else tflops.tolist()
-    flops = problem.flops
-    times = none if tflops is None else [flops / (one * _FLOPS_PER_TFLOPS_MS) if one else math.inf for one in speeds]
+    speeds: Iterable[float | None] = none
+    times: Iterable[float | None] = none
+    if tflops is not None:
+        flops, values = problem.flops, tflops.tolist()
+        known = [flops / (one * _FLOPS_PER_TFLOPS_MS) if one else math.inf for one in values]
+        speeds, times = values, known
+        if math.isnan(tflops.sum()):
+            speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
     for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none), strict=True):
         deque(map(put, made, column), maxlen=0)
     return made
