@@ -262,10 +262,12 @@ def loadable(path: str) -> str:
         return path
     part = Part(**known["part"])
     folder = file.parent.parent
-    whole = chosen(_unit_path(folder, part.unit).read_bytes(), part.number)
     copy = _folder_of_copies(folder) / file.name
-    copy.write_bytes(whole)
-    copy.chmod(0o700)
+    if not copy.exists():  # else this process may have loaded it, and would run what is written over
+        new = copy.with_suffix(".new")
+        new.write_bytes(chosen(_unit_path(folder, part.unit).read_bytes(), part.number))
+        new.chmod(0o700)
+        new.replace(copy)
     return str(copy)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ def convert(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Convert the inputs and print what became of their rows."""
+    if any(path.is_dir() or path.suffix == ".jsonl" for path in inputs):
+        # A journal's rows are many small pieces, of which Arrow's own allocator keeps what was freed, the more the more
+        # rows there are. Arrow looks for this when it is loaded, which is later.
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     kind = conversion.output_kind(to, is_partitioned=partition_rows is not None)
     check_output(out, kind, force=force, inputs=inputs)
     for path in inputs:

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ckh.data import tables
+from ckh.data.ahead import ahead
 from ckh.schema import HOW_MEASURED, SCHEMA_VERSION
 from ckh.version import __version__
 
@@ -47,11 +48,15 @@ def write_parquet(
     options = {"compression": compression, "use_dictionary": numbered, "store_schema": False}
     with pq.ParquetWriter(file, written, **options) as writer:
         writer.add_key_value_metadata({**found, b"ARROW:schema": base64.b64encode(schema.serialize())})
-        for block in blocks:
-            arrays = [
-                _unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.columns
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=written))
+        for table in ahead(_as_written(block, op, written) for block in blocks):
+            writer.write_table(table)
+
+
+def _as_written(block: pa.Table, op: AnyOperation, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    arrays = [_unique(tables.conform_column(block, column, "the dataset", encoded=True)) for column in op.columns]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _unique(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -131,6 +131,21 @@ def test_a_library_of_several_that_others_can_write_to_is_refused(cache: Path) -
         KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
 
 
+@pytest.mark.usefixtures("cache")
+def test_a_copy_that_may_be_loaded_is_not_written_again() -> None:
+    """A process that loads a kernel twice still has what it mapped: a file cut and written anew ends it by a signal."""
+    built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)
+    code = (
+        "import ctypes, os, sys\n"
+        "from ckh.bench.kernel_cache import loadable\n"
+        "first, before = ctypes.CDLL(loadable(sys.argv[1])), os.stat(loadable(sys.argv[1]))\n"
+        "assert os.path.samestat(before, os.stat(loadable(sys.argv[1])))\n"
+        "assert before.st_mtime_ns == os.stat(loadable(sys.argv[1])).st_mtime_ns\n"
+        "first.answer()\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, built[KERNELS[0]].library], check=False).returncode == 0
+
+
 def test_copies_to_load_go_with_their_process(cache: Path) -> None:
     """At its end or, where it is killed, when the next kernel is built."""
     built = KernelBuilder(Together()).build(KERNELS[:2], 1, ignore)

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.data.ahead import ahead
 from ckh.data.formats import Reading, ReadOptions
 from ckh.data.readers.base import BadRow, refuse_bad
 from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
@@ -71,7 +72,7 @@ def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> R
     many = [name for name in ("latency_ms", "tflops") if name in known]
     few = [name for name in known if name not in {*many, "problem_idx"}]
     rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}", options.output)
-    for cells in read_cells(path, file, names, few, many):
+    for cells in ahead(read_cells(path, file, names, few, many)):
         rows.add(cells)
     if not rows.seen:
         raise DataError(f"{path} has a header but no rows")

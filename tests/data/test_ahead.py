@@ -1,0 +1,44 @@
+"""Items that are computed while those before are used."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.data.ahead import ahead
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def test_items_come_in_order_and_one_is_computed_ahead() -> None:
+    """While an item is used the next one is computed, and no more."""
+    begun = [threading.Event() for _ in range(4)]
+
+    def numbers() -> Iterator[int]:
+        for number, event in enumerate(begun):
+            event.set()
+            yield number
+
+    found = []
+    for number in ahead(numbers()):
+        found.append(number)
+        if number + 1 < len(begun):
+            assert begun[number + 1].wait(30)
+        assert not any(event.is_set() for event in begun[number + 2 :])
+    assert found == [0, 1, 2, 3]
+
+
+def test_an_error_comes_after_the_items_before_it() -> None:
+    """An error is raised where its item would be."""
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        raise ValueError("no more")
+
+    found = ahead(numbers())
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="no more"):
+        next(found)
