@@ -17,6 +17,7 @@ _ROW_IN = 0.30
 _LEAST_GAP = 0.075  # of the height, between labels
 _LIGHT_TEXT_FROM = 0.62  # of the scale of a heat map
 _NAMED_ROW_IN = 0.40
+_FEW_POINTS = 100  # up to which they are drawn larger
 _TICKS = 5  # places that are named one by one
 _LONG, _SHORT = 34, 16  # characters of a row's name
 _NAME_WIDE, _NAME_NARROW = 110, 56  # characters of a name above its bar
@@ -107,7 +108,6 @@ def _draw_points(axes: Any, line: Line, colour: str, y_range: tuple[float, float
             axes.plot(x, y, marker, color=colour, markersize=size, alpha=0.6, markeredgewidth=0, clip_on=edge is None)
 
 
-_FEW_POINTS = 100
 _FEW = 24  # values of a line that are marked one by one
 
 

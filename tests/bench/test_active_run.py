@@ -10,11 +10,12 @@ import pytest
 from ckh.bench.active import ActiveRun
 from ckh.bench.plan import Plan, Task, full_name
 from ckh.bench.results import PairResults
-from ckh.data.journal import JournalWriter, ResultRow, RunRecord, read_journal
+from ckh.data.journal import JournalWriter, ResultRow, read_journal
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.schema import Status
 from tests.learn.conftest import HARDWARE, kernels, time_ms
+from tests.runs import host_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,24 +24,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.base import Kernel, Problem
 
-RUN = RunRecord(
-    run_id="run1",
-    ckh_version="0",
-    started="2026-01-01",
-    device_kind="host",
-    arch="host",
-    device="A CPU",
-    clock_mhz=3000,
-    hardware=HARDWARE,
-    compiler="c++",
-    flags=("-O3",),
-    seed=0,
-    samples=3,
-    variant="forward",
-    problems="p",
-    kernels="k",
-    dtype="fp32",
-)
+RUN = host_run(HARDWARE)
 SIZES = [(c, k, hi) for c in (8, 32, 128, 256) for k, hi in ((16, 28), (64, 14), (96, 7), (192, 56), (256, 28))]
 PLAN = Plan(
     tuple(

@@ -16,7 +16,7 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.bench.registry import write_registry
-from ckh.data.journal import JournalWriter, KernelRecord, ResultRow, RunRecord
+from ckh.data.journal import JournalWriter, KernelRecord, ResultRow
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
@@ -30,6 +30,7 @@ from ckh.ranking.lightgbm_text import parse_forest
 from ckh.ranking.packed import pack
 from ckh.resources import Resources
 from ckh.schema import Status
+from tests.runs import host_run
 
 GEMM_NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
 GEMM_SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"
@@ -55,24 +56,7 @@ _HARDWARE = load_arch("gfx942").hardware.to_dict() | {"num_cus": 4}
 @cache
 def journal() -> list[bytes]:
     """Two runs of convolutions, with a failure, and what the compiler said."""
-    run = RunRecord(
-        run_id="run1",
-        ckh_version="0",
-        started="2026-01-01",
-        device_kind="host",
-        arch="host",
-        device="A CPU",
-        clock_mhz=3000,
-        hardware=_HARDWARE,
-        compiler="c++",
-        flags=("-O3",),
-        seed=0,
-        samples=3,
-        variant="forward",
-        problems="p",
-        kernels="k",
-        dtype="fp32",
-    )
+    run = host_run(_HARDWARE)
     known = Resources(**{field.name: 8 for field in dataclasses.fields(Resources)})
     names = [kernel_name(kernel) for kernel in _HOST_POOL[:3]]
     times = (0.5, 0.4, 0.01, (4e5, 5e5, 6e5), 2)
