@@ -41,6 +41,8 @@ _LOOK_S = 1.0  # between looks for workers that came or went
 _RETRIES = 3  # of a call whose worker dies
 _CLAIM_S = 1.0  # after which what was claimed must have been called
 _AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
+# What Dask raises when who should answer is gone. Its TimeoutError is asyncio's: Python's own only from 3.11 on.
+LOST = (OSError, asyncio.TimeoutError)
 
 
 class NodeLostError(CkhError):
@@ -117,7 +119,7 @@ class Cluster:
         """
         try:
             return {address: len(calls) for address, calls in self.client.processing().items()}
-        except (OSError, TimeoutError) as error:
+        except LOST as error:
             raise _gone(error) from error
 
     def everywhere(
@@ -134,12 +136,23 @@ class Cluster:
         workers = None if on is None else list(on)
         try:
             found: dict[str, Any] = self.client.run(function, *args, workers=workers, on_error="return", **named)
-        except (OSError, TimeoutError) as error:
+        except LOST as error:
             raise _gone(error) from error
         for one in found.values():
             if isinstance(one, Exception) and not isinstance(one, OSError):
                 raise one
         return {address: one for address, one in sorted(found.items()) if not isinstance(one, Exception)}
+
+    def on_scheduler(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function in the scheduler's process, which it gets as `dask_scheduler`; its result.
+
+        Raises:
+            DeviceError: the scheduler is gone.
+        """
+        try:
+            return self.client.run_on_scheduler(function, *args)
+        except LOST as error:
+            raise _gone(error) from error
 
     def advertise(self, address: str, resources: dict[str, float]) -> None:
         """Have a worker report its resources, of which calls take a part (`Call.needs`), to the scheduler."""
@@ -155,14 +168,11 @@ class Cluster:
         Raises:
             DeviceError: the scheduler is gone.
         """
-        try:
-            while True:
-                found: dict[str, str] = self.client.run_on_scheduler(_claim, list(names), key, self.client.id)
-                if self.client.run_on_scheduler(_are_called, list(set(found.values()))):
-                    return found
-                time.sleep(_POLL_S)  # claimed, and about to be called, or it was done a moment ago
-        except (OSError, TimeoutError) as error:
-            raise _gone(error) from error
+        while True:
+            found: dict[str, str] = self.on_scheduler(_claim, list(names), key, self.client.id)
+            if self.on_scheduler(_are_called, list(set(found.values()))):
+                return found
+            time.sleep(_POLL_S)  # claimed, and about to be called, or it was done a moment ago
 
     def result(self, call: Call, should_stop: Callable[[], bool] = lambda: False) -> Any:
         """Run a call on one worker; its result, None if it was stopped before it ended.
@@ -183,7 +193,7 @@ class Cluster:
                     raise NodeLostError("its node is gone")
             return _result(future)
         finally:
-            with suppress(OSError, TimeoutError):
+            with suppress(*LOST):
                 self.client.cancel([future])
 
     def results(
@@ -212,7 +222,7 @@ class Cluster:
                     future = ended.get(timeout=_POLL_S)
                     yield open_calls.pop(future), _result(future)
         finally:
-            with suppress(OSError, TimeoutError):
+            with suppress(*LOST):
                 self.client.cancel(list(open_calls))
 
     def _next(self, left: Iterator[Call], count: int) -> Iterator[Call]:
@@ -229,7 +239,7 @@ class Cluster:
             from distributed import Future
 
             future = Future(call.key, self.client)
-            self.client.run_on_scheduler(_join, call.key, self.client.id)
+            self.on_scheduler(_join, call.key, self.client.id)
             return future
         key = {"key": call.key} if call.key else {"pure": False}
         where = {"workers": [call.on]} if call.on else {}
@@ -265,7 +275,10 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
     warnings.filterwarnings("ignore", "Sending large graph")  # parts of a dataset have some megabytes
     with _backend(address) as where, _client(distributed, address, where) as client:
         cluster = Cluster(client, is_verbose=is_verbose)
+        _await_workers(cluster)
         _require_same(cluster)
+        has_pages = cluster.on_scheduler(_has_pages)
+        note(f"cluster {client.scheduler.address}" + (f", dashboard {client.dashboard_link}" if has_pages else ""))
         yield cluster
 
 
@@ -329,13 +342,15 @@ def _address_in(file: Path) -> str:
 
 @contextmanager
 def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[Client]:
+    seconds = _ANSWER_S
     try:
         if isinstance(where["address"], str):
             asyncio.run(asyncio.wait_for(_shake_hands(where["address"]), _ANSWER_S))
+        seconds = _CONNECT_S
         client = distributed.Client(**where, timeout=_CONNECT_S, set_as_default=True)
-    except asyncio.TimeoutError as error:
+    except asyncio.TimeoutError as error:  # before OSError, which it is one of from Python 3.11 on
         raise DeviceError(
-            f"no cluster answers at {address}: connections are taken, but nothing is said within {_ANSWER_S} s",
+            f"no cluster answers at {address}: connections are taken, but nothing is said within {seconds} s",
             "is that a scheduler, and does it run?",
         ) from error
     except TypeError as error:  # how Dask says that it has no certificates
@@ -345,10 +360,6 @@ def _client(distributed: Any, address: str, where: dict[str, Any]) -> Iterator[C
     except (OSError, ValueError, KeyError) as error:
         raise DeviceError(f"no cluster answers at {address}: {error}", "start one with: dask scheduler") from error
     with client:
-        has_dashboard = "dashboard" in client.scheduler_info()["services"]
-        note(f"cluster {client.scheduler.address}" + (f", dashboard {client.dashboard_link}" * has_dashboard))
-        with suppress(TimeoutError):
-            client.wait_for_workers(1, timeout=_WORKER_S)
         yield client
 
 
@@ -361,14 +372,39 @@ async def _shake_hands(address: str) -> None:
     comm.abort()
 
 
+def _await_workers(cluster: Cluster) -> None:
+    """Wait until there is a worker.
+
+    Raises:
+        DeviceError: there is none for a minute, or the scheduler is gone.
+    """
+    if cluster.client.scheduler_info()["workers"]:
+        return
+    note(f"cluster {cluster.client.scheduler.address} has no workers yet")
+    try:
+        cluster.client.wait_for_workers(1, timeout=_WORKER_S)
+    except asyncio.TimeoutError as error:
+        raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS") from error
+    except OSError as error:
+        raise _gone(error) from error
+
+
 def _require_same(cluster: Cluster) -> None:
-    """Refuse workers with another ckh."""
-    if not cluster.nodes():
-        raise DeviceError("the cluster has no workers", "start some with: dask worker ADDRESS")
-    versions = cluster.everywhere(_own_version)
-    for address, version in versions.items():
-        if version != __version__:
-            raise DeviceError(f"the worker {address} has ckh {version}, this is {__version__}", "install the same")
+    """Refuse a scheduler and workers that have no ckh, or another one."""
+    found: dict[str, Any] = {}
+    try:
+        for address, version in cluster.client.run(_own_version, on_error="return").items():
+            found[f"the worker {address}"] = version
+        found["the scheduler"] = cluster.client.run_on_scheduler(_own_version)
+    except LOST as error:
+        raise _gone(error) from error
+    except Exception as error:  # noqa: BLE001 - whatever went wrong there
+        found["the scheduler"] = error
+    for who, version in found.items():
+        if isinstance(version, Exception) and not isinstance(version, OSError):
+            raise DeviceError(f"{who} cannot load ckh: {version}", "install the same ckh there")
+        if isinstance(version, str) and version != __version__:
+            raise DeviceError(f"{who} has ckh {version}, this is {__version__}", "install the same")
 
 
 def _claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
@@ -397,6 +433,14 @@ def _are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
     return all(key in dask_scheduler.tasks for key in keys)
 
 
+def _has_pages(dask_scheduler: Any) -> bool:
+    """On the scheduler: whether it has Dask's dashboard.
+
+    Without Bokeh, or with --no-dashboard, its port answers too, and is among its services, but has no such pages.
+    """
+    return any(hasattr(one, "app_paths") for one in dask_scheduler.http_application.applications)
+
+
 def _own_version() -> str:
     return __version__
 
@@ -415,7 +459,7 @@ def _result(future: Future) -> Any:
         raise DeviceError(f"the workers that were given a call died one after the other: {error}") from error
     except CancelledError as error:
         raise _gone("the connection to its scheduler was lost") from error
-    except (OSError, TimeoutError) as error:
+    except LOST as error:
         raise _gone(error) from error
 
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import logging
 import operator
 import os
 import re
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh import cluster as cluster_module
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.cli import run
 from ckh.cluster import Call, connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
-from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
+from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from tests.learn.conftest import measured
@@ -143,125 +138,6 @@ def test_a_call_that_kills_every_worker_is_an_error(local: Cluster) -> None:
     """It is not tried for ever."""
     with pytest.raises(DeviceError, match="died one after the other"):
         list(local.results([Call(signal.raise_signal, (signal.SIGKILL,))]))
-
-
-def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
-    """Whoever waits for results is told that the cluster is gone, and how to go on."""
-    file = tmp_path / "scheduler.json"
-    start = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
-    scheduler = subprocess.Popen([*start, "--no-dashboard", "--scheduler-file", str(file)], stderr=subprocess.DEVNULL)
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-dashboard"],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(file)
-        with connected(str(file)) as cluster:
-            results = cluster.results(Call(time.sleep, (0.1 + i * 1e-6,)) for i in range(1000))
-            next(results)
-            scheduler.kill()
-            with pytest.raises(DeviceError, match="the cluster is gone") as caught:
-                list(results)
-            assert "--resume" in caught.value.hint
-    finally:
-        for process in (scheduler, worker):
-            process.kill()
-            process.wait()
-
-
-def _wait_for(path: Path) -> None:
-    for _ in range(600):
-        if path.is_file() and path.stat().st_size:
-            return
-        time.sleep(0.1)
-    raise AssertionError("the scheduler does not start")
-
-
-@pytest.mark.parametrize(
-    "address", ["local:", "local:0", "local:-1", "local:x", "local:99999999999", "nowhere", "http://127.0.0.1:1"]
-)
-def test_what_is_no_address_is_refused(address: str) -> None:
-    """One error, and nothing is started."""
-    with pytest.raises(UsageError, match="--cluster"), connected(address):
-        pass
-
-
-def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler that does not answer is no usable device."""
-    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.5)
-    with pytest.raises(DeviceError, match="no cluster answers"), connected("tcp://127.0.0.1:9"):
-        pass
-
-
-def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a connection and never answers, as a stopped scheduler does, is given up in one line."""
-    monkeypatch.setattr(cluster_module, "_ANSWER_S", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(DeviceError, match=r"nothing is said within 0\.5 s") as caught, connected(address):
-            pass
-    assert "\n" not in caught.value.message
-
-
-@pytest.mark.parametrize("text", ["{}", "[]", "{", ""])
-def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
-    """It is named."""
-    file = tmp_path / "scheduler.json"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(CkhError, match=r"scheduler\.json"), connected(str(file)):
-        pass
-
-
-def test_who_has_no_certificate_is_refused(tmp_path: Path) -> None:
-    """A scheduler with TLS takes clients with a certificate of its authority; others are refused in one line each."""
-    import dask
-    from distributed import LocalCluster
-    from distributed.security import Security
-
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    mine, other = _certificate(tmp_path / "mine"), _certificate(tmp_path / "other")
-    with LocalCluster(
-        n_workers=1, host="tls://127.0.0.1", dashboard_address=None, security=Security(require_encryption=True, **mine)
-    ) as made:
-        address = made.scheduler_address
-        assert address.startswith("tls://")
-        with dask.config.set(_as_configured(mine)), connected(address) as cluster:
-            assert [result for _, result in cluster.results([Call(pow, (2, 3))])] == [8]
-        for where in (address, address.replace("tls://", "tcp://")):
-            with pytest.raises(DeviceError) as caught, connected(where):
-                pass
-            assert "\n" not in caught.value.message
-            assert where in caught.value.message
-        with dask.config.set(_as_configured(other)):
-            with pytest.raises(DeviceError, match="certificate") as caught, connected(address):
-                pass
-            assert "\n" not in caught.value.message
-
-
-def _certificate(folder: Path) -> dict[str, str]:
-    """A certificate that has signed itself, as the arguments of Dask's `Security`."""
-    folder.mkdir()
-    pair, key = str(folder / "cert.pem"), str(folder / "key.pem")
-    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=ckh"]
-    subprocess.run([*new, "-keyout", key, "-out", pair], check=True, capture_output=True)
-    found = {"tls_ca_file": pair}
-    for who in ("scheduler", "worker", "client"):
-        found |= {f"tls_{who}_cert": pair, f"tls_{who}_key": key}
-    return found
-
-
-def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:
-    """What stands in Dask's configuration for a client with a certificate."""
-    keys = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
-    return {f"distributed.comm.tls.{key}": certificate[name] for key, name in keys.items()}
-
-
-def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers with another version are named."""
-    monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
-    with pytest.raises(DeviceError, match=r"has ckh .*, this is 0.0.1"), connected(local.client.scheduler.address):
-        pass
 
 
 def test_a_replay_on_a_cluster_finds_what_it_finds_here(
@@ -389,11 +265,3 @@ def test_what_cannot_be_spread_is_refused(tmp_path: Path, capsys: pytest.Capture
 
 def _has_fitted() -> bool:
     return "ckh.learn.boosting" in sys.modules
-
-
-def test_dask_itself_says_nothing() -> None:
-    """What happens to a connection is said in one line: Dask's own loggers, are quiet."""
-    with connected("local:1"):
-        names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
-        assert "distributed.client" in names
-        assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)

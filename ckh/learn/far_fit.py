@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.cluster import LOST
 from ckh.errors import CkhError, DataError, DeviceError
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.targets import make_fit
@@ -101,7 +102,7 @@ class FarFit:
             arguments["sample_weight"] = self._whole(f"{fit.target} weight")
         try:
             model.fit(self._whole(_FEATURES), self._whole(f"{fit.target} label"), **arguments)
-        except (OSError, TimeoutError, RuntimeError, ValueError, lightgbm.basic.LightGBMError) as error:
+        except (*LOST, RuntimeError, ValueError, lightgbm.basic.LightGBMError) as error:
             text = " ".join(str(error).split())
             raise DeviceError(
                 f"the workers could not fit {fit.target} together: {text}", "they must reach each other on any port"
@@ -160,6 +161,6 @@ def _outcome(future: Any) -> tuple[int, int]:
         found: tuple[int, int] = future.result()
     except CkhError:
         raise
-    except (CancelledError, KilledWorker, OSError, TimeoutError) as error:
+    except (CancelledError, KilledWorker, *LOST) as error:
         raise DeviceError(f"a worker died while it took rows: {error}", "start it with more memory") from error
     return found

@@ -1,0 +1,271 @@
+"""Connecting to a Dask cluster: addresses, schedulers and workers that cannot be used, what is said of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from ckh import cluster as cluster_module
+from ckh.cluster import Call, connected
+from ckh.errors import CkhError, DeviceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ckh.cluster import Cluster
+
+pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[Cluster]:
+    """A worker process of this machine."""
+    with connected("local:1") as cluster:
+        yield cluster
+
+
+def test_a_scheduler_that_dies_is_one_error(tmp_path: Path) -> None:
+    """Whoever waits for results is told that the cluster is gone, and how to go on."""
+    with (
+        _scheduler(tmp_path, "--no-dashboard") as (file, scheduler),
+        _started("distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"),
+        connected(file) as cluster,
+    ):
+        results = cluster.results(Call(time.sleep, (0.1 + i * 1e-6,)) for i in range(1000))
+        next(results)
+        scheduler.kill()
+        with pytest.raises(DeviceError, match="the cluster is gone") as caught:
+            list(results)
+        assert "--resume" in caught.value.hint
+
+
+@contextmanager
+def _started(module: str, *args: str, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A process of Dask; `before` runs there first."""
+    code = f"{before}\nimport runpy\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)"
+    with subprocess.Popen([sys.executable, "-c", code, *args], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def _scheduler(folder: Path, *args: str, before: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A scheduler, and the file that it has written."""
+    file = folder / "scheduler.json"
+    where = ("--host", "127.0.0.1", "--port", "0", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(file))
+    with _started("distributed.cli.dask_scheduler", *where, *args, before=before) as process:
+        for _ in range(600):
+            if file.is_file() and file.stat().st_size:
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("the scheduler does not start")
+        yield str(file), process
+
+
+_NO_BOKEH = "import sys; sys.modules['bokeh'] = None"  # not installed
+_NO_CKH = "import sys; sys.modules['ckh'] = None"
+
+
+@pytest.mark.parametrize("args", [["--no-dashboard"], []])
+def test_a_dashboard_that_does_not_exist_is_not_linked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], args: list[str]
+) -> None:
+    """With --no-dashboard, or without Bokeh, the scheduler's pages answer 404, or say what is missing."""
+    with (
+        _scheduler(tmp_path, *args, before="" if args else _NO_BOKEH) as (file, _),
+        _started("distributed.cli.dask_worker", "--scheduler-file", file, "--no-dashboard"),
+        connected(file) as cluster,
+    ):
+        assert cluster.client.scheduler_info()["services"]["dashboard"]
+    assert re.fullmatch(r"(cluster \S+ has no workers yet\n)?cluster \S+\n", capsys.readouterr().err)
+
+
+def test_the_dashboard_is_linked(local: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """The link leads to Dask's page."""
+    pytest.importorskip("bokeh", reason="needs the extra 'cluster'")
+    with connected(local.client.scheduler.address):
+        said = capsys.readouterr().err
+    link = said.partition(", dashboard ")[2].strip()
+    assert urlsplit(link).hostname == "127.0.0.1"
+    with urlopen(link) as page:  # noqa: S310 - of this machine
+        assert b"bokeh" in page.read().lower()
+
+
+def test_who_has_no_ckh_is_refused(tmp_path: Path) -> None:
+    """A worker, and a scheduler, of a Python without ckh are named in one line."""
+    worker = ("distributed.cli.dask_worker", "--no-dashboard", "--no-nanny", "--scheduler-file")
+    with (
+        _scheduler(tmp_path, before=_NO_CKH) as (file, _),
+        _started(*worker, file),
+        pytest.raises(DeviceError, match=r"^the scheduler cannot load ckh: .*") as caught,
+        connected(file),
+    ):
+        pass
+    assert "\n" not in caught.value.message
+    Path(file).unlink()
+    with (
+        _scheduler(tmp_path) as (file, _),
+        _started(*worker, file, before=_NO_CKH),
+        pytest.raises(DeviceError, match=r"^the worker tcp://\S+ cannot load ckh: .*"),
+        connected(file),
+    ):
+        pass
+
+
+def test_a_cluster_without_workers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a time in which one might come; that it is waited for is said."""
+    monkeypatch.setattr(cluster_module, "_WORKER_S", 0.5)
+    with (
+        _scheduler(tmp_path) as (file, _),
+        pytest.raises(DeviceError, match="the cluster has no workers") as caught,
+        connected(file),
+    ):
+        pass
+    assert "dask worker" in caught.value.hint
+    assert "has no workers yet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "address", ["local:", "local:0", "local:-1", "local:x", "local:99999999999", "nowhere", "http://127.0.0.1:1"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    """One error, and nothing is started."""
+    with pytest.raises(UsageError, match="--cluster"), connected(address):
+        pass
+
+
+def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler that does not answer is no usable device."""
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.5)
+    with pytest.raises(DeviceError, match="no cluster answers"), connected("tcp://127.0.0.1:9"):
+        pass
+
+
+def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes a connection and never answers, as a stopped scheduler does, is given up in one line."""
+    monkeypatch.setattr(cluster_module, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(DeviceError, match=r"nothing is said within 0\.5 s") as caught, connected(address):
+            pass
+    assert "\n" not in caught.value.message
+
+
+def test_a_scheduler_that_says_nothing_but_its_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever greets, and then does not answer Dask's client, is given up too; it says how long that was waited for."""
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 1.5)
+    with (
+        _greeting_only() as address,
+        pytest.raises(DeviceError, match=r"nothing is said within 1\.5 s"),
+        connected(address),
+    ):
+        pass
+
+
+@contextmanager
+def _greeting_only() -> Iterator[str]:
+    """The address of what takes connections as a scheduler does, and says nothing more."""
+    from distributed.comm import listen
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def listening() -> Any:
+        return await listen("tcp://127.0.0.1:0", lambda _: asyncio.sleep(60))
+
+    listener = asyncio.run_coroutine_threadsafe(listening(), loop).result()
+    try:
+        yield listener.contact_address
+    finally:
+        loop.call_soon_threadsafe(listener.stop)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{", ""])
+def test_a_file_of_no_scheduler_is_refused(tmp_path: Path, text: str) -> None:
+    """It is named."""
+    file = tmp_path / "scheduler.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(CkhError, match=r"scheduler\.json"), connected(str(file)):
+        pass
+
+
+def test_who_has_no_certificate_is_refused(tmp_path: Path) -> None:
+    """A scheduler with TLS takes clients with a certificate of its authority; others are refused in one line each."""
+    import dask
+    from distributed import LocalCluster
+    from distributed.security import Security
+
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    mine, other = _certificate(tmp_path / "mine"), _certificate(tmp_path / "other")
+    with LocalCluster(
+        n_workers=1, host="tls://127.0.0.1", dashboard_address=None, security=Security(require_encryption=True, **mine)
+    ) as made:
+        address = made.scheduler_address
+        assert address.startswith("tls://")
+        with dask.config.set(_as_configured(mine)), connected(address) as cluster:
+            assert [result for _, result in cluster.results([Call(pow, (2, 3))])] == [8]
+        for where in (address, address.replace("tls://", "tcp://")):
+            with pytest.raises(DeviceError) as caught, connected(where):
+                pass
+            assert "\n" not in caught.value.message
+            assert where in caught.value.message
+        with dask.config.set(_as_configured(other)):
+            with pytest.raises(DeviceError, match="certificate") as caught, connected(address):
+                pass
+            assert "\n" not in caught.value.message
+
+
+def _certificate(folder: Path) -> dict[str, str]:
+    """A certificate that has signed itself, as the arguments of Dask's `Security`."""
+    folder.mkdir()
+    pair, key = str(folder / "cert.pem"), str(folder / "key.pem")
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=ckh"]
+    subprocess.run([*new, "-keyout", key, "-out", pair], check=True, capture_output=True)
+    found = {"tls_ca_file": pair}
+    for who in ("scheduler", "worker", "client"):
+        found |= {f"tls_{who}_cert": pair, f"tls_{who}_key": key}
+    return found
+
+
+def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:
+    """What stands in Dask's configuration for a client with a certificate."""
+    keys = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
+    return {f"distributed.comm.tls.{key}": certificate[name] for key, name in keys.items()}
+
+
+def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers with another version are named."""
+    monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+    with pytest.raises(DeviceError, match=r"has ckh .*, this is 0.0.1"), connected(local.client.scheduler.address):
+        pass
+
+
+def test_dask_itself_says_nothing() -> None:
+    """What happens to a connection is said in one line: Dask's own loggers, are quiet."""
+    with connected("local:1"):
+        names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
+        assert "distributed.client" in names
+        assert not any(logging.getLogger(name).isEnabledFor(logging.ERROR) for name in names)
