@@ -5,6 +5,7 @@ The exit code 1 is a gate that failed, and nothing here gives it. Imports next t
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEBUG_VARIABLE = "CKH_DEBUG"
+_IN_ASCII = "ckh.ascii"
+_SHOWN_AS = {"…": "~", **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)}}  # as wide, so that tables hold
 
 
 class StreamError(OSError):
@@ -44,7 +47,8 @@ class _Stream(io.TextIOWrapper):
 def open_streams() -> None:
     """Prepare the standard streams of the process: their errors are distinguished from those of files.
 
-    A closed one becomes the null device, so that no file or pipe of ours gets its number.
+    What a stream cannot encode is printed in ASCII, and bytes of names that are no text as they are. A closed stream
+    becomes the null device, so that no file or pipe of ours gets its number.
 
     Raises:
         OutputError: stdout is closed.
@@ -52,6 +56,7 @@ def open_streams() -> None:
     is_closed = sys.stdout is None
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(open(os.devnull, "rb"))  # noqa: SIM115, PTH123 - open as long as the process
+    codecs.register_error(_IN_ASCII, _in_ascii)
     # A closed one opens with the lowest free number: its own.
     sys.stdout, sys.stderr = _stream(sys.stdout), _stream(sys.stderr)
     if is_closed:
@@ -64,7 +69,17 @@ def _stream(stream: Any) -> _Stream:
     buffer, by_line = stream.buffer, stream.line_buffering
     if isinstance(buffer, io.RawIOBase):  # PYTHONUNBUFFERED: what a raw file cannot take at once would be lost
         buffer, by_line = io.BufferedWriter(buffer), True
-    return _Stream(buffer, stream.encoding, stream.errors, line_buffering=by_line)
+    return _Stream(buffer, stream.encoding, _IN_ASCII, line_buffering=by_line)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    """What stands for a character that an encoding lacks, and where to go on; Python calls it while it encodes."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    character, end = error.object[error.start], error.start + 1
+    if "\udc80" <= character <= "\udcff":  # a byte of a file's name that was none of its text
+        return bytes([ord(character) - 0xDC00]), end
+    return _SHOWN_AS.get(character) or character.encode("ascii", "backslashreplace").decode(), end
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import typer
 
 from ckh.boundary import guarded
-from ckh.errors import EXIT_CODE_MEANING, ExitCode
+from ckh.errors import EXIT_CODE_MEANING, ExitCode, UsageError
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ def dispatch(args: Sequence[str]) -> int:
     """Run one command line, without the error boundary.
 
     Typer's own one is left out: it ends with 1 when the reader of the output left.
+
+    Raises:
+        CkhError: whatever is wrong, usage too.
     """
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
@@ -76,9 +79,19 @@ def dispatch(args: Sequence[str]) -> int:
     except typer.Exit as stop:
         return stop.exit_code
     except _WRONG_USAGE as error:
-        error.show()  # type: ignore[attr-defined]
-        return int(ExitCode.USAGE)
+        return _refuse_usage(error)
     return int(ExitCode.OK)
+
+
+def _refuse_usage(error: Any) -> int:
+    """Show the help where it is an error to say nothing, and else raise what is wrong as an error of ours."""
+    said = error.format_message().removesuffix(".")
+    if "\n" in said:
+        error.show()
+        return int(ExitCode.USAGE)
+    place = "ckh" if error.ctx is None else error.ctx.command_path
+    said = said[0].lower() + said[1:].replace("Value error, ", "")
+    raise UsageError(said, f"see {place} --help") from error
 
 
 def _complete() -> int:

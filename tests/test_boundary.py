@@ -16,6 +16,7 @@ import pytest
 from ckh.boundary import guarded
 from ckh.errors import EXIT_CODE_MEANING, DataError, ExitCode
 from ckh.ops.grouped_conv.names import parse_kernel_name
+from tests.learn.conftest import saved
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,26 @@ def test_a_closed_stdin_or_stderr_does_no_harm() -> None:
     done = shell("<&- 2>&-", *PREDICT, "5")
     assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout, "")
     assert shell("2>&-", "predict", "--c", "5", "--g", "3").returncode == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_stream_that_encodes_less_has_every_line(encoding: str) -> None:
+    """Tables are as wide, and cut names are told from dots; only the sign of the cut is another."""
+    expected, done = (shell("", *PREDICT, "5", PYTHONIOENCODING=one) for one in ("utf-8", encoding))
+    assert "…" in expected.stdout
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected.stdout.replace("…", "~"), expected.stderr)
+
+
+def test_names_that_are_no_text_keep_their_bytes(tmp_path: Path) -> None:
+    """A folder of a model whose name is not UTF-8 is loaded, prepared and printed, alike each time."""
+    folder = Path(os.fsdecode(bytes(saved(tmp_path / "model")) + b"\xff"))
+    (tmp_path / "model").rename(folder)
+    command = [*CKH, "predict", "--c", "64", "--model", str(folder)]
+    for quick in ("0", "1", "1"):
+        environment = {**os.environ, "CKH_QUICK": quick, "CKH_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(command, capture_output=True, env=environment, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b"model    model\xff, measured on a test" in done.stdout
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import pytest
 from ckh import __version__
 from ckh.cli import COMMANDS, run
 from ckh.errors import EXIT_CODE_MEANING, ExitCode
+
+ALL = [*([name] for name in COMMANDS), *(["validate", name] for name in ("oracle", "compare", "selection", "kernels"))]
 
 
 def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,16 +30,48 @@ def test_every_command_has_examples(name: str, capsys: pytest.CaptureFixture[str
     assert f"ckh {name}" in capsys.readouterr().out.split("Examples:")[-1]
 
 
+@pytest.mark.usefixtures("narrow")
+@pytest.mark.parametrize("command", ALL, ids=" ".join)
+def test_help_fits_80_columns(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No line of a command's help is wider, and an example that is wrapped is one command for a shell."""
+    assert run([*command, "--help"]) == ExitCode.OK
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = "\n".join(lines[lines.index("  Examples:") + 1 :])
+    calls = [shlex.split(call) for call in shown.replace("\\\n", "").splitlines()]
+    assert calls
+    assert all(call[0] == "ckh" and call[1] in COMMANDS for call in calls)
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     """`ckh --version` prints the version."""
     assert run(["--version"]) == ExitCode.OK
     assert capsys.readouterr().out == f"ckh {__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["bogus"], ["predict", "--bogus"], ["predict", "--n", "two"]])
-def test_wrong_usage_exits_with_2(args: list[str]) -> None:
-    """An unknown command, option or value is wrong usage."""
+@pytest.mark.parametrize(
+    ("args", "said", "place"),
+    [
+        (["bogus"], "no such command 'bogus'", "ckh"),
+        (["validate", "bogus"], "no such command 'bogus'", "ckh validate"),
+        (["predict", "--bogus"], "no such option: --bogus (Possible options: --g)", "ckh predict"),
+        (["predict", "--n", "two"], "invalid value for '--n': ", "ckh predict"),
+        (
+            ["predict", "--variant", "up"],
+            "invalid value for '--variant': 'up' is not one of 'forward', ",
+            "ckh predict",
+        ),
+        (["convert"], "missing argument 'INPUT...'", "ckh convert"),
+    ],
+)
+def test_wrong_usage_exits_with_2(args: list[str], said: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown command, option or value is a line that says which, and one with the help to read."""
     assert run(args) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    line, hint = err.splitlines()
+    assert out == ""
+    assert line.startswith(f"error: {said}")
+    assert hint == f"hint: see {place} --help"
 
 
 def test_an_error_is_one_line_and_its_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

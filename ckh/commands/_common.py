@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.ops import operation_names
-from ckh.prose import paragraphs
+from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
@@ -44,5 +44,7 @@ def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:
 
 
 def examples(*lines: str) -> str:
-    r"""Help's epilogue with examples, one a line (\b keeps Typer from joining them)."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+    r"""Help's epilogue with examples that can be pasted, each on its own lines (\b keeps Typer from joining them)."""
+    # Typer puts two spaces before each line. The further lines of a command stand two to the right of its first.
+    fitted = [prose(f"{'':6}{line}", 6).replace("\n  ", "\n").removeprefix("    ") for line in lines]
+    return "\n".join(["\b", "Examples:", *fitted])

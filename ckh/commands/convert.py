@@ -29,7 +29,7 @@ A row that cannot be used stops the conversion and nothing is written, unless --
 """
 
 
-_FROM = "[" + "|".join(readers()) + "]"
+_FROM_HELP = f"Format of all inputs, instead of a look: {', '.join(readers())}."
 _OTHERS = conversion.output_formats()
 _TO = "[" + "|".join((PARQUET, *_OTHERS)) + "]"
 _TO_HELP = "; ".join(f"{one.name}: {one.summary}" for one in _OTHERS.values()) + "."
@@ -70,9 +70,9 @@ def convert(
     from_format: str | None = typer.Option(
         None,
         "--from",
-        metavar=_FROM,
+        metavar="FORMAT",
         autocompletion=_completion.input_formats,
-        help="Format of all inputs, instead of a look.",
+        help=_FROM_HELP,
     ),
     to: str = typer.Option(
         PARQUET,

@@ -426,7 +426,7 @@ def warn_unverified(path: Path) -> None:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"cannot read {path}: {_first_line(error)}", "is it a whole Parquet file?")
+    return DataError(f"cannot read {path}: {_first_line(error)}", "is it a whole Parquet file? ckh convert makes one")
 
 
 def is_dataset(path: Path) -> bool:

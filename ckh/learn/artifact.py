@@ -172,6 +172,8 @@ def load_model(path: Path | str) -> Model:
         ModelError: it is missing, incomplete or damaged.
     """
     folder = Path(path)
+    if folder.is_file():
+        raise ModelError(f"{folder} is a file, and a model is a folder", "ckh train writes one")
     if not folder.is_dir():
         raise ModelError(f"there is no model {folder}", "ckh doctor lists those that there are")
     return Model(folder, read_spec(folder))

@@ -75,6 +75,14 @@ class Known(NamedTuple):
         return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
 
     @property
+    def apart(self) -> str:
+        """What a figure of the measurements does not hold for, as the end of a sentence; empty if it holds here."""
+        device = ["on the measured device, not on this one"] if self.device else []
+        sizes = ["for measured sizes, not for these"] if self.outside else []
+        kinds = ["for measured kinds of kernels, not for all of these"] if self.families else []
+        return ", and ".join(device + sizes + kinds)
+
+    @property
     def line(self) -> str:
         """All in a line; empty if all is known."""
         return "" if not self.doubts else f"not known: {'; '.join(self.doubts)}"
@@ -149,7 +157,8 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
     if arch != _HOST or not sys.stderr.isatty() or not other_device(arch, device, None):
         return
     here = machine.processor_name()
-    mark = user_data_dir() / "offered" / f"{zlib.crc32(f'{device} {here} {model.name}'.encode()):08x}"
+    which = zlib.crc32(f"{device} {here} {model.name}".encode(errors="surrogateescape"))
+    mark = user_data_dir() / "offered" / f"{which:08x}"
     if mark.exists():
         return
     with suppress(OSError):

@@ -113,9 +113,17 @@ class Ranking(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Measured over predicted time that nine in ten held-out times at such speeds lay between; None: unknown."""
+        """Measured over predicted time that nine in ten held-out times at such speeds lay between; None: unknown.
+
+        It holds for what `known` does not doubt.
+        """
         speeds = [one.tflops for one in self.kernels if one.tflops is not None]
         return interval_at(self.bands, max(speeds)) if self.bands and speeds else None
+
+    @property
+    def no_interval(self) -> str:
+        """Why the interval says nothing of this problem, device or kernels; empty if it does, or there is none."""
+        return f"that holds {self.known.apart}" if self.interval is not None and self.known.apart else ""
 
     @property
     def in_order(self) -> bool:
@@ -161,7 +169,7 @@ class Ranking(NamedTuple):
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
         notes = beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
-        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval) + notes
+        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval, self.no_interval) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:
@@ -190,7 +198,8 @@ class Ranking(NamedTuple):
             "beyond_training": self.beyond or None,
             "no_speed": self.no_speed or None,
             "predictions_in_order": self.in_order,
-            "predicted_interval": None if self.interval is None else list(self.interval),
+            "predicted_interval": None if self.interval is None or self.no_interval else list(self.interval),
+            "no_interval": self.no_interval or None,
             "kernels": [
                 {
                     "kernel": one.kernel,
@@ -222,13 +231,13 @@ def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float,
     return low, high
 
 
-def interval_text(interval: Sequence[float] | None) -> str:
-    """The note below a table on how far predicted times held."""
+def interval_text(interval: Sequence[float] | None, doubt: str) -> str:
+    """The note below a table on how far predicted times held, and why that says nothing here, if so."""
     if interval is None:
         return ""
     low, high = interval
     text = f"at such speeds 9 in 10 held-out times lay between {low:.2f} and {high:.2f} times the predicted ones"
-    return f"\n{prose(text)}\n"
+    return f"\n{prose('; '.join(filter(None, (text, doubt))))}\n"
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:

@@ -152,7 +152,7 @@ def model_file(
         groups: its groups.
     """
     writer = FileWriter()
-    encoded = [text.encode() + b"\0" for text in facts.texts]
+    encoded = [text.encode(errors="surrogateescape") + b"\0" for text in facts.texts]
     programs: dict[bytes, int] = {}
     numbers = [programs.setdefault(_program(group), len(programs)) if group.prepared else -1 for group in groups]
     counts = {"programs": len(programs), "forests": len(forests), "groups": len(groups)}

@@ -345,7 +345,7 @@ def test_replays_repeat_themselves(capsys: pytest.CaptureFixture[str], tmp_path:
         ("--replay none.parquet --c 8", ExitCode.USAGE, "--c does not go with --replay"),
         ("--replay none.parquet --measure", ExitCode.USAGE, "--measure does not go with --replay"),
         ("--replay none.parquet --top 3", ExitCode.USAGE, "--top does not go with --replay"),
-        ("--replay none.parquet", ExitCode.BAD_DATA, "none.parquet cannot be read"),
+        ("--replay none.parquet", ExitCode.BAD_DATA, "no such file: none.parquet"),
         ("--model none", ExitCode.BAD_DATA, "there is no model none"),
         ("--measure --model none", ExitCode.BAD_DATA, "there is no model none"),
         ("--measure --dtype fp16", ExitCode.NO_KERNEL, "no kernel of host that can be built applies"),

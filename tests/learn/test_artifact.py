@@ -257,8 +257,8 @@ def test_the_number_of_inputs_must_be_that_of_the_spec(model_dir: Path) -> None:
 def test_a_folder_that_is_missing_or_none(tmp_path: Path) -> None:
     """No folder, a file, and a folder without a spec are told apart."""
     (tmp_path / "file").touch()
-    for name in ("none", "file"):
-        with pytest.raises(ModelError, match=f"there is no model .*{name}"):
+    for name, said in (("none", "there is no model .*none"), ("file", "file is a file, and a model is a folder")):
+        with pytest.raises(ModelError, match=said):
             load_model(tmp_path / name)
     with pytest.raises(ModelError, match=r"is not a model: it has no feature_spec\.json"):
         load_model(tmp_path)

@@ -16,6 +16,7 @@ from ckh.errors import ExitCode
 from ckh.learn import known as knowing
 from ckh.learn.answer import answer
 from ckh.learn.artifact import list_models, load_model
+from ckh.learn.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.known import Known, Outside, known
 from ckh.learn.manifest import problem_count
 from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
@@ -157,6 +158,25 @@ def test_require_known_refuses(
     assert "n = 512 is 32 times outside" in stderr
     inside = ["predict", "--model", str(model), "--n", "4", "--c", "64", "--hi", "28", "--require", "known"]
     assert run(inside) == ExitCode.OK
+
+
+def test_an_interval_holds_for_what_was_measured(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Inside it stands as it is; outside, and on another device, text says what it holds for, and JSON has none."""
+    calibration = Calibration(gap=(), share=(), scale=1.0, bands=((0.0, 0.8, 1.2),), problems=20)
+    (model / CALIBRATION_NAME).write_text(calibration.to_json(), encoding="utf-8")
+    args = ["predict", "--model", str(model), "--c", "64", "--hi", "28", "--n"]
+    said = "held-out times lay between 0.80 and 1.20 times the predicted ones"
+    sizes, device = "for measured sizes, not for these", "on the measured device, not on this one"
+    for here, batch, why in (("a test", "4", ""), ("a test", "64", sizes), ("another", "64", f"{device}, and {sizes}")):
+        monkeypatch.setattr("ckh.machine.processor_name", lambda here=here: here)
+        assert run([*args, batch]) == ExitCode.OK
+        assert f"{said}{'; that holds ' if why else ''}{why}\n" in capsys.readouterr().out
+        assert run([*args, batch, "--json"]) == ExitCode.OK
+        document = json.loads(capsys.readouterr().out)
+        wanted = (None, f"that holds {why}") if why else ([0.8, 1.2], None)
+        assert (document["predicted_interval"], document["no_interval"]) == wanted
 
 
 def test_retraining_is_offered_once(
