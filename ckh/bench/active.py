@@ -24,6 +24,7 @@ from ckh.data.rows import Origin, Pairs, Results, build_table
 from ckh.learn.active import Chosen, PairChooser, is_due, quick_options
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.outlook import FEWEST_PROBLEMS, LearningCurve, learning_curve
+from ckh.learn.pooled import PooledScores
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.ops import operation, operation_of_problem
@@ -86,12 +87,12 @@ class _Learned:
 class _Scores:
     """Scores of kernels: by the models learned, or else before."""
 
-    def __init__(self, active: ActiveRun, models: dict[Wanted, Model]) -> None:
-        self._active, self.models = active, models
+    def __init__(self, active: ActiveRun, learned: dict[Wanted, PooledScores]) -> None:
+        self._active, self._learned = active, learned
 
     def __call__(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.float64] | None:
         """See `learn.active.Scores`."""
-        return self._active.scored(self.models, problem, kernels)
+        return self._active.scored(self._learned, problem, kernels)
 
 
 class ActiveRun:
@@ -205,19 +206,18 @@ class ActiveRun:
         )
 
     def scored(
-        self, models: dict[Wanted, Model], problem: int, kernels: NDArray[np.int64]
+        self, learned: dict[Wanted, PooledScores], problem: int, kernels: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """Scores of a problem's kernels by the model of its kind, or else by what was known before."""
-        task, model = self._tasks[problem], models.get(self._kinds[problem])
+        task, scores = self._tasks[problem], learned.get(self._kinds[problem])
         with self._scoring:
-            if model is None:
-                all_scores = self._known(task.problem, task.kernels)
-            else:
-                all_scores = model.score_pool([task.problem], task.kernels, tflops=False)[0][0]
-        if all_scores is None:
+            if scores is not None:
+                return scores(task.problem, kernels)
+            known = self._known(task.problem, self._kernels, self._numbers[problem])
+        if known is None:
             return None
         order = np.argsort(self._numbers[problem])
-        return np.asarray(all_scores[order[np.searchsorted(self._numbers[problem], kernels, sorter=order)]])
+        return np.asarray(known[order[np.searchsorted(self._numbers[problem], kernels, sorter=order)]])
 
     def _take_results(self) -> None:
         """Count what earlier runs measured as chosen."""
@@ -245,7 +245,7 @@ class ActiveRun:
         self._learned_pairs = measured
         models = {kind: one.model for kind, one in self._learned.items() if one.model is not None}
         self._models += bool(models)
-        scores = _Scores(self, models)
+        scores = _Scores(self, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
         useful = self._chooser.useful_by(scores)
         build([self._kernels[number] for number in sorted(useful)])
         with self._lock:

@@ -17,12 +17,13 @@ from ckh.archs import load_arch
 from ckh.errors import ModelError, UsageError
 from ckh.learn.artifact import find_model, fitting_models, load_model, wanted_for
 from ckh.learn.few_shots import Shots, few_kernels, representative
+from ckh.learn.pooled import PooledScores
 from ckh.learn.transfer import ESTIMATE, EstimateModel, has_estimate, stand_in
 from ckh.ops import operation_of_problem
 from ckh.untrusted import integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -41,8 +42,16 @@ _FEWEST_KERNELS = 4
 class Order(Protocol):
     """The facts known of kernels before they are measured."""
 
-    def __call__(self, problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64] | None:
-        """A score for each kernel, shape (kernels,), higher for faster ones; None: nothing is known."""
+    def __call__(
+        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
+    ) -> NDArray[np.float64] | None:
+        """A score for each of a problem's kernels, higher for faster ones; None: nothing is known.
+
+        Args:
+            problem: what is to be computed.
+            kernels: all of a plan, the same object for each of its problems.
+            numbers: of those of them that are the problem's.
+        """
 
 
 def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | None, pace: Pace) -> Plan:
@@ -65,24 +74,32 @@ def few_plan(plan: Plan, count: str, order: Order, seed: int, budget_s: float | 
         tasks, shots = _within(by_worth, len(plan.kernels), budget_s, pace)
     else:
         tasks, shots = list(islice(by_worth, most)), Shots()
-    number_of = {kernel: number for number, kernel in enumerate(sorted({k for task in tasks for k in task.kernels}))}
+    kernels, numbers_of = _numbered(tasks)
     orders, is_known = [], False
-    for task in tasks:
-        kernels = tuple(sorted(task.kernels))
-        scores = order(task.problem, kernels)
-        numbers = np.array([number_of[kernel] for kernel in (task.kernels if scores is None else kernels)])
-        orders.append(numbers if scores is None else numbers[np.argsort(-scores, kind="stable")])
+    for task, numbers in zip(tasks, numbers_of, strict=True):
+        ascending = np.sort(numbers)
+        scores = order(task.problem, kernels, ascending)
+        orders.append(numbers if scores is None else ascending[np.argsort(-scores, kind="stable")])
         is_known |= scores is not None
     if not is_known:
         # A few kernels at random would leave most tiles out.
         shots = replace(shots, kernels=None)
     chosen = few_kernels(orders, shots, seed)
-    kernel_of = {number: kernel for kernel, number in number_of.items()}
     few_tasks = (
-        replace(task, kernels=tuple(kernel_of[number] for number in few.tolist()))
+        replace(task, kernels=tuple(kernels[number] for number in few.tolist()))
         for task, few in zip(tasks, chosen, strict=True)
     )
     return replace(plan, tasks=tuple(task for task in few_tasks if task.kernels))
+
+
+def _numbered(tasks: Sequence[Task]) -> tuple[tuple[Kernel, ...], list[NDArray[np.int64]]]:
+    """All kernels of tasks in their own order, and of each task the numbers of its kernels in the task's order."""
+    # Tasks share the objects, and a kernel takes long to hash.
+    objects = {id(kernel): kernel for task in tasks for kernel in task.kernels}
+    kernels = tuple(sorted(set(objects.values())))
+    number_of = {kernel: number for number, kernel in enumerate(kernels)}
+    number_of_object = {key: number_of[kernel] for key, kernel in objects.items()}
+    return kernels, [np.array([number_of_object[id(kernel)] for kernel in task.kernels]) for task in tasks]
 
 
 def _count(count: str, budget_s: float | None) -> int:
@@ -139,26 +156,27 @@ class KnownBefore:
     arch: str
     folder: Path | None
     sources: dict[str, None]
-    _models: dict[Wanted, Model | None]
+    _scores: dict[Wanted, PooledScores | None]
 
     @classmethod
     def of(cls, arch: str, folder: Path | None) -> KnownBefore:
         """The facts known of an architecture; by the model in a folder, if one is named."""
         return cls(arch, folder, {}, {})
 
-    def __call__(self, problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64] | None:
+    def __call__(
+        self, problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /
+    ) -> NDArray[np.float64] | None:
         """See `Order`."""
         wanted = wanted_for(problem, self.arch)
-        if wanted not in self._models:
-            self._models[wanted] = self._model(wanted, problem, kernels)
-        model = self._models[wanted]
-        if model is None:
-            return None
-        self.sources[str(model.path) if str(model.path) == ESTIMATE else model.path.name] = None
-        scores: NDArray[np.float64] = model.score_pool([problem], kernels, tflops=False)[0][0]
-        return scores
+        if wanted not in self._scores:
+            model = self._model(wanted, problem, [kernels[number] for number in numbers.tolist()])
+            self._scores[wanted] = None if model is None else PooledScores(model, kernels)
+            if model is not None:
+                self.sources[str(model.path) if str(model.path) == ESTIMATE else model.path.name] = None
+        scores = self._scores[wanted]
+        return None if scores is None else scores(problem, numbers)
 
-    def _model(self, wanted: Wanted, problem: Problem, kernels: tuple[Kernel, ...]) -> Model | None:
+    def _model(self, wanted: Wanted, problem: Problem, kernels: Sequence[Kernel]) -> Model | None:
         if self.folder is not None:
             model = load_model(self.folder)
             model.require(wanted)

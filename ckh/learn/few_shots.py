@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +26,7 @@ KERNELS = 240
 MOST_PROBLEMS = 2000  # that are chosen from, of more a random sample: distances of all pairs are computed
 _HALF_WORTH = 5.0  # the place in a problem's order at which a kernel is worth half of the first
 _FEWEST = 4  # useful kernels of a problem; of one that has fewer the first in its own order are measured
+_AT_ONCE = 32  # things that a lazy greedy choice looks at again together
 _OF_ALL = 1e-3  # weight of what a kernel is worth on problems that have a better one already
 
 
@@ -64,11 +65,13 @@ def representative(places: NDArray[np.float64], seed: int = 0) -> Iterator[int]:
     squares = (points**2).sum(axis=1)
     distance = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * points @ points.T, 0.0)).astype(np.float32)
     nearest = np.full(len(drawn), 2 * distance.max() + 1, dtype=np.float32)
-    is_left = np.ones(len(drawn), dtype=bool)
-    while is_left.any():
-        gain = np.maximum(nearest - distance, 0.0).sum(axis=1)
-        chosen = int(np.where(is_left, gain, -1.0).argmax())
-        is_left[chosen] = False
+
+    def gain(some: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.asarray(np.maximum(nearest - distance[some], 0.0).sum(axis=1))
+
+    greedy = _LazyGreedy(gain(np.arange(len(drawn))))
+    for _ in drawn:
+        chosen = greedy.take(gain)
         nearest = np.minimum(nearest, distance[chosen])
         yield int(drawn[chosen])
 
@@ -83,15 +86,46 @@ def useful_kernels(orders: Sequence[NDArray[np.int64]], count: int) -> NDArray[n
     worth = np.zeros((len(orders), 1 + max((int(order.max()) for order in orders if len(order)), default=-1)))
     for row, order in zip(worth, orders, strict=True):
         row[order] = _HALF_WORTH / (_HALF_WORTH + np.arange(len(order)))
-    reached, of_all = np.zeros(len(orders)), _OF_ALL * worth.mean(axis=0)
+    reached, of_all = np.zeros((len(orders), 1)), _OF_ALL * worth.mean(axis=0)
+
+    def gain(some: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.asarray(np.maximum(np.take(worth, some, axis=1) - reached, 0.0).sum(axis=0) + of_all[some])
+
+    greedy = _LazyGreedy(np.where(of_all > 0, gain(np.arange(len(of_all))), -1.0))
     chosen: list[int] = []
     while len(chosen) < min(count, int((of_all > 0).sum())):
-        gain = np.maximum(worth - reached[:, None], 0.0).sum(axis=0) + of_all
-        gain[of_all == 0] = -1.0
-        gain[chosen] = -1.0
-        chosen.append(int(gain.argmax()))
-        reached = np.maximum(reached, worth[:, chosen[-1]])
+        chosen.append(greedy.take(gain))
+        reached = np.maximum(reached, worth[:, chosen[-1:]])
     return np.array(chosen, dtype=np.int64)
+
+
+class _LazyGreedy:
+    """Takes one thing after the other, always the first of those that bring most now (Minoux, 1978).
+
+    As a thing never brings more than before, what it brought when it was last looked at is a bound: few are looked at
+    again before one is taken. The choice is that of looking at all.
+
+    Args:
+        gain: what each brings at first, shape (things,); less than 0 for those that are not to be taken.
+    """
+
+    def __init__(self, gain: NDArray[np.floating[Any]]) -> None:
+        self._bound = gain.copy()
+
+    def take(self, gain: Callable[[NDArray[np.int64]], NDArray[np.floating[Any]]]) -> int:
+        """The number of the thing that is taken.
+
+        Args:
+            gain: what things bring now, by number.
+        """
+        is_current = self._bound < 0
+        while not is_current[first := int(self._bound.argmax())]:
+            order = np.argpartition(np.where(is_current, 1.0, -self._bound), min(_AT_ONCE, len(is_current)) - 1)
+            some = order[:_AT_ONCE][~is_current[order[:_AT_ONCE]]]
+            self._bound[some] = gain(some)
+            is_current[some] = True
+        self._bound[first] = -1.0
+        return first
 
 
 class Counted:

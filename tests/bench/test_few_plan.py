@@ -18,6 +18,8 @@ from ckh.ops.grouped_conv.problem_sets import load_problems
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ckh.ops.base import Kernel, Problem
@@ -33,12 +35,13 @@ def whole() -> Plan:
     return make_plan(problems, ALL, load_arch("host"), 0, SetCandidates())
 
 
-def small_tiles(_problem: Problem, kernels: tuple[Kernel, ...], /) -> NDArray[np.float64]:
+def small_tiles(_problem: Problem, kernels: Sequence[Kernel], numbers: NDArray[np.int64], /) -> NDArray[np.float64]:
     """Small tiles first."""
-    return -np.array([kernel.tile_m * kernel.tile_n for kernel in kernels], dtype=np.float64)  # type: ignore[attr-defined]
+    chosen = [kernels[number] for number in numbers]
+    return -np.array([kernel.tile_m * kernel.tile_n for kernel in chosen], dtype=np.float64)
 
 
-def nothing(_problem: Problem, _kernels: tuple[Kernel, ...], /) -> None:
+def nothing(_problem: Problem, _kernels: Sequence[Kernel], _numbers: NDArray[np.int64], /) -> None:
     """Nothing is known."""
 
 
@@ -100,13 +103,14 @@ def test_what_is_known_before_on_gpus_and_hosts() -> None:
     arch = load_arch("gfx942")
     kernels = make_plan([conv], ALL, arch, 0, SetCandidates()).kernels
     known = KnownBefore.of("gfx942", None)
-    scores = known(conv, kernels)
+    scores = known(conv, kernels, np.arange(len(kernels)))
     assert scores is not None
     assert len(scores) == len(kernels)
     assert list(known.sources) == ["analytic estimate"]
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp32")[:1]
     known = KnownBefore.of("host", None)
-    assert known(conv, make_plan([conv], ALL, load_arch("host"), 0, SetCandidates()).kernels) is not None
+    kernels = make_plan([conv], ALL, load_arch("host"), 0, SetCandidates()).kernels
+    assert known(conv, kernels, np.arange(len(kernels))) is not None
     assert list(known.sources) == ["grouped_conv_forward_fp32_host"]
     (conv,) = load_problems("host-holdout", Direction.FORWARD, "fp16")[:1]
-    assert KnownBefore.of("host", None)(conv, kernels) is None
+    assert KnownBefore.of("host", None)(conv, kernels, np.arange(len(kernels))) is None

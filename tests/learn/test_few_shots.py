@@ -25,6 +25,28 @@ def test_each_problem_is_the_one_that_brings_most() -> None:
     assert sorted(representative(places)) == list(range(40))
 
 
+def test_looking_again_at_few_chooses_as_looking_at_all() -> None:
+    """Of 300 problems, many at one place, and of 200 kernels the choice is that of computing every gain each time."""
+    random = np.random.default_rng(4)
+    places = np.concatenate([random.normal(size=(200, 3)), random.integers(0, 3, (100, 3))])
+    apart = np.linalg.norm(places[:, None] - places[None], axis=2)
+    nearest = np.full(300, 2 * apart.max() + 1)
+    for chosen in islice(representative(places), 100):
+        gain = np.maximum(nearest - apart, 0.0).sum(axis=1)
+        assert gain[chosen] > gain.max() - 1e-3
+        nearest = np.minimum(nearest, apart[chosen])
+    orders = [random.permutation(200)[: int(random.integers(20, 200))] for _ in range(60)]
+    worth = np.zeros((60, 200))
+    for row, order in zip(worth, orders, strict=True):
+        row[order] = 5.0 / (5.0 + np.arange(len(order)))
+    reached, left = np.zeros(60), np.ones(200, dtype=bool)
+    for kernel in useful_kernels(orders, 150):
+        gain = np.maximum(worth - reached[:, None], 0.0).sum(axis=0) + 1e-3 * worth.mean(axis=0)
+        assert gain[kernel] > gain[left].max() - 1e-12
+        left[kernel] = False
+        reached = np.maximum(reached, worth[:, kernel])
+
+
 def test_clusters_come_before_their_members() -> None:
     """Three far groups give three problems of three groups; a lone outlier is not the first."""
     centres = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0]])

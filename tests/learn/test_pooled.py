@@ -1,0 +1,40 @@
+"""Scores of kernels by number: one pool for many problems."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.learn.artifact import find_model, wanted_for
+from ckh.learn.pooled import PooledScores
+from ckh.ops import operation_of_problem
+from ckh.ops.gemm_universal.problem import GemmProblem
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_scores_are_those_of_each_problems_own_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty GEMMs of different kernels get the scores of their own pools, to the last bit, from a few larger ones."""
+    random = np.random.default_rng(0)
+    problems = [GemmProblem(m, n, k) for m, n, k in random.integers(1, 3000, (40, 3)).tolist()]
+    model = find_model(wanted_for(problems[0], "host"))
+    kernels = operation_of_problem(problems[0]).candidates(problems[0], load_arch("host"), model.path).kernels
+    own = [np.flatnonzero(random.random(len(kernels)) < 0.7) for _ in problems]
+    pool_of = [tuple(kernels[number] for number in numbers) for numbers in own]
+    expected = [model.score_pool([one], some, tflops=False)[0][0] for one, some in zip(problems, pool_of, strict=True)]
+    pools = []
+    score_pool = model.score_pool
+
+    def counted(problems: Any, pool: Any, *, tflops: bool) -> Any:
+        pools.append(pool)
+        return score_pool(problems, pool, tflops=tflops)
+
+    monkeypatch.setattr(model, "score_pool", counted)
+    scores = PooledScores(model, kernels)
+    for problem, numbers, values in zip(problems, own, expected, strict=True):
+        np.testing.assert_array_equal(scores(problem, numbers), values)
+    assert len({id(pool) for pool in pools}) <= 10
+    assert set(pools[-1]) == set(kernels)
