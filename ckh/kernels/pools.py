@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -12,7 +13,7 @@ from ckh.kernels.judging import ProblemRules
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -35,12 +36,14 @@ class Candidates(Generic[K]):
         refused: reason -> how many kernels; of the pool and of what the architecture does not build.
         unmeasured: of what kind they are if nobody measured any such on this architecture, so that its models know
             nothing of them; empty otherwise.
+        left_out: kernels of kinds, e.g. pipelines, that the architecture builds and the model learned nothing of.
     """
 
     pool: tuple[K, ...]
     chosen: NDArray[np.intp]
     refused: dict[str, int]
     unmeasured: str = ""
+    left_out: Mapping[str, frozenset[K]] = field(default_factory=dict)
 
     @property
     def kernels(self) -> tuple[K, ...]:
@@ -50,8 +53,9 @@ class Candidates(Generic[K]):
     def among(self, kernels: frozenset[K]) -> Candidates[K]:
         """Those that are some of these kernels."""
         inside = np.array([self.pool[index] in kernels for index in self.chosen.tolist()], bool)
-        left_out = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
-        return replace(self, chosen=self.chosen[inside], refused={**self.refused, **left_out})
+        others = {_NOT_LISTED: int((~inside).sum())} if not inside.all() else {}
+        left_out = {kind: some for kind, all_of_it in self.left_out.items() if (some := all_of_it & kernels)}
+        return replace(self, chosen=self.chosen[inside], refused={**self.refused, **others}, left_out=left_out)
 
 
 class Knows(Protocol):
@@ -59,6 +63,9 @@ class Knows(Protocol):
 
     def reason(self, kernel: Any) -> str:
         """Why the model says nothing of a kernel; empty if it does."""
+
+    def new_kind(self, kernel: Any) -> str:
+        """The kind of a kernel if the model has learned from none of that kind; empty if it has from some."""
 
     def __hash__(self) -> int:
         """Equal for equal ones."""
@@ -90,21 +97,24 @@ class Pools(Generic[K]):
 
     def candidates(self, problem: object, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> Candidates[K]:
         """The kernels of a problem's group that apply to it, of those that a model knows."""
-        pool, _, refused = self._judged(knows, arch, *group)
+        pool, _, refused, left_out = self._judged(knows, arch, *group)
         chosen, reasons = self._problem_rules(knows, arch, *group).judge(problem)
-        return Candidates(pool, chosen, dict((refused + reasons).most_common()))
+        return Candidates(pool, chosen, dict((refused + reasons).most_common()), left_out=left_out)
 
     def _judge(
         self, knows: Knows | None, arch: ArchSpec, *group: Any
-    ) -> tuple[tuple[K, ...], KernelTable[K], Counter[str]]:
-        """The kernels that are built and known, as objects and as a table, and how many others there are by reason."""
+    ) -> tuple[tuple[K, ...], KernelTable[K], Counter[str], dict[str, frozenset[K]]]:
+        """The kernels that are built and known, as objects and as a table, and of the others counts and new kinds."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
         built, refused = table.take(verdicts.passed), verdicts.counts()
         reasons = [knows.reason(kernel) for kernel in built] if knows else [""] * len(built)
         refused.update(words for words in reasons if words)
         known = built.take(np.array([number for number, words in enumerate(reasons) if not words], np.intp))
-        return tuple(known), known, refused
+        kinds: defaultdict[str, set[K]] = defaultdict(set)
+        for kind, kernel in ((knows.new_kind(kernel), kernel) for kernel in built) if knows else ():
+            kinds[kind].add(kernel)
+        return tuple(known), known, refused, {kind: frozenset(kinds[kind]) for kind in sorted(kinds) if kind}
 
     def _prepare(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> ProblemRules:
         return ProblemRules(self.rules.problem, self._judged(knows, arch, *group)[1], arch)

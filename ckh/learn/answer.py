@@ -87,8 +87,9 @@ class Answer:
         model, kernels = self.model, [self.pool[index] for index in self.order[:count]]
         if model.not_measured is not None:
             return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
-        if unmeasured := known_candidates(self.problem, model).unmeasured:
-            return Known(source=f"no kernel of {unmeasured} was measured on {model.spec.arch}")
+        candidates = known_candidates(self.problem, model)
+        if candidates.unmeasured:
+            return Known(source=f"no kernel of {candidates.unmeasured} was measured on {model.spec.arch}")
         found = model.measured
         return known(
             self.problem,
@@ -98,6 +99,7 @@ class Answer:
             lambda: found,
             {} if found is None else found.limits_by_size,
             list(dict.fromkeys(unmeasured_families(model, kernels).values())),
+            candidates.left_out,
         )
 
     @property

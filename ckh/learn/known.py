@@ -17,7 +17,7 @@ from ckh.log import note
 from ckh.paths import user_data_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckh.learn.measured_set import MeasuredSet, NearestProblem
     from ckh.ops.base import Problem
@@ -56,6 +56,7 @@ class Known(NamedTuple):
         outside: sizes of the problem that lie outside of what was measured.
         nearest: the nearest measured problem, where any does.
         families: kinds of kernels among those shown of which none was measured.
+        left_out: kinds of kernels that are not ranked because none was measured.
         source: why the whole answer is of something else; empty if it is not.
     """
 
@@ -63,6 +64,7 @@ class Known(NamedTuple):
     outside: tuple[Outside, ...] = ()
     nearest: NearestProblem | None = None
     families: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     source: str = ""
 
     @property
@@ -72,7 +74,8 @@ class Known(NamedTuple):
         sizes = ["; ".join(map(str, self.outside)) + near] if self.outside else []
         named = ", ".join(self.families[:_FAMILIES_NAMED])
         kinds = [f"no kernel of {named} was measured"] if self.families else []
-        return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
+        others = [f"no kernel of {', '.join(self.left_out)} was measured, so none is ranked"] if self.left_out else []
+        return tuple(filter(None, (self.source, self.device, *sizes, *kinds, *others)))
 
     @property
     def apart(self) -> str:
@@ -97,6 +100,7 @@ class Known(NamedTuple):
             "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
             "nearest": None if self.nearest is None else asdict(self.nearest),
             "families": list(self.families),
+            "left_out": list(self.left_out),
         }
 
 
@@ -111,6 +115,7 @@ def known(
     measured: Callable[[], MeasuredSet | None],
     limits: Mapping[str, Sequence[int]],
     families: Sequence[str],
+    left_out: Iterable[str],
 ) -> Known:
     """Find the parts of an answer that a model does not know.
 
@@ -122,6 +127,7 @@ def known(
         measured: reads what was measured; called where the problem lies outside.
         limits: least and largest of each size that was measured; empty if unknown.
         families: kinds of kernels of the answer that were never measured.
+        left_out: kinds of kernels that are not ranked because none was measured.
     """
     outside = tuple(
         Outside(size, value, least, most)
@@ -131,7 +137,7 @@ def known(
     near = None
     if outside and (found := measured()) is not None and found.problems:
         (near,) = found.nearest(problem)
-    return Known(other_device(arch, device, num_cus), outside, near, tuple(families))
+    return Known(other_device(arch, device, num_cus), outside, near, tuple(families), tuple(left_out))
 
 
 def other_device(arch: str, device: str, num_cus: int | None) -> str:

@@ -122,8 +122,8 @@ class Ranking(NamedTuple):
 
     @property
     def no_interval(self) -> str:
-        """Why the interval says nothing of this problem, device or kernels; empty if it does, or there is none."""
-        return f"that holds {self.known.apart}" if self.interval is not None and self.known.apart else ""
+        """The interval and what it holds for, if that is not this; empty if it holds, or there is none."""
+        return interval_words(self.interval, self.known.apart) if self.known.apart else ""
 
     @property
     def in_order(self) -> bool:
@@ -169,7 +169,7 @@ class Ranking(NamedTuple):
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
         notes = beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
-        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval, self.no_interval) + notes
+        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval, self.known.apart) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:
@@ -231,13 +231,19 @@ def interval_at(bands: Sequence[Sequence[float]], tflops: float) -> tuple[float,
     return low, high
 
 
-def interval_text(interval: Sequence[float] | None, doubt: str) -> str:
-    """The note below a table on how far predicted times held, and why that says nothing here, if so."""
+def interval_text(interval: Sequence[float] | None, apart: str) -> str:
+    """The note below a table on how far predicted times held; `apart` as of `Known`."""
+    words = interval_words(interval, apart)
+    return f"\n{prose(words)}\n" if words else ""
+
+
+def interval_words(interval: Sequence[float] | None, apart: str) -> str:
+    """The sentence of such a note; empty where there is no interval."""
     if interval is None:
         return ""
     low, high = interval
     text = f"at such speeds 9 in 10 held-out times lay between {low:.2f} and {high:.2f} times the predicted ones"
-    return f"\n{prose('; '.join(filter(None, (text, doubt))))}\n"
+    return f"{text}; that holds {apart}" if apart else text
 
 
 def is_falling(tflops: Iterable[float | None]) -> bool:

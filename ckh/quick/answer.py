@@ -137,6 +137,7 @@ def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) 
         lambda: _measured_set(facts),
         facts["limits"],
         list(kinds),
+        facts["left_out"],
     )
 
 

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from ckh.export.groups import Group, ProblemKind
     from ckh.export.programs import RulePrograms
+    from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import Model
-    from ckh.ops.base import Problem
+    from ckh.ops.base import Kernel, Problem
     from ckh.quick.request import Request
 
 MOST_KERNELS = 2500  # of a pool: preparing takes half a millisecond for each
@@ -57,7 +58,7 @@ def _prepare(request: Request) -> bool:
         return False
     kind_of_problem, group = exported(model.spec.op_type).kind, group_of(model, problem)
     made = model_content(model, model.path.name, kind_of_problem, [group])
-    facts = facts_of(model, kind_of_problem, group, made.rules[0], found.refused, problem)
+    facts = facts_of(model, kind_of_problem, group, made.rules[0], found, problem)
     facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
     facts_path.unlink(missing_ok=True)  # while the two do not go together
     write_atomic(model_path, made.content)
@@ -76,7 +77,7 @@ def facts_of(
     kind: ProblemKind,
     group: Group,
     rules: RulePrograms,
-    refused: dict[str, int],
+    found: Candidates[Kernel],
     problem: Problem | None = None,
 ) -> dict[str, Any]:
     """The facts that an answer needs besides the model file, for JSON.
@@ -86,7 +87,7 @@ def facts_of(
         kind: the kind of its problems.
         group: the group of a problem.
         rules: which of the group's candidates apply.
-        refused: why kernels are refused for the problem, and how many.
+        found: the candidates of the problem, why other kernels are refused, and how many.
         problem: the problem, if it is not the group's example.
     """
     from ckh.learn.answer import unmeasured_families
@@ -108,10 +109,11 @@ def facts_of(
         "frequent": _frequent_facts(model, one),
         "num_cus": model.num_cus,
         "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),
+        "left_out": list(found.left_out),
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),
-        "refused": {words: count - own[words] for words, count in refused.items() if count > own[words]},
+        "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
     }
 

@@ -77,8 +77,8 @@ def write(folder: Path) -> None:
         made = model_content(model, ref.path.name, part.kind, groups)
         (folder / f"{ref.path.name}.ckhm").write_bytes(made.content)
         for group, rules in zip(groups, made.rules, strict=True):
-            refused = spec.op.candidates(group.example, arch, ref.path).refused
-            facts = facts_of(model, part.kind, group, rules, refused)
+            found = spec.op.candidates(group.example, arch, ref.path)
+            facts = facts_of(model, part.kind, group, rules, found)
             others = [ref.path.name for ref in fitting_models(wanted_for(group.example, spec.arch))[1:]]
             name = f"{len(names)}.json"
             facts |= {"stamp": stamp, "path": ref.path.name, "other_models": others}

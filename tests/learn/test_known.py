@@ -16,12 +16,17 @@ from ckh.errors import ExitCode
 from ckh.learn import known as knowing
 from ckh.learn.answer import answer
 from ckh.learn.artifact import list_models, load_model
+from ckh.learn.batches import known_candidates
 from ckh.learn.calibration import CALIBRATION_NAME, Calibration
 from ckh.learn.known import Known, Outside, known
 from ckh.learn.manifest import problem_count
 from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.paths import data_dir
-from tests.learn.conftest import measured, problems, saved
+from ckh.problems import Direction
+from tests.learn.conftest import HOST, measured, problems, saved, trained
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,6 +118,28 @@ def test_kinds_of_kernels_that_were_never_measured(model: Path) -> None:
     assert f"no kernel of {first.pipeline} was measured" in found.line  # type: ignore[attr-defined]
 
 
+def test_kinds_of_kernels_that_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pipelines that no training row had are named below the table and in JSON, and refused by --require known."""
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "a test")
+    some = measured().select(measured().frame["pipeline"].isin(["compv4", "compv6"]).to_numpy())
+    save(train(some, replace(trained().options, folds=0), lambda _s, _t: None), tmp_path / "two")
+    left_out = sorted({one.pipeline for one in conv_pool(Direction.FORWARD, HOST)} - {"compv4", "compv6"})
+    args = ["predict", "--model", str(tmp_path / "two"), "--n", "4", "--c", "64"]
+    assert run(args) == ExitCode.OK
+    line = f"not known: no kernel of {', '.join(left_out)} was measured, so none is ranked\n"
+    assert line in capsys.readouterr().out
+    assert run([*args, "--json"]) == ExitCode.OK
+    known_part = json.loads(capsys.readouterr().out)["known"]
+    assert (known_part["is_known"], known_part["left_out"], known_part["families"]) == (False, left_out, [])
+    assert run([*args, "--require", "known"]) == ExitCode.BAD_DATA
+    assert line in f"{capsys.readouterr().err.splitlines()[0]}\n"
+    found = known_candidates(problems()[0], load_model(tmp_path / "two"))
+    mem = frozenset(one for one in conv_pool(Direction.FORWARD, HOST) if one.pipeline in {"mem", "compv4"})
+    assert list(found.among(mem).left_out) == ["mem"]
+
+
 def test_a_damaged_file_says_nothing(model: Path) -> None:
     """What cannot be read or does not add up is as if it were not there: the answer stays."""
     path, whole = model / MEASURED_NAME, (model / MEASURED_NAME).read_bytes()
@@ -175,7 +202,7 @@ def test_an_interval_holds_for_what_was_measured(
         assert f"{said}{'; that holds ' if why else ''}{why}\n" in capsys.readouterr().out
         assert run([*args, batch, "--json"]) == ExitCode.OK
         document = json.loads(capsys.readouterr().out)
-        wanted = (None, f"that holds {why}") if why else ([0.8, 1.2], None)
+        wanted = (None, f"at such speeds 9 in 10 {said}; that holds {why}") if why else ([0.8, 1.2], None)
         assert (document["predicted_interval"], document["no_interval"]) == wanted
 
 
@@ -202,7 +229,7 @@ def test_retraining_is_offered_once(
 
 def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest one, and the sizes are named all the same."""
-    found = known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [])
+    found = known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
     assert found.nearest is None
     assert found.doubts == ("n = 1 is 4 times outside of what was measured (at least 4)",)
 

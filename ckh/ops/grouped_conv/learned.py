@@ -45,6 +45,10 @@ class LearnedKernels:
         tile = (kernel.tile_m, kernel.tile_n, kernel.tile_k)
         return "" if tile in self.tiles else "the model has not learned from the tile " + "x".join(map(str, tile))
 
+    def new_kind(self, kernel: ConvKernel) -> str:
+        """The pipeline of a kernel if no training row had it; empty if one had."""
+        return "" if kernel.pipeline in {one[0] for one in self.variants} else kernel.pipeline
+
     def _knows(self, variant: tuple[Any, ...]) -> bool:
         own = [one for one in self.variants if one[0] == variant[0]]
         varied = {
