@@ -16,7 +16,7 @@ try() {  # WHAT OPTION...
   [[ " $* " == *" --trees "* ]] || options+=(--trees 300 --learning-rate 0.05)
   ckh train "${options[@]}" --out "$work/model" "$@" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
   ckh evaluate --model "$work/model" --data data/host-llm.parquet 2>/dev/null |
-    awk -v what="$what" '$1 == "model" { printf "| %s | %s | %s |\n", what, $3, $(NF - 2) }'
+    awk -v what="$what" '$1 == "model" { printf "| %s | %s | %s |\n", what, $2, $(NF - 2) }'
 }
 
 jobs=${1:-1}

@@ -26,8 +26,15 @@ def warn_of_start(trained: Trained) -> None:
     elif comparison.worse:
         fell = " and ".join(comparison.worse)
         warn(f"the model is worse than its start, by {fell}: {_against_start(comparison)}")
-    if trained.dataset.op.model_files:
-        warn("the candidates in the model's directory are those of the new data alone, not those of its start")
+
+
+def warn_if_worse(trained: Trained) -> None:
+    """Warn of a model that chooses worse than what has answered so far, as it would be taken before that."""
+    if trained.today is not None and trained.today.comparison.worse:
+        fell = " and ".join(trained.today.comparison.worse)
+        found = f"{trained.today.source}, which answers for such problems today, chooses better by {fell}"
+        warn(f"{found}: {_against_start(trained.today.comparison)}")
+        warn("ckh predict takes a model of your own first; --warm-start nearest adds to the other instead")
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
@@ -75,6 +82,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["warm_start"] = {"from": str(trained.start.path), **trees, "validation": comparison}
     if trained.tuning is not None:
         said["tuning"] = trained.tuning.to_dict()
+    if trained.today is not None:
+        said["today"] = trained.today.to_dict()
     if made.mined is not None:
         said["mining"] = made.mined.to_dict()
     return said
@@ -88,6 +97,8 @@ def _print_how(trained: Trained) -> None:
         _print_tuning(trained.tuning)
     if made.comparison is not None and not made.comparison.worse:
         say(f"\nagainst its start: {_against_start(made.comparison)}")
+    if trained.today is not None and not trained.today.comparison.worse:
+        say(f"\nagainst {trained.today.source}, which answers today: {_against_start(trained.today.comparison)}")
 
 
 def _print_mining(made: TrainedTarget) -> None:

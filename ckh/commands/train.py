@@ -47,7 +47,8 @@ lgbm gives them to other programs. Of more than 60,000 rows these two are valida
 --warm-start adds trees to a model of the same operation, direction, features and targets; "nearest" takes the one that
 ckh predict would take for these data. Of another GPU or element type it says what differs, and the manifest keeps it.
 What is left out is the start's, but 500 --trees. Held out of the new trees' training, both are compared on the same
-problems: those that the start has not seen, if they are ten or more.
+problems: those that the start has not seen, if they are ten or more. Without it the new model is compared in the same
+way with the one that answers for such problems today, if there is one.
 
 --tune tries settings: the default, and others drawn from 200-1600 trees, learning rates 0.02-0.2, 15-255 leaves, 3-40
 rows a leaf, 0.3-1 of the features and 0.55-1 of the rows a tree, L1 0-1 and L2 0-10. Options that are given stay as
@@ -125,10 +126,11 @@ def train(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
-    from ckh.commands._train_output import print_trained, warn_of_start
+    from ckh.commands._train_output import print_trained, warn_if_worse, warn_of_start
     from ckh.data.sample import read_sample
     from ckh.learn.prepared import check_distributed, too_few_to_validate
     from ckh.learn.save import MODEL, save
+    from ckh.learn.today import against_today
     from ckh.learn.warm_start import continued, read_start
 
     paths = [*(inputs or []), *data]
@@ -160,9 +162,12 @@ def train(
         tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
         trained = replace(_fit(dataset, options, tuning, start, far), sample=drawn)
+    if start is None:
+        trained = replace(trained, today=against_today(trained))
     save(trained, out)
     if start is not None:
         warn_of_start(trained)
+    warn_if_worse(trained)
     print_trained(trained, out, as_json=as_json)
 
 

@@ -172,15 +172,16 @@ def offer_once(problem: Problem, op: str, arch: str, device: str, model: Path) -
         mark.touch()
     direction = getattr(problem, "variant", None)
     commands = _retraining(op, None if direction is None else str(direction), problem.dtype, model)
-    takes = "15 minutes of measuring and a few of training make one for this CPU"
+    takes = "15 minutes of measuring and a few of training continue it for this CPU"
     note("\n".join([f"{model.name} was measured on {device}; {takes}:", *commands]))
 
 
 def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[str, ...]:
     """The commands that measure for a quarter of an hour and train for this CPU."""
     direction = "" if variant is None else f" --variant {variant}"
+    own = user_data_dir() / "models" / model.name
     return (
         f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here",
         "ckh convert runs/here --out here.parquet",
-        f"ckh train --op {op}{direction} --data here.parquet --out {user_data_dir() / 'models' / model.name}",
+        f"ckh train --op {op}{direction} --data here.parquet --warm-start nearest --out {own}",
     )

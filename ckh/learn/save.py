@@ -69,8 +69,10 @@ def _files(trained: Trained) -> Iterable[tuple[str, bytes]]:
         yield CALIBRATION_NAME, trained.calibration.to_json().encode()
     if trained.tuning is not None:
         yield TUNING_NAME, _json(trained.tuning.to_dict())
-    for name, content in trained.dataset.op.model_files.items():
-        yield name, content(trained.dataset.frame)
+    before = None if trained.start is None else trained.start.path
+    for name, content_of in trained.dataset.op.model_files.items():
+        if (content := content_of(trained.dataset.frame, before)) is not None:
+            yield name, content
     yield MEASURED_NAME, measured_file(trained.dataset, None if trained.start is None else trained.start.measured)
     yield SPEC_NAME, spec_text(_spec(trained), trained.params).encode()
     yield MANIFEST_NAME, _json(_manifest(trained))

@@ -127,8 +127,7 @@ class _Trainer:
             trees=trees,
             folds=folds,
             importances={name: int(count) for name, count in zip(names, counts, strict=True)},
-            oof_mean_efficiency=None if chosen is None else float(chosen.mean()),
-            oof_p10_efficiency=None if chosen is None else float(np.percentile(chosen, 10)),
+            oof_efficiency=None if chosen is None else tuple(chosen.tolist()),
             comparison=validation.against_start(fit.target, chosen),
             mined=validated.mined,
         )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import ModelRef, Wanted
     from ckh.ops.base import Kernel, Problem
@@ -112,6 +113,17 @@ class EstimateModel(Model):
         """The scores of kernels, shape (kernels,)."""
         assert target == RANK
         found: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+        return found
+
+    def scores(self, dataset: Dataset) -> NDArray[np.float64]:
+        """The score of every row of a dataset, shape (rows,)."""
+        op, found = self.spec.op, np.zeros(len(dataset))
+        kernel_of = {name: op.parse_kernel(name) for name in dataset.frame["kernel_name"].unique()}
+        names = dataset.frame["kernel_name"].to_numpy()
+        order = np.argsort(dataset.problem_ids, kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(dataset.problem_ids))[:-1])
+        for problem, rows in zip(dataset.problems(), parts, strict=True):
+            found[rows] = self.predict(problem, [kernel_of[name] for name in names[rows]])
         return found
 
 

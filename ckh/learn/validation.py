@@ -78,7 +78,7 @@ class Validation:
             return None
         scores = self._prepared.matrix.predict(start.booster(target), num_threads=self._options.jobs)
         before = self._prepared.chosen_efficiency(scores, np.arange(len(scores)))
-        return compare(before, chosen, _seen(dataset, start.problems) if start.problems else None)
+        return compare(before, chosen, seen(dataset, start.problems) if start.problems else None)
 
     def _mined(self, fit: Fit) -> Validated:
         options, groups = self._options, self._prepared.dataset.problem_ids
@@ -150,7 +150,7 @@ class Validation:
         )
 
 
-def _seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
+def seen(dataset: Dataset, known: frozenset[str]) -> NDArray[np.bool_]:
     """True if a model that knows some problems has seen each of a dataset's, shape (problems,).
 
     It has if it knows any of the group that cross-validation keeps together.

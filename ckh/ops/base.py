@@ -182,7 +182,8 @@ class Operation(Generic[P, K]):
         other_names: further names that a kernel goes by.
         legacy_columns: dataset columns as models of AMD's tools were trained with.
         train_defaults: how its models are trained unless it is said, for a number of rows.
-        model_files: further files of a model's directory: the name of each, and its content from the training rows.
+        model_files: further files of a model's directory: the name of each, and its content from the training rows and
+            the folder of the model that was continued, None without one. No content: there is no such file.
         grows_with: the size with which a problem's work grows while all else stays, so that a kernel needs no more time
             for less of it, as rows of a matrix product; empty: none.
         amd_features: names of the features that models of AMD's tools have; empty: AMD has no such tool.
@@ -231,7 +232,7 @@ class Operation(Generic[P, K]):
     other_names: Callable[[K], tuple[str, ...]] = _no_names
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict
     train_defaults: Callable[[int], TrainOptions] = _default_options
-    model_files: Mapping[str, Callable[[pd.DataFrame], bytes]] = field(default_factory=dict)
+    model_files: Mapping[str, Callable[[pd.DataFrame, Path | None], bytes | None]] = field(default_factory=dict)
     grows_with: str = ""
     timed: int = 0
     batch: str = ""

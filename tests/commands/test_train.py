@@ -251,6 +251,71 @@ def test_a_model_is_continued(data: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "on 10 problems new to it" in "".join(capsys.readouterr())
 
 
+def test_a_continued_model_knows_the_kernels_of_both(data: Path) -> None:
+    """Its candidates are those that its start or the new data had; all where the start does not say."""
+    tiles = ["tile_m", "tile_n", "tile_k"]
+    frame = measured().frame
+    is_small = (frame["tile_m"] < 64).to_numpy()
+    few, start, out = (data.with_name(name) for name in ("few.parquet", "start", "model"))
+    write_dataset(measured().select(is_small), few)
+    write_dataset(measured().select(~is_small), data)
+    assert run(["train", str(few), "--out", str(start), *SMALL]) == ExitCode.OK
+    args = ["train", str(data), "--warm-start", str(start), "--out", str(out), "--trees", "5", "--jobs", "1"]
+    assert run(args) == ExitCode.OK
+    known = json.loads((out / "kernels.json").read_text(encoding="utf-8"))
+    assert known["tiles"] == sorted(frame[tiles].drop_duplicates().to_numpy().tolist())
+    assert known["tiles"] != json.loads((start / "kernels.json").read_text(encoding="utf-8"))["tiles"]
+    (start / "kernels.json").unlink()
+    assert run([*args, "--force"]) == ExitCode.OK
+    assert not (out / "kernels.json").exists()
+
+
+def test_a_model_is_compared_with_what_answers_today(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Held-out choices stand beside those of the model that predict would take, on problems that it does not know."""
+    models = data.parent / "models"
+    models.mkdir()
+    monkeypatch.setenv("CKH_MODELS", str(models))
+    few, out = data.with_name("few.parquet"), data.with_name("model")
+    write_dataset(measured().select(measured().problem_ids < 4), few)
+    assert run(["train", str(few), "--out", str(models / "mine"), *SMALL]) == ExitCode.OK
+    capsys.readouterr()
+    assert run(["train", str(data), "--out", str(out), *SMALL, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    found = document["today"]["validation"]
+    assert document["today"]["model"] == str(models / "mine")
+    assert (found["problems"], found["seen"]) == (10, 0)
+    rows = measured().valid()
+    frame = rows.frame.assign(score=load_model(models / "mine").scores(rows), problem=rows.problem_ids)
+    best = frame.groupby("problem")["latency_ms"].min()
+    chosen = frame.loc[frame.groupby("problem")["score"].idxmax()].set_index("problem")["latency_ms"]
+    assert found["start_mean_efficiency"] == pytest.approx((best / chosen)[4:].mean())
+    assert run(["train", str(data), "--out", str(out), *SMALL, "--force"]) == ExitCode.OK
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}" in said
+    assert ("which answers for such problems today, chooses better by" in said) == found["worse"]
+
+
+def test_nothing_is_said_of_a_model_that_saw_it_all(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What learned from these very problems on this device is not compared; on another device it is."""
+    models = data.parent / "models"
+    models.mkdir()
+    monkeypatch.setenv("CKH_MODELS", str(models))
+    assert run(["train", str(data), "--out", str(models / "mine"), *SMALL]) == ExitCode.OK
+    elsewhere = data.with_name("elsewhere.parquet")
+    write_dataset(type(measured())(measured().frame.assign(device="another CPU")), elsewhere)
+    said = []
+    for path in (data, elsewhere):
+        capsys.readouterr()
+        assert run(["train", str(path), "--out", str(data.with_name("model")), *SMALL, "--force", "--json"]) == 0
+        said.append(json.loads(capsys.readouterr().out).get("today"))
+    assert said[0] is None
+    assert (said[1]["validation"]["problems"], said[1]["validation"]["seen"]) == (14, 14)
+
+
 def test_a_worse_model_is_warned_of(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trees that learn from shuffled times spoil a model, which is said with the figures of both."""
     start, bad = saved(data.with_name("start")), data.with_name("bad.parquet")

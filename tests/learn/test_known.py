@@ -223,6 +223,7 @@ def test_retraining_is_offered_once(
     assert beginning.startswith("model was measured on a test; 15 minutes ")
     assert [line.split()[:2] for line in commands] == [["ckh", "bench"], ["ckh", "convert"], ["ckh", "train"]]
     assert "--op grouped_conv --variant forward" in commands[0]
+    assert "--warm-start nearest" in commands[2]
     knowing.offer_once(problems()[0], *one)
     assert capsys.readouterr().err == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
 from ckh.learn.estimate import compiled_blocks_per_cu, estimated_us
-from ckh.learn.transfer import ESTIMATE, stand_in
+from ckh.learn.transfer import ESTIMATE, EstimateModel, stand_in
 from ckh.ops.base import TiledSizes
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import kernel_name
@@ -27,6 +28,7 @@ from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.resources import Resources
+from tests.learn.conftest import build
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +118,20 @@ def test_compiled_kernels_are_estimated_by_what_they_take(
     assert [one for one in after["kernels"] if one["kernel"] != first["kernel"]] == others
     assert run(command) == ExitCode.OK
     assert "         registers and LDS of 1 by the compiler, of the others by tile\n" in capsys.readouterr().out
+
+
+def test_the_estimate_scores_rows() -> None:
+    """Rows in any order are scored as their problems' kernels are."""
+    arch, weight = load_arch("gfx942"), replace(PROBLEM, variant=Direction.BWD_WEIGHT)
+    problems = [weight, replace(weight, n=2)]
+    kernels = conv_pool(Direction.BWD_WEIGHT, arch, 2, "bf16")[:6]
+    pairs = [(problems[i % 2], kernels[i // 2]) for i in range(12)]
+    dataset = build([(problem, kernel, 1.0) for problem, kernel in pairs])
+    dataset.frame["arch"] = arch.name
+    estimate = EstimateModel(wanted_for(weight, arch.name))
+    expected = [estimate.predict(problem, [kernel])[0] for problem, kernel in pairs]
+    assert estimate.scores(dataset) == pytest.approx(expected, rel=1e-12)
+    assert len(set(expected)) > 2
 
 
 def test_what_must_be_measured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

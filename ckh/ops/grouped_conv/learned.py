@@ -62,12 +62,17 @@ class LearnedKernels:
         )
 
 
-def learned_file(frame: pd.DataFrame) -> bytes:
-    """The file's content, from training rows."""
-    document = {
-        "tiles": sorted(map(list, frame[list(_TILE)].drop_duplicates().itertuples(index=False))),
-        "variants": sorted(map(list, frame[list(_VARIANT)].drop_duplicates().itertuples(index=False))),
-    }
+def learned_file(frame: pd.DataFrame, before: Path | None) -> bytes | None:
+    """The file's content, from training rows and the model that was continued; None if that one knows all kernels.
+
+    Raises:
+        ModelError: the file of the model that was continued is damaged.
+    """
+    known = LearnedKernels(frozenset(), frozenset()) if before is None else learned_kernels(before)
+    if known is None:
+        return None
+    tiles, variants = (frozenset(frame[list(names)].itertuples(index=False, name=None)) for names in (_TILE, _VARIANT))
+    document = {"tiles": sorted(known.tiles | tiles), "variants": sorted(known.variants | variants)}
     return (json.dumps(document, indent=1, default=int) + "\n").encode()
 
 

@@ -121,8 +121,13 @@ def _sizes(problem: MiopenProblem) -> dict[str, int]:
     return problem.columns() | {"c_per_group": problem.c_per_group, "k_per_group": problem.k_per_group}
 
 
-def make_table(frame: pd.DataFrame) -> CandidateTable:
-    """The table of all that was measured: a row for each problem and solver, with the columns of a dataset."""
+def make_table(frame: pd.DataFrame, before: CandidateTable | None = None) -> CandidateTable:
+    """The table of all that was measured: a row for each problem and solver, with the columns of a dataset.
+
+    Args:
+        frame: what was measured.
+        before: the table of what was measured before, to which this is added.
+    """
     values = {name: frame[name].to_numpy() for name in _FIXED}
     divided = {f"{side}_per_group": frame[side.upper()].to_numpy() // frame["G"].to_numpy() for side in "ck"}
     keys = [*(frame[name].to_numpy() for name in _GROUP), frame["G"].to_numpy() > 1]
@@ -131,9 +136,15 @@ def make_table(frame: pd.DataFrame) -> CandidateTable:
     rows_of: dict[tuple[str, str], list[int]] = {}
     for row, pair in enumerate(zip(names, solvers, strict=True)):
         rows_of.setdefault(pair, []).append(row)
+    known = {} if before is None else before.groups
+    earlier = {(name, one.solver): one for name, many in known.items() for one in many}
     groups: dict[str, list[SolverCandidate]] = {}
-    for (name, solver), rows in sorted(rows_of.items()):
-        groups.setdefault(name, []).append(_candidate(solver, np.array(rows), values, divided))
+    for name, solver in sorted({*rows_of, *earlier}):
+        found = earlier.get((name, solver))
+        if rows := rows_of.get((name, solver)):
+            found = _candidate(solver, np.array(rows), values, divided, found)
+        assert found is not None
+        groups.setdefault(name, []).append(found)
     return CandidateTable({name: tuple(sorted(many, key=lambda one: -one.measured)) for name, many in groups.items()})
 
 
@@ -165,17 +176,25 @@ def _read_integers(fields: JsonFields) -> dict[str, int]:
 
 
 def _candidate(
-    solver: str, rows: NDArray[np.int64], values: Mapping[str, NDArray[Any]], divided: Mapping[str, NDArray[Any]]
+    solver: str,
+    rows: NDArray[np.int64],
+    values: Mapping[str, NDArray[Any]],
+    divided: Mapping[str, NDArray[Any]],
+    before: SolverCandidate | None,
 ) -> SolverCandidate:
-    if len(rows) < _ENOUGH:
+    """A solver by the rows of its problems, and what is known of it before: what it needs, all of them have."""
+    if before is None and len(rows) < _ENOUGH:
         return SolverCandidate(solver, len(rows), {}, {})
     fixed = {name: int(column[rows[0]]) for name, column in values.items() if (column[rows] == column[rows[0]]).all()}
-    divisors = {}
-    for name in _DIVISIBLE:
-        common = next((divisor for divisor in _DIVISORS if not (divided[name][rows] % divisor).any()), 1)
-        if common > 1:
-            divisors[name] = common
-    return SolverCandidate(solver, len(rows), fixed, divisors)
+    common = {
+        name: next((divisor for divisor in _DIVISORS if not (divided[name][rows] % divisor).any()), 1)
+        for name in _DIVISIBLE
+    }
+    if before is not None:
+        fixed = {name: value for name, value in fixed.items() if before.fixed.get(name) == value}
+        common = {name: gcd(divisor, before.divisors.get(name, 1)) for name, divisor in common.items()}
+    measured = len(rows) + (0 if before is None else before.measured)
+    return SolverCandidate(solver, measured, fixed, {name: divisor for name, divisor in common.items() if divisor > 1})
 
 
 def _name(variant: Any, dtype: Any, layout: Any, ndim: Any, *, is_grouped: Any) -> str:

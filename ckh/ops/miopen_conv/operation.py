@@ -96,8 +96,8 @@ def _pool(solvers: tuple[str, ...]) -> tuple[Solver, ...]:
     return tuple(map(parse_solver, solvers))
 
 
-def _candidates_file(frame: pd.DataFrame) -> bytes:
-    return make_table(frame).to_json().encode()
+def _candidates_file(frame: pd.DataFrame, before: Path | None) -> bytes:
+    return make_table(frame, None if before is None else read_candidates(before)).to_json().encode()
 
 
 def _train_defaults(rows: int) -> TrainOptions:

@@ -47,6 +47,19 @@ def test_what_few_rows_have_in_common_says_nothing(frame: pd.DataFrame) -> None:
     assert candidates(DENSE_3X3, table).refused == {"GemmFwd1x1_0_2 is for 1x1 filters": 1}
 
 
+def test_what_was_known_before_is_added_to(frame: pd.DataFrame, many: pd.DataFrame) -> None:
+    """A table of old and new rows together is that of all of them, and a solver needs what both had in common."""
+    first = make_table(from_frame(many, DEVICE).frame)
+    wider = many.assign(C=8 * (1 + many["Hi"] % 3))
+    added = make_table(from_frame(wider, DEVICE).frame, first)
+    both = make_table(pd.concat([from_frame(many, DEVICE).frame, from_frame(wider, DEVICE).frame], ignore_index=True))
+    assert added == both
+    needs = {one.solver: one.divisors for found in added.groups.values() for one in found}
+    assert needs["GemmFwdRest"] == {"c_per_group": 8, "k_per_group": 16}
+    others = frame.assign(direction="B")
+    assert set(make_table(from_frame(others, DEVICE).frame, first).groups) > set(first.groups)
+
+
 def test_a_solver_for_1x1_filters_is_no_candidate_for_others() -> None:
     """Its name says so, also where it was measured on too few problems to tell from these."""
     table = read_candidates(data_dir("models") / "miopen_conv_gfx942")
