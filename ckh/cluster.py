@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ckh.dask_scheduler import are_called, claim, has_pages, join, offer
 from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
 from ckh.jsonfields import read_json
 from ckh.log import note
@@ -36,10 +37,10 @@ _MOST_LOCAL = 1024
 _CONNECT_S = 15
 _ANSWER_S = 30  # until a scheduler has answered
 _WORKER_S = 60  # until there is a worker
+_ALONE_S = 60  # without any worker
 _POLL_S = 0.25
 _LOOK_S = 1.0  # between looks for workers that came or went
 _RETRIES = 3  # of a call whose worker dies
-_CLAIM_S = 1.0  # after which what was claimed must have been called
 _AHEAD = 2  # calls that wait for each that runs, so that no worker waits for the client
 # What Dask raises when who should answer is gone. Its TimeoutError is asyncio's: Python's own only from 3.11 on.
 LOST = (OSError, asyncio.TimeoutError)
@@ -93,22 +94,27 @@ class Cluster:
         self.client, self.is_verbose = client, is_verbose
         self._nodes: tuple[ClusterNode, ...] = ()
         self._looked_at = -_LOOK_S
+        self._alone_since: float | None = None
         self._lock = threading.Lock()
 
     def nodes(self) -> tuple[ClusterNode, ...]:
         """The workers that there are, or were a moment ago, by address.
 
         Raises:
-            DeviceError: the scheduler is gone.
+            DeviceError: the scheduler is gone, or there was no worker for a minute.
         """
         with self._lock:
             self._require_alive()
-            if time.monotonic() >= self._looked_at + _LOOK_S:
+            now = time.monotonic()
+            if now >= self._looked_at + _LOOK_S:
                 workers = self.client.scheduler_info(n_workers=-1)["workers"]
                 self._nodes = tuple(
                     ClusterNode(at, one["host"], one["nthreads"]) for at, one in sorted(workers.items())
                 )
                 self._looked_at = time.monotonic()
+                self._alone_since = None if self._nodes else self._alone_since or now
+            if self._alone_since is not None and now > self._alone_since + _ALONE_S:
+                raise DeviceError("no node of the cluster is left", "go on with --resume")
             return self._nodes
 
     def open_calls(self) -> dict[str, int]:
@@ -155,8 +161,13 @@ class Cluster:
             raise _gone(error) from error
 
     def advertise(self, address: str, resources: dict[str, float]) -> None:
-        """Have a worker report its resources, of which calls take a part (`Call.needs`), to the scheduler."""
+        """Have a worker report its resources, of which calls take a part (`Call.needs`), to the scheduler.
+
+        Raises:
+            DeviceError: the scheduler is gone.
+        """
         self.everywhere(_set_resources, resources, on=[address])
+        self.on_scheduler(offer, address)
 
     def claim(self, names: Sequence[str], key: str) -> dict[str, str]:
         """Claim what a call is about to compute, so that no other client computes it meanwhile.
@@ -169,8 +180,8 @@ class Cluster:
             DeviceError: the scheduler is gone.
         """
         while True:
-            found: dict[str, str] = self.on_scheduler(_claim, list(names), key, self.client.id)
-            if self.on_scheduler(_are_called, list(set(found.values()))):
+            found: dict[str, str] = self.on_scheduler(claim, list(names), key, self.client.id)
+            if self.on_scheduler(are_called, list(set(found.values()))):
                 return found
             time.sleep(_POLL_S)  # claimed, and about to be called, or it was done a moment ago
 
@@ -189,8 +200,7 @@ class Cluster:
             while not ended.wait(_POLL_S):
                 if should_stop():
                     return None
-                if all(node.address != call.on for node in self.nodes()):
-                    raise NodeLostError("its node is gone")
+                self._require_node([call])
             return _result(future)
         finally:
             with suppress(*LOST):
@@ -205,6 +215,7 @@ class Cluster:
 
         Raises:
             CkhError: a call raised it.
+            NodeLostError: the worker that a call names is gone.
             DeviceError: the scheduler is gone, or the workers that were given a call died, one after the other.
         """
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -218,6 +229,7 @@ class Cluster:
                     future.add_done_callback(ended.put)
                 if not open_calls:
                     return
+                self._require_node(open_calls.values())
                 with suppress(queue.Empty):
                     future = ended.get(timeout=_POLL_S)
                     yield open_calls.pop(future), _result(future)
@@ -234,12 +246,18 @@ class Cluster:
                 return
             yield call
 
+    def _require_node(self, calls: Iterable[Call]) -> None:
+        """Refuse to wait for workers that are gone: Dask does, for a worker that is named."""
+        here = {node.address for node in self.nodes()}
+        if any(call.on not in here for call in calls if call.on):
+            raise NodeLostError("its node is gone")
+
     def _submit(self, call: Call) -> Future:
         if call.joins:
             from distributed import Future
 
             future = Future(call.key, self.client)
-            self.on_scheduler(_join, call.key, self.client.id)
+            self.on_scheduler(join, call.key, self.client.id)
             return future
         key = {"key": call.key} if call.key else {"pure": False}
         where = {"workers": [call.on]} if call.on else {}
@@ -277,8 +295,8 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
         cluster = Cluster(client, is_verbose=is_verbose)
         _await_workers(cluster)
         _require_same(cluster)
-        has_pages = cluster.on_scheduler(_has_pages)
-        note(f"cluster {client.scheduler.address}" + (f", dashboard {client.dashboard_link}" if has_pages else ""))
+        pages = f", dashboard {client.dashboard_link}" if cluster.on_scheduler(has_pages) else ""
+        note(f"cluster {client.scheduler.address}{pages}")
         yield cluster
 
 
@@ -407,38 +425,16 @@ def _require_same(cluster: Cluster) -> None:
             raise DeviceError(f"{who} has ckh {version}, this is {__version__}", "install the same")
 
 
-def _claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
-    """On the scheduler: see `Cluster.claim`. Calls that are named are kept for the client."""
-    claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
-    tasks, now = dask_scheduler.tasks, time.monotonic()
-    found = {}
-    for name in names:
-        other, since = claims.get(name, ("", 0.0))
-        is_running = other in tasks and tasks[other].state != "erred"
-        if other != key and (is_running or now < since + _CLAIM_S):
-            found[name] = other
-        else:
-            claims[name] = key, now
-    dask_scheduler.client_desires_keys([other for other in set(found.values()) if other in tasks], client)
-    return found
+def is_withdrawn() -> bool:
+    """On a worker, in a call: whether nobody waits for it any more, because its client was stopped or died.
 
-
-def _join(key: str, client: str, dask_scheduler: Any) -> None:
-    """On the scheduler: send a call's result to a client, now or when there is one."""
-    dask_scheduler.client_desires_keys([key], client)
-
-
-def _are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
-    """On the scheduler: whether there is a call of each key."""
-    return all(key in dask_scheduler.tasks for key in keys)
-
-
-def _has_pages(dask_scheduler: Any) -> bool:
-    """On the scheduler: whether it has Dask's dashboard.
-
-    Without Bokeh, or with --no-dashboard, its port answers too, and is among its services, but has no such pages.
+    Dask lets such a call run to its end, and other calls wait for that.
     """
-    return any(hasattr(one, "app_paths") for one in dask_scheduler.http_application.applications)
+    from distributed import get_worker
+
+    worker = get_worker()
+    task = worker.state.tasks.get(worker.get_current_task())
+    return task is None or task.state == "cancelled"
 
 
 def _own_version() -> str:

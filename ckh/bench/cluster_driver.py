@@ -121,21 +121,28 @@ class RemoteRunner:
 class _ClusterBuilder(KernelBuilder):
     """Builds kernels on the nodes, into the cache of this machine."""
 
-    def __init__(self, cluster: Cluster, request: DeviceRequest, device: Device, timeout_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, request: DeviceRequest, device: Device, timeout_s: float, see_nodes: Callable[[], None]
+    ) -> None:
         super().__init__(device, timeout_s)
-        self._cluster, self._request = cluster, request
+        self._cluster, self._request, self._see_nodes = cluster, request, see_nodes
 
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
     ) -> Iterator[dict[str, Built]]:
         """Build units; yields results as they come. What a node has, or another client builds, is not built again."""
         del jobs  # nodes say how many compilers they can run
+
+        def should_stop() -> bool:
+            self._see_nodes()  # one that was started again gets no call before it has said what it has
+            return order.should_stop()
+
         found = self._from_nodes([key for unit in together for key in unit], order)
         advance(len(found), "")
         yield found
         units = [left for unit in together if (left := [key for key in unit if key not in found])]
         done: set[str] = set()
-        for _, (made, files) in self._cluster.results(self._calls(units, order), order.should_stop):
+        for _, (made, files) in self._cluster.results(self._calls(units, order), should_stop):
             self._cache.adopt(files)
             new = {key: one for key, one in made.items() if key in order.sources and key not in done}
             done |= new.keys()
@@ -154,8 +161,9 @@ class _ClusterBuilder(KernelBuilder):
             left -= set(of_node)
             starts = range(0, len(of_node), _SHIPPED)
             calls += [Call(whole_files, (of_node[start : start + _SHIPPED],), on=address) for start in starts]
-        for _, files in self._cluster.results(calls, order.should_stop):
-            self._cache.adopt(files)
+        with suppress(NodeLostError):  # what it had is built
+            for _, files in self._cluster.results(calls, order.should_stop):
+                self._cache.adopt(files)
         return self._found(replace(order, sources={key: order.sources[key] for key in keys if key not in left}))
 
     def _calls(self, units: Sequence[Sequence[str]], order: BuildOrder) -> Iterator[Call]:
@@ -205,7 +213,7 @@ class ClusterDriver(Driver):
         super().__init__(device, limits, should_stop, ())
         if not self.devices():
             faults = sorted({facts.fault for facts in self._facts.values()})
-            raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults)}")
+            raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults) or 'they are gone'}")
         self.configs = tuple(one.facts.configs[one.number] for one in self.devices())
         self.jobs = sum(facts.compilers for facts in self._facts.values())
         self._first: RemoteDevice | None = None  # that works where no device is named
@@ -225,7 +233,8 @@ class ClusterDriver(Driver):
         return found
 
     def _make_builder(self) -> KernelBuilder:
-        return _ClusterBuilder(self._cluster, self._request, self.device, self.limits.compile_timeout_s)
+        timeout_s = self.limits.compile_timeout_s
+        return _ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
 
     def devices(self) -> tuple[RemoteDevice, ...]:
         """The devices of all nodes that are there now, each of a machine's once.
@@ -233,12 +242,8 @@ class ClusterDriver(Driver):
         Raises:
             DeviceError: two nodes differ.
         """
+        self._see_nodes()
         nodes = {node.address: node for node in self._cluster.nodes()}
-        new = [address for address in nodes if address not in self._facts]
-        if new:
-            self._facts |= self._cluster.everywhere(describe, self._request, on=new, measures=self._measures)
-            self._require_same()
-            self._advertise(new)
         found: dict[tuple[str, int], RemoteDevice] = {}
         for address, node in nodes.items():
             facts = self._facts.get(address)
@@ -248,6 +253,15 @@ class ClusterDriver(Driver):
             for number in free[: node.slots]:
                 found[facts.machine, number] = RemoteDevice(node, facts, number)
         return tuple(found.values())
+
+    def _see_nodes(self) -> None:
+        """Have nodes that are new describe themselves, and advertise what they have."""
+        new = [node.address for node in self._cluster.nodes() if node.address not in self._facts]
+        if new:
+            described = self._cluster.everywhere(describe, self._request, on=new, measures=self._measures)
+            self._facts |= described
+            self._require_same()
+            self._advertise(list(described))
 
     def _require_same(self) -> None:
         first: tuple[str, NodeFacts] | None = None

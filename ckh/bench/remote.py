@@ -21,6 +21,7 @@ from ckh.bench.device import HOST_KIND
 from ckh.bench.device_choice import open_device, require_usable
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
+from ckh.cluster import is_withdrawn
 from ckh.errors import CkhError
 from ckh.machine import machine_name
 from ckh.paths import cache_dir
@@ -188,7 +189,7 @@ class _Warm:
         self._lock = threading.Lock()
         self._name = f"{config.kind}-{config.cpu if config.kind == HOST_KIND else config.gpu}"
         options = SupervisorOptions(timeout_s, config)
-        self._make: Callable[[], Supervisor] = lambda: Supervisor(_device(request), options, lambda: False)
+        self._make: Callable[[], Supervisor] = lambda: Supervisor(_device(request), options, is_withdrawn)
         self._supervisor: Supervisor | None = None
         self._timer: threading.Timer | None = None
 
@@ -205,14 +206,20 @@ class _Warm:
             except BaseException:
                 self._drop()
                 raise
+            if is_withdrawn():
+                self._drop()  # it was stopped, and does no more
+                return
             self._timer = threading.Timer(_IDLE_S, self.end)
             self._timer.daemon = True
             self._timer.start()
 
     def end(self) -> None:
-        """End the process, once it is not in use."""
-        with self._lock:
-            self._drop()
+        """End the process, unless it is in use, when it ends later: whoever calls this must not wait."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._lock.release()
 
     def _drop(self) -> None:
         if self._supervisor is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.cluster import is_withdrawn
+from ckh.errors import CkhError
 from ckh.learn.prior import PRIOR_TREES, has_prior, prior_rows
 from ckh.learn.targets import Fit
 from ckh.training import RANK
@@ -25,8 +27,10 @@ _EVAL_AT = (1, 2, 3, 4, 5)
 _MANY_ROWS = 60_000
 
 
-def _no_bar(_steps: int, _text: str) -> None:
-    """Show no progress."""
+def _go_on(_steps: int, _text: str) -> None:
+    """On a worker of a cluster, where there is no progress bar: end what nobody waits for any more."""
+    if is_withdrawn():
+        raise CkhError("the run that this belongs to has ended")
 
 
 class Boosting:
@@ -44,8 +48,8 @@ class Boosting:
         self.advance = advance
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """On another machine there is no progress bar."""
-        return Boosting, (self.prepared, self.options, _no_bar)
+        """Another one on a worker of a cluster."""
+        return Boosting, (self.prepared, self.options, _go_on)
 
     def fit(
         self,

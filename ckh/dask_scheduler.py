@@ -1,0 +1,53 @@
+"""Functions that run in the process of a Dask scheduler, which gives itself to them as `dask_scheduler`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CLAIM_S = 1.0  # after which what was claimed must have been called
+
+
+def claim(names: Sequence[str], key: str, client: str, dask_scheduler: Any) -> dict[str, str]:
+    """See `Cluster.claim`. Calls that are named are kept for the client."""
+    claims: dict[str, tuple[str, float]] = dask_scheduler.__dict__.setdefault("ckh_claims", {})
+    tasks, now = dask_scheduler.tasks, time.monotonic()
+    found = {}
+    for name in names:
+        other, since = claims.get(name, ("", 0.0))
+        is_running = other in tasks and tasks[other].state != "erred"
+        if other != key and (is_running or now < since + _CLAIM_S):
+            found[name] = other
+        else:
+            claims[name] = key, now
+    dask_scheduler.client_desires_keys([other for other in set(found.values()) if other in tasks], client)
+    return found
+
+
+def join(key: str, client: str, dask_scheduler: Any) -> None:
+    """Send a call's result to a client, now or when there is one."""
+    dask_scheduler.client_desires_keys([key], client)
+
+
+def are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
+    """Whether there is a call of each key."""
+    return all(key in dask_scheduler.tasks for key in keys)
+
+
+def has_pages(dask_scheduler: Any) -> bool:
+    """Whether it has Dask's dashboard.
+
+    Without Bokeh, or with --no-dashboard, its port answers too, and is among its services, but has no such pages.
+    """
+    return any(hasattr(one, "app_paths") for one in dask_scheduler.http_application.applications)
+
+
+def offer(address: str, dask_scheduler: Any) -> None:
+    """Give a worker the calls that wait for what it has; Dask itself looks when a worker comes."""
+    worker = dask_scheduler.workers.get(address)
+    if worker is not None:
+        waiting = dask_scheduler.bulk_schedule_unrunnable_after_adding_worker(worker)
+        dask_scheduler.transitions(waiting, f"advertise-{time.time()}")

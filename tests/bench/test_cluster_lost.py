@@ -1,0 +1,143 @@
+"""Calls on a cluster that nobody waits for any more, and nodes that are lost while kernels are compiled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh import cluster as cluster_module
+from ckh.archs import load_arch
+from ckh.bench.plan import full_name
+from ckh.cluster import Call, NodeLostError, connected, is_withdrawn
+from ckh.data.journal import read_journal
+from ckh.errors import DeviceError, ExitCode
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from ckh.cluster import Cluster
+
+pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+_KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:80]]
+_LIMIT_S = 120  # of what would take an hour, or not end
+
+
+def _problem(channels: int, size: int) -> str:
+    n, c = channels // 8, channels
+    return ConvProblem(Direction.FORWARD, n, c, k=c, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with kernels and a cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    Path("kernels").write_text("\n".join(_KERNELS), encoding="utf-8")
+
+
+def _bench(cluster: Cluster, problem: str, *args: str) -> subprocess.Popen[bytes]:
+    """A bench of a problem by a process of its own."""
+    Path("problems.txt").write_text(problem, encoding="utf-8")
+    what = ["--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--samples", "3", *args]
+    command = [sys.executable, "-m", "ckh", "bench", "--cluster", cluster.client.scheduler.address, *what]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+def _until(is_so: Any) -> None:
+    deadline = time.monotonic() + _LIMIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
+    """A problem that would take an hour is left when its client dies or is stopped: the next one has the device."""
+    with connected("local:1") as cluster:
+        first = _bench(cluster, _problem(512, 112), "--timeout", "3600", "--out", "first")
+        _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
+        first.send_signal(number)
+        first.wait(_LIMIT_S)
+        assert _bench(cluster, _problem(8, 7), "--out", "second").wait(_LIMIT_S) == ExitCode.OK
+    assert len(read_journal(Path("second")).final_rows()) == len(_KERNELS)
+
+
+# Kills the node that it compiles for, once.
+_COMPILER = """#!/bin/sh
+case "$*" in *" -o "*)
+  if mv "{folder}/node" "{folder}/killed" 2> /dev/null; then kill -9 "$(cat "{folder}/killed")"; fi
+esac
+exec g++ "$@"
+"""
+
+
+def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it is the only one: what it has is taken note of anew, without which it would get nothing to compile."""
+    compiler = tmp_path / "compiler"
+    compiler.write_text(_COMPILER.format(folder=tmp_path), encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with connected("local:1") as cluster:
+        (pid,) = cluster.everywhere(os.getpid).values()
+        bench = _bench(cluster, _problem(8, 7), "--compile-only")
+        (tmp_path / "new").write_text(str(pid), encoding="utf-8")
+        (tmp_path / "new").rename(tmp_path / "node")
+        assert bench.wait(_LIMIT_S) == ExitCode.OK
+        assert (tmp_path / "killed").exists()
+        assert list(cluster.everywhere(os.getpid).values()) != [pid]
+
+
+def test_calls_for_a_worker_that_is_gone_end() -> None:
+    """They name it, so no other can run them: that is said, and not waited for."""
+    with connected("local:2") as cluster:
+        node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
+        calls = (Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
+        found = cluster.results(calls)
+        next(found)
+        os.kill(pids[node.address], signal.SIGKILL)
+        with pytest.raises(NodeLostError, match="its node is gone"):
+            list(found)
+
+
+def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that any may run are waited for as long as one may come."""
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(cluster_module, "_ALONE_S", 1)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as made,
+        connected(made.scheduler_address) as cluster,
+    ):
+        found = cluster.results(Call(time.sleep, (0.2 + number / 1000,)) for number in range(100))
+        next(found)
+        made.scale(0)
+        with pytest.raises(DeviceError, match="no node of the cluster is left"):
+            list(found)
+
+
+def test_a_call_that_nobody_waits_for_knows(tmp_path: Path) -> None:
+    """Not as long as somebody does; Dask itself lets it run on."""
+    began, ended = tmp_path / "began", tmp_path / "ended"
+    with connected("local:1") as cluster:
+        assert cluster.result(Call(is_withdrawn, (), on=cluster.nodes()[0].address)) is False
+        call = Call(_run_until_withdrawn, (str(began), str(ended)), on=cluster.nodes()[0].address)
+        assert cluster.result(call, began.exists) is None
+        _until(ended.exists)
+
+
+def _run_until_withdrawn(began: str, ended: str) -> None:
+    Path(began).touch()
+    while not is_withdrawn():
+        time.sleep(0.05)
+    Path(ended).touch()
