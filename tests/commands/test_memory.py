@@ -53,8 +53,9 @@ def test_convert_takes_as_much_for_any_number_of_rows(script: Any, tmp_path: Pat
     peaks = []
     for rows in (SOME_BLOCKS, MORE_BLOCKS):
         script.write_amd_csv(tmp_path / "in.csv", rows)
-        out = tmp_path / f"{rows}.{to}"
-        peaks.append(script.cost("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out", out).peak_mb)
+        how = ("convert", tmp_path / "in.csv", "--arch", "gfx942", "--to", to, "--out")
+        outs = [tmp_path / f"{rows}-{again}.{to}" for again in range(3)]  # a run takes some MB more than another
+        peaks.append(min(script.cost(*how, out).peak_mb for out in outs))
     slope = (peaks[1] - peaks[0]) * 2**20 / (MORE_BLOCKS - SOME_BLOCKS)
     assert slope < MOST_CONVERTED, f"{slope:.0f} bytes a row, of {peaks} MB"
 
