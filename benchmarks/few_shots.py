@@ -1,13 +1,15 @@
 """What choosing the few measurements saves: efficiency of models by the number of pairs they learned from.
 
-    python benchmarks/few_shots.py [--seeds N] [SET ...]
+    python benchmarks/few_shots.py [SET ...] [--seeds N] [--designs BEST+OTHERS ...]
 
 Replays `ckh bench --plan` on data that hold every kernel's time. Problems are held out by thirds; of the rest pairs are
 taken in three ways: at random; of random problems all kernels; as the plan chooses them. `ckh train`'s defaults learn
 from each, and choose on the held-out problems among the kernels that the model knows. What is known before is of no
 data of the set: on gfx950 the analytic estimate, of mixtures of experts the other GPU's model, on the host the model of
 another direction. The difference to three times as many pairs at random is shown with its interval at 95 %, of the
-problems that happened to be there. Settings were chosen on the host's training layers (sets `train-…`).
+problems that happened to be there. Settings were chosen on the host's training layers (sets `train-…`) and on the
+20-kernel file of gfx950. Designs, so many first and so many other kernels of a problem, are shown in place of the
+plan's, beside as many pairs at random.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +38,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -88,9 +91,9 @@ def of_model(name: str) -> Callable[[Dataset], NDArray[np.float64]]:
     return lambda dataset: load_model(ROOT / "models" / name).scores(dataset)
 
 
-def gfx950() -> Replay:
+def gfx950(file: str = "*") -> Callable[[], Replay]:
     """CK Tile's convolutions, 20 kernels each."""
-    return replay(read_dataset(*sorted((ROOT / "data").glob("amd-gfx950-conv-*.parquet"))), estimate)
+    return lambda: replay(read_dataset(*sorted((ROOT / "data").glob(f"amd-gfx950-conv-{file}.parquet"))), estimate)
 
 
 def moe() -> Replay:
@@ -107,17 +110,17 @@ def host(direction: str, other: str, layers: str = "holdout") -> Callable[[], Re
 
 
 SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
-    "gfx950": (gfx950, (100, 200, 300)),
+    "gfx950": (gfx950(), (100, 200, 300)),
     "moe": (moe, (50, 150, 300)),
     "forward": (host("forward", "bwd_data"), (150, 330)),
     "bwd_data": (host("bwd_data", "forward"), (150, 330)),
     "bwd_weight": (host("bwd_weight", "bwd_data"), (150, 330)),
 }
-# Of which the settings of choosing were chosen: layers that none of the others has.
+# Of which the settings of choosing were chosen: layers that none of the others has, and a file of gfx950's two.
 TRAIN_SETS: dict[str, tuple[Callable[[], Replay], tuple[int, ...]]] = {
     f"train-{direction}": (host(direction, other, "train"), (330,))
     for direction, other in (("forward", "bwd_data"), ("bwd_data", "forward"), ("bwd_weight", "bwd_data"))
-}
+} | {"train-gfx950": (gfx950("20kernels"), (100, 200))}
 
 
 def random_pairs(
@@ -135,18 +138,34 @@ def random_problems(
     return np.concatenate([replay.rows[problem] for problem in random.permutation(problems)])[:pairs]
 
 
-def chosen(replay: Replay, problems: NDArray[np.int64], pairs: int, random: np.random.Generator) -> NDArray[np.int64]:
+def chosen(
+    replay: Replay,
+    problems: NDArray[np.int64],
+    pairs: int,
+    random: np.random.Generator,
+    shots: Shots = Shots(),  # noqa: B008 - frozen
+) -> NDArray[np.int64]:
     """What a plan takes."""
     order = problems[list(representative(replay.places[problems]))]
     best_first = [rows[np.argsort(-replay.before[rows], kind="stable")] for rows in (replay.rows[i] for i in order)]
-    counts = np.cumsum([min(len(rows), sum(Shots().of_problem(len(rows)))) for rows in best_first])
+    counts = np.cumsum([min(len(rows), sum(shots.of_problem(len(rows)))) for rows in best_first])
     best_first = best_first[: int(np.searchsorted(counts, pairs)) + 1]
-    kernels = few_kernels([replay.kernel[rows] for rows in best_first], Shots(), int(random.integers(1 << 30)))
+    kernels = few_kernels([replay.kernel[rows] for rows in best_first], shots, int(random.integers(1 << 30)))
     taken = [rows[np.isin(replay.kernel[rows], few)] for rows, few in zip(best_first, kernels, strict=True)]
     return np.concatenate(taken)[:pairs]
 
 
-WAYS: dict[str, Way] = {"random pairs": random_pairs, "random problems": random_problems, "chosen": chosen}
+def ways(designs: Sequence[str]) -> Iterator[tuple[str, Way, int]]:
+    """What is compared: a label, how pairs are taken, and how many times as many."""
+    yield "random pairs", random_pairs, THIRDS
+    if designs:
+        yield "as many random pairs", random_pairs, 1
+        for text in designs:
+            best, others = map(int, text.split("+"))
+            yield text, partial(chosen, shots=Shots(best=best, others=others)), 1
+    else:
+        yield "random problems", random_problems, THIRDS
+        yield "chosen", chosen, 1
 
 
 def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -198,18 +217,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sets", nargs="*", choices=[[], *SETS, *TRAIN_SETS], default=[])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--designs", type=str, nargs="*", default=[], metavar="BEST+OTHERS")
     arguments = parser.parse_args()
     for name in arguments.sets or SETS:
         make, budgets = (SETS | TRAIN_SETS)[name]
         data = make()
         print(f"{name}: {len(data.rows)} problems, {len(data.dataset)} pairs; mean / P10 efficiency")
         for pairs in budgets:
-            cells, at_random = [], np.zeros(0)
-            for label, way in WAYS.items():
-                found = curve(data, way, pairs if label == "chosen" else THIRDS * pairs, arguments.seeds)
-                at_random = found if label == "random pairs" else at_random
-                cells.append(f"{label} {found.mean():.1%} / {np.percentile(found, 10):.1%}")
-            cells[-1] += f", to random pairs {difference(found, at_random)}"
+            cells, at_random = [], None
+            for label, way, times in ways(arguments.designs):
+                found = curve(data, way, times * pairs, arguments.seeds)
+                at_random = found if at_random is None else at_random
+                cell = f"{label} {found.mean():.1%} / {np.percentile(found, 10):.1%}"
+                cells.append(cell if times == THIRDS else f"{cell}, to random pairs {difference(found, at_random)}")
             print(f"{pairs:6d} pairs, at random {THIRDS * pairs}:  " + "   ".join(cells), flush=True)
 
 

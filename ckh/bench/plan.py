@@ -82,7 +82,9 @@ class Plan:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The distinct kernels, in the order they are needed."""
-        return tuple(dict.fromkeys(kernel for task in self.tasks for kernel in task.kernels))
+        # Tasks share the objects, and a kernel takes long to hash.
+        objects = {id(kernel): kernel for task in self.tasks for kernel in task.kernels}
+        return tuple(dict.fromkeys(objects.values()))
 
     def without(self, is_done: Callable[[str, str], bool]) -> Plan:
         """The plan without the pairs, by canonical problem and kernel name, that are done."""

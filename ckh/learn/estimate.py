@@ -43,8 +43,8 @@ _KB = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Shapes:
-    """Kernels as columns, shape (kernels,): tiles and waves along M and N, depth, buffers of LDS, and waves."""
+class KernelShapes:
+    """Kernels as columns, shape (kernels,): tiles and waves along M and N, depth, waves, LDS buffers, prefetching."""
 
     tile_m: NDArray[np.float64]
     tile_n: NDArray[np.float64]
@@ -53,12 +53,25 @@ class _Shapes:
     wave_n: NDArray[np.float64]
     waves: NDArray[np.float64]
     buffers: NDArray[np.float64]
+    prefetches: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, kernels: Sequence[Any]) -> KernelShapes:
+        """Those of complete kernels with tiles and waves."""
+        tile_m, tile_n, tile_k, wave_m, wave_n, wave_k = (
+            column_of(kernels, name).astype(np.float64)
+            for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k")
+        )
+        pipelines = column_of(kernels, "pipeline").astype(np.str_)
+        prefetches = ~np.char.startswith(pipelines, _WITHOUT_PREFETCH)
+        buffers = 1 + _have_two_buffers(kernels, pipelines)
+        return cls(tile_m, tile_n, tile_k, wave_m, wave_n, wave_m * wave_n * wave_k, buffers, prefetches)
 
 
 def estimated_us(
     problem: Problem,
     sizes: TiledSizes,
-    kernels: Sequence[Any],
+    kernels: Sequence[Any] | KernelShapes,
     arch: ArchSpec,
     compiled: Sequence[Resources | None] = (),
 ) -> NDArray[np.float64]:
@@ -67,12 +80,13 @@ def estimated_us(
     Args:
         problem: what is to be computed.
         sizes: its matrix products.
-        kernels: complete kernels with tiles and waves.
+        kernels: complete kernels with tiles and waves, or their shapes, which take longer to read than the estimate.
         arch: a GPU, whose peaks are known.
         compiled: what the compiler reported of each kernel, if anything; empty: of none.
     """
     assert arch.peaks is not None
-    shape, width = _shapes(kernels), DTYPE_BYTES[problem.dtype]
+    shape = kernels if isinstance(kernels, KernelShapes) else KernelShapes.of(kernels)
+    width = DTYPE_BYTES[problem.dtype]
     blocks = _tiles(sizes.m, shape.tile_m) * _tiles(sizes.n, shape.tile_n) * sizes.batches
     trips = _tiles(sizes.k, shape.tile_k)
     lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
@@ -84,8 +98,7 @@ def estimated_us(
     cus = arch.hardware.num_cus
     at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
     work = at_once * _trip_clocks(shape, width, arch.peaks.flops_per_cu_clock[problem.dtype], arch)
-    prefetches = ~np.char.startswith(_pipelines(kernels), _WITHOUT_PREFETCH)
-    trip = np.where(prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
+    trip = np.where(shape.prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
     clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
     memory_us = problem.bytes / arch.peaks.bandwidth_gb_s / 1e3
@@ -108,7 +121,7 @@ def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> 
     return max(1, min(by_waves, by_lds))
 
 
-def _trip_clocks(shape: _Shapes, width: float, flops: int, arch: ArchSpec) -> NDArray[np.float64]:
+def _trip_clocks(shape: KernelShapes, width: float, flops: int, arch: ArchSpec) -> NDArray[np.float64]:
     """Clocks that a trip of one block keeps its compute unit busy, which does so many operations in one."""
     used = np.minimum(shape.waves / arch.hardware.simds_per_cu, 1.0)
     compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (flops * used)
@@ -117,7 +130,7 @@ def _trip_clocks(shape: _Shapes, width: float, flops: int, arch: ArchSpec) -> ND
     return np.asarray(np.maximum(np.maximum(compute, read), load))
 
 
-def _blocks_per_cu(shape: _Shapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
+def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
     """How many blocks LDS, registers and waves allow on a compute unit at once, 1 at least, by their tiles."""
     assert arch.peaks is not None
     lanes = shape.waves * arch.wavefront_size
@@ -128,21 +141,9 @@ def _blocks_per_cu(shape: _Shapes, width: float, lds: NDArray[np.float64], arch:
     return np.asarray(np.maximum(np.floor(np.minimum.reduce([arch.lds_capacity / lds, by_registers, by_waves])), 1))
 
 
-def _shapes(kernels: Sequence[Any]) -> _Shapes:
-    tile_m, tile_n, tile_k, wave_m, wave_n, wave_k = (
-        column_of(kernels, name).astype(np.float64)
-        for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k")
-    )
-    return _Shapes(tile_m, tile_n, tile_k, wave_m, wave_n, wave_m * wave_n * wave_k, 1 + _have_two_buffers(kernels))
-
-
-def _have_two_buffers(kernels: Sequence[Any]) -> NDArray[np.float64]:
+def _have_two_buffers(kernels: Sequence[Any], pipelines: NDArray[np.str_]) -> NDArray[np.float64]:
     from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 
     if len(kernels) and hasattr(kernels[0], "double_smem_buffer"):
         return column_of(kernels, "double_smem_buffer").astype(np.float64)
-    return np.isin(_pipelines(kernels), sorted(DOUBLE_SMEM_PIPELINES)).astype(np.float64)
-
-
-def _pipelines(kernels: Sequence[Any]) -> NDArray[np.str_]:
-    return column_of(kernels, "pipeline").astype(np.str_)
+    return np.isin(pipelines, sorted(DOUBLE_SMEM_PIPELINES)).astype(np.float64)

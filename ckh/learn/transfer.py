@@ -17,7 +17,7 @@ from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
 from ckh.learn.artifact import Model, find_model, fitting_models, list_models
-from ckh.learn.estimate import estimated_us
+from ckh.learn.estimate import KernelShapes, estimated_us
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import ModelRef, Wanted
     from ckh.ops.base import Kernel, Problem
+    from ckh.resources import Resources
 
 ESTIMATE = "analytic estimate"
 _BENCH_BUDGET = "15m"
@@ -93,6 +94,10 @@ class EstimateModel(Model):
         super().__init__(Path(ESTIMATE), spec)
         self._tiled = op.tiled if has_estimate(wanted) else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
+        # The last pool that was scored, and what is known of it, which takes longer to find than the estimate.
+        self._pool: tuple[Kernel, ...] | None = None
+        self._shapes = KernelShapes.of(())
+        self._known: list[Resources | None] = []
 
     def score_pool(
         self,
@@ -104,9 +109,12 @@ class EstimateModel(Model):
         """Minus the logarithm of the estimated times, shape (problems, kernels); no TFLOPS are expected."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
-        arch, name = load_arch(self.spec.arch), self.spec.op.kernel_name
-        known = [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
-        times = [estimated_us(problem, self._tiled(problem), pool, arch, known) for problem in problems]
+        if self._pool is not pool:
+            name = self.spec.op.kernel_name
+            known = [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
+            self._pool, self._shapes, self._known = pool, KernelShapes.of(pool), known
+        arch = load_arch(self.spec.arch)
+        times = [estimated_us(one, self._tiled(one), self._shapes, arch, self._known) for one in problems]
         return -np.log(np.stack(times)), None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
