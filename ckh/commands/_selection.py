@@ -37,8 +37,8 @@ class WantedChoices:
     variant: Direction | None
 
 
-def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> None:
-    """Write the golden choices of a list of problems."""
+def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, force: bool) -> str:
+    """Write the golden choices of a list of problems, and return them as the file has them."""
     from ckh.assess.selection import GOLDEN, Golden, read_golden
     from ckh.learn.choice import Chooser
 
@@ -58,8 +58,10 @@ def create_golden(path: Path, source: str | None, wanted: WantedChoices, *, forc
         raise NoKernelError(f"no kernel applies to any of {len(problems)} problems")
     if len(kernels) < len(problems):
         warn(f"left out {len(problems) - len(kernels)} problems that no kernel applies to")
-    write_output(path, Golden(chooser.op.name, chooser.arch, kernels).text().encode())
+    text = Golden(chooser.op.name, chooser.arch, kernels).text()
+    write_output(path, text.encode())
     note(f"wrote {path}: the choices for {len(kernels)} problems on {chooser.arch}")
+    return text
 
 
 def _problems(golden: Golden) -> list[Problem]:

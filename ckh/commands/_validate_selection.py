@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,8 @@ def selection(
 
     if create:
         _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "goes without")
-        create_golden(golden, problems, WantedChoices(model, arch, dtype, op, variant), force=force)
+        text = create_golden(golden, problems, WantedChoices(model, arch, dtype, op, variant), force=force)
+        sys.stdout.write(text if as_json else "")
         return
     given = {"--problems": problems, "--op": op, "--variant": variant, "--dtype": dtype, "--arch": arch}
     _refuse(given, "goes with")

@@ -112,7 +112,8 @@ class Explanation:
                 for one in self.features
             ]
         else:
-            lines.append(f"  scores     {self.difference:+.4f}; no trees rank here")
+            why = "no trees rank here" if self.difference else "nothing that ranks tells them apart"
+            lines.append(f"  scores     {self.difference:+.4f}; {why}")
         lines.append(f"  roofline   {_roofline_text(self.roofline)}")
         for place, one in enumerate(self.quantisation, 1):
             used = f"M {one.fill_m:.0%}, N {one.fill_n:.0%}, K {one.fill_k:.0%} of the tiles are used"

@@ -12,6 +12,7 @@ import struct
 import sys
 import zlib
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def forest_of(content: bytes, name: str) -> PackedForest:
     try:
         cached = cache_dir("forests") / f"{key}-{VERSION}{sys.byteorder[:1]}.bin"
     except DataError as error:  # nowhere to keep it
-        warn(error.message)
+        _warn_once(error.message)
         return _build(content, name)
     try:
         return read_packed(cached)
@@ -74,6 +75,12 @@ def forest_of(content: bytes, name: str) -> PackedForest:
     with suppress(OSError):  # as good as no cache
         write_atomic(cached, encode(forest))
     return forest
+
+
+@cache
+def _warn_once(message: str) -> None:
+    """Say why there is no cache: a model has several forests, and the reason is the same."""
+    warn(message)
 
 
 def _build(content: bytes, name: str) -> PackedForest:

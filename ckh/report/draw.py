@@ -60,8 +60,10 @@ def require_matplotlib() -> None:
     Raises:
         UsageError: it is not installed.
     """
+    import logging
     from importlib.util import find_spec
 
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # a home that is read-only is no matter here
     if find_spec("matplotlib") is None:
         raise UsageError("figures need matplotlib", "pip install 'ckh[report]'")
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -33,6 +36,15 @@ def data() -> str:
     """A dataset."""
     write_dataset(measured(), "data.parquet")
     return "data.parquet"
+
+
+def test_a_home_that_cannot_be_written_is_no_matter(data: str) -> None:
+    """What draws keeps its own cache there, and would say much about it."""
+    environment = {**os.environ, "HOME": "/proc/1/none", "MPLCONFIGDIR": ""}
+    command = [sys.executable, "-m", "ckh", "report", data, "--out", "page.html"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path("page.html").is_file()
 
 
 def start(folder: str, kernels_of_run: str = "all") -> Writer:

@@ -123,6 +123,15 @@ def test_what_nobody_measured_fails_unless_allowed(golden: Path, capsys: pytest.
     assert run([*args, "--allow-unmeasured"]) == ExitCode.OK
 
 
+def test_json_of_create_is_the_file(golden: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is written is printed too; without --json nothing is."""
+    args = ["validate", "selection", "golden.json", "--create", "--model", "model", "--force"]
+    capsys.readouterr()
+    for more, printed in ([], ""), (["--json"], golden.read_text(encoding="utf-8")):
+        assert run([*args, *more]) == ExitCode.OK
+        assert capsys.readouterr().out == printed
+
+
 def test_changes_are_accepted_with_force(golden: Path) -> None:
     """The file is replaced only then, and keeps its list where none is named."""
     first = golden.read_bytes()

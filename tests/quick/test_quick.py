@@ -235,13 +235,16 @@ def test_damaged_files_are_no_answer(content: bytes) -> None:
 def test_without_a_cache_the_full_command_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file stands where the folder should be: nothing is prepared, nothing goes wrong."""
+    """A file stands where the folder should be: nothing is prepared, nothing goes wrong, and one line says so."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file" / "cache"))
     assert text_of(asked("--c 48")) is None
     assert not prepare(asked("--c 48"))
-    assert run(["predict", "--c", "48"]) == 0
-    assert "300 candidates" in capsys.readouterr().out
+    for more in ([], ["--explain"]):
+        assert run(["predict", "--c", "48", *more]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("300 candidates") == 2
+    assert err.splitlines() == [f"warning: cannot create the cache folder {tmp_path / 'file/cache'}: Not a directory"]
 
 
 @pytest.mark.usefixtures("alone")
