@@ -4,7 +4,8 @@
 
 Layers (N, K) are dealt into folds, in all their row counts, families and devices at once. A model is trained on the
 layers of the other folds in the first file, and judged on the fold's layers in the second, of which none was left out.
-Beside it stands the kernel that wins most at the number of rows among the same training layers.
+Beside it stands the kernel that wins most at the number of rows among the same training layers. Problems of a layer
+are missed together: the interval of a share is by drawing layers, not problems.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _FEW = 5  # first choices
 _KIND = ("arch", "num_cus", "family", "library")
+_DRAWS = 2000
 
 
 def folds_of(dataset: Dataset, folds: int) -> NDArray[np.int64]:
@@ -55,6 +57,20 @@ def judged(
         yield held, ranked, winners.most_frequent(held, learned)
 
 
+def interval(is_hit: NDArray[np.bool_], layer: NDArray[np.int64]) -> tuple[float, float]:
+    """The 95 % interval of a share of problems, in which whole layers are drawn.
+
+    Args:
+        is_hit: of each problem, shape (problems,).
+        layer: its N and K, shape (problems, 2).
+    """
+    number = np.unique(layer, axis=0, return_inverse=True)[1].reshape(-1)
+    problems, hits = np.bincount(number), np.bincount(number, is_hit)
+    drawn = np.random.default_rng(0).integers(0, len(problems), (_DRAWS, len(problems)))
+    low, high = np.percentile(hits[drawn].sum(axis=1) / problems[drawn].sum(axis=1), (2.5, 97.5))
+    return float(low), float(high)
+
+
 def _part(dataset: Dataset, arguments: argparse.Namespace) -> Dataset:
     mask = dataset.frame["arch"] == arguments.arch
     if arguments.family:
@@ -71,29 +87,36 @@ def main() -> None:
     parser.add_argument("--family", help="Train and judge on one family's kernels of CK alone.")
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="Of the drawn rivals and of the trees, that of the recipe by default.")
     parser.add_argument("--trees", type=int)
     parser.add_argument("--leaves", type=int)
     arguments = parser.parse_args()
     data, judge = (_part(read_dataset(path), arguments) for path in (arguments.data, arguments.judge))
     options = replace(data.op.train_defaults(len(data)), jobs=arguments.jobs)
+    options = options if arguments.seed is None else replace(options, seed=arguments.seed)
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
-    rows: dict[tuple[object, ...], list[tuple[int, int, float]]] = {}
+    rows: dict[tuple[object, ...], list[tuple[int, int, float, int, int]]] = {}
     for held, ranked, baseline in judged(data, judge, arguments.folds, options):
-        kinds = held.frame.iloc[held.first_rows][list(_KIND)].itertuples(index=False, name=None)
+        first = held.frame.iloc[held.first_rows]
+        kinds = first[list(_KIND)].itertuples(index=False, name=None)
+        layers = first[list(held.op.split_by)].itertuples(index=False, name=None)
         leasts = winners.bounds(held, ranked.first)
-        for kind, place, other, least in zip(kinds, ranked.place, baseline, leasts, strict=True):
-            rows.setdefault(kind, []).append((int(place), int(other), float(least)))
-    print(f"{'pool':58} problems  first  first 5 | wins most at this M: first  first 5 | bounded  mean  P10")
+        for kind, layer, place, other, least in zip(kinds, layers, ranked.place, baseline, leasts, strict=True):
+            rows.setdefault(kind, []).append((int(place), int(other), float(least), *layer))
+    print(
+        f"{'pool':58} problems  first  first 5        95 % | wins most at this M: first  first 5 | bounded  mean  P10"
+    )
     for kind, found in sorted(rows.items()):
-        place, other, least = (np.array(column) for column in zip(*found, strict=True))
+        place, other, least, *layer = (np.array(column) for column in zip(*found, strict=True))
+        low, high = interval(place < _FEW, np.column_stack(layer))
         shares = [float(np.mean(one < few)) for one in (place, other) for few in (1, _FEW)]
         known = least[np.isfinite(least)]
         bound = f"{known.mean():5.3f} {np.percentile(known, 10):.3f}" if len(known) else "    -     -"
         name = " ".join(map(str, kind))
         print(
-            f"{name:58} {len(place):8} {shares[0]:6.3f} {shares[1]:8.3f} | {shares[2]:26.3f} {shares[3]:8.3f}"
-            f" | {len(known):7} {bound}",
+            f"{name:58} {len(place):8} {shares[0]:6.3f} {shares[1]:8.3f} {low:5.3f}-{high:5.3f}"
+            f" | {shares[2]:26.3f} {shares[3]:8.3f} | {len(known):7} {bound}",
             flush=True,
         )
 

@@ -5,7 +5,8 @@
 With the folder of AMD's measurements as Parquet (tile, pipeline and latency_us of the two benchmark files) the
 datasets in data/ are made anew first; without, those that ship are used. Prints what a repeated measurement of compv3's
 kernels would choose in the 30-kernel file, mean and P10 efficiency of the defaults of `ckh train` on that file and on
-five folds of both, then trains models/grouped_conv_forward_bf16_gfx950.
+five folds of both, beside a recipe without the law on the same folds, then trains
+models/grouped_conv_forward_bf16_gfx950.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +31,7 @@ from ckh.learn.artifact import load_model
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
-from ckh.training import TrainOptions, sized_options
+from ckh.training import RankObjective, TrainOptions, sized_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +42,7 @@ AMD_NAMES = {20: "training_data_forward_bf16_20.csv", 30: "benchmark_forward_300
 MODEL = ROOT / "models" / "grouped_conv_forward_bf16_gfx950"
 FOLDS = 5
 DRAWS = 200
+RESAMPLES = 5000
 NEAR, FEWEST = 1.5, 2  # kernels whose noise counts are so near the best, and more than so many
 BANDS_US = ((0, 5), (5, 10), (10, np.inf))  # best times of problems
 
@@ -57,10 +60,20 @@ def make_data(folder: Path) -> None:
                 print(f"  {warning}")
 
 
-def chosen(learned: Dataset, held_out: Dataset) -> NDArray[np.float64]:
-    """Efficiency of the choices, on each problem, of a model of the defaults, which has all of its trees."""
-    options = sized_options(len(learned))
-    options = TrainOptions(targets=(), rank=options.rank, folds=0, prior=options.prior, params=options.params)
+def defaults(learned: Dataset) -> TrainOptions:
+    """How `ckh train` learns the order of so many rows, all of its trees."""
+    return replace(sized_options(len(learned)), targets=(), folds=0)
+
+
+def without_law(learned: Dataset) -> TrainOptions:
+    """600 trees of 31 leaves that learn logarithms of efficiency: the recipe that an aim was stated for."""
+    options = defaults(learned)
+    params = replace(options.params, n_estimators=600, num_leaves=31, path_smooth=0.0)
+    return replace(options, rank=RankObjective.RELATIVE, prior=0.0, params=params)
+
+
+def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArray[np.float64]:
+    """Efficiency of a model's choices on each problem."""
     with tempfile.TemporaryDirectory() as work:
         save(train(learned, options, lambda _steps, _text: None), Path(work) / "model")
         scores = load_model(Path(work) / "model").scores(held_out)
@@ -74,6 +87,19 @@ def show(what: str, efficiency: NDArray[np.float64]) -> None:
     print(f"{what:52s} {len(efficiency):4d} problems  {mean:.2%} / {p10:.2%}", flush=True)
 
 
+def show_difference(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
+    """Print how much better one is than another on the same problems, with 95 % intervals."""
+    drawn = np.random.default_rng(0).integers(0, len(one), (RESAMPLES, len(one)))
+    tenths = [np.percentile(efficiency, 10) for efficiency in (one, other)]
+    drawn_tenths = [np.percentile(efficiency[drawn], 10, axis=1) for efficiency in (one, other)]
+    for what, found, resampled in (
+        ("mean", (one - other).mean(), (one - other)[drawn].mean(axis=1)),
+        ("P10", tenths[0] - tenths[1], drawn_tenths[0] - drawn_tenths[1]),
+    ):
+        low, high = np.percentile(resampled, (2.5, 97.5))
+        print(f"  the former's {what} less the latter's: {found:+.2%} ({low:+.2%} to {high:+.2%})", flush=True)
+
+
 def show_ceiling(measured: Dataset) -> None:
     """Print the efficiency of choosing by one measurement of compv3's kernels, scored in the other, by best time."""
     best_us = times_of(measured).oracle_ms() * 1000
@@ -83,6 +109,19 @@ def show_ceiling(measured: Dataset) -> None:
     show("a repeated measurement of compv3's kernels", repeated)
     for low, high in BANDS_US:
         show(f"- of problems from {low} to {high} us", repeated[(best_us >= low) & (best_us < high)])
+    show_noise(twice, best_us[measured.problem_ids[(measured.frame["pipeline"] == "compv3").to_numpy()]])
+
+
+def show_noise(twice: Dataset, best_us: NDArray[np.float64]) -> None:
+    """Print how far two times of a kernel lie apart, by the best time of its problem, shape (rows,)."""
+    earlier, later = (twice.frame[name].to_numpy(np.float64) for name in ("earlier_ms", "later_ms"))
+    apart = np.abs(np.log(later / earlier))
+    for least, most in ((0, np.inf), *BANDS_US):
+        pairs = apart[(best_us >= least) & (best_us < most)]
+        middle, tenth = np.percentile(pairs, (50, 90))
+        print(
+            f"two times of a kernel, {least} to {most} us: {len(pairs)} pairs, {middle:.1%} apart, a tenth {tenth:.1%}"
+        )
 
 
 def show_best(measured: Dataset) -> None:
@@ -121,11 +160,22 @@ def main() -> None:
     first, second = (read_dataset(path) for path in paths.values())
     show_ceiling(second)
     show_best(second)
-    show("learned from the 20-kernel file, judged on the other", chosen(first, second))
+    show("learned from the 20-kernel file, judged on the other", chosen(first, second, defaults(first)))
     both = read_dataset(*paths.values())
     fold = np.random.default_rng(0).permutation(int(both.problem_ids.max()) + 1)[both.problem_ids] % FOLDS
-    parts = [chosen(both.select(fold != number), both.select(fold == number)) for number in range(FOLDS)]
-    show(f"{FOLDS} folds of both files", np.concatenate(parts))
+    ours, other = (
+        np.concatenate(
+            [
+                chosen(rows, both.select(fold == number), recipe(rows))
+                for number in range(FOLDS)
+                for rows in [both.select(fold != number)]
+            ]
+        )
+        for recipe in (defaults, without_law)
+    )
+    show(f"{FOLDS} folds of both files", ours)
+    show("- by 600 trees of 31 leaves, relative", other)
+    show_difference(ours, other)
     data = [word for path in paths.values() for word in ("--data", str(path))]
     command = [
         sys.executable,

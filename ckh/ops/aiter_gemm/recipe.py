@@ -1,4 +1,4 @@
-"""How `aiter_gemm` models are trained, as data: `benchmarks/aiter_models.py` judges it, `ckh train` takes it."""
+"""How `aiter_gemm` models are trained, as data: `benchmarks/aiter_folds.py` judges it, `ckh train` takes it."""
 
 from __future__ import annotations
 
