@@ -1,7 +1,8 @@
 """Files and folders that commands write: one rule for all of them.
 
 An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
-which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work.
+which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work,
+and what another process wrote there meanwhile is not replaced either.
 What is written is written beside and put in place in one step: a kill or a full disk leaves the old or the new, whole.
 """
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 HEAD_BYTES = 4096
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 _NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LINK = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+_free: set[Path] = set()  # what `check_output` found nothing at, until it is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ def check_output(
         if out.exists():
             _refuse_existing(out, kind, force=force, instead=instead)
         _require_writable(existing_parent(out))
+        if not force:
+            _free.add(Path(os.path.realpath(out)))
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
 
@@ -104,23 +110,21 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path`, whole, when the context ends without an error.
 
     Raises:
+        UsageError: `check_output` found nothing there, and now there is something, which is as it was.
         OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open_atomic(target) as file:
+        with open_atomic(target, _put_new if target in _free else Path.replace) as file:
             yield file
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    _free.discard(target)
 
 
 def write_output(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        OutputError: it cannot be written; what was there is as it was.
-    """
+    """Write a file whole or not at all; errors are those of `open_output`."""
     with open_output(path) as file:
         file.write(content)
 
@@ -133,6 +137,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         files: path within it and content of each.
 
     Raises:
+        UsageError: `check_output` found nothing there, and now there is something, which is as it was.
         OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(out))
@@ -142,11 +147,15 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         for name, content in files:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomic(part / name, content)
-        _put_in_place(part, target)
+        if target in _free:
+            _put_new(part, target)
+        else:
+            _put_in_place(part, target)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    _free.discard(target)
 
 
 def _refuse_input(out: Path, inputs: Iterable[Path]) -> None:
@@ -181,6 +190,26 @@ def _require_writable(folder: Path) -> None:
     """Create a file without a name, which neither rights that are said nor the user's being root can belie."""
     with tempfile.TemporaryFile(dir=folder):
         pass
+
+
+def _put_new(part: Path, target: Path) -> None:
+    """Rename a file or folder to `target`, in one step and only if nothing but an empty folder is there.
+
+    Raises:
+        UsageError: something is.
+    """
+    try:
+        if part.is_dir():
+            part.rename(target)
+        else:
+            os.link(part, target)
+            part.unlink()
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise UsageError(f"{target} exists: another process wrote it meanwhile", "choose another --out") from error
+        if error.errno not in _NO_LINK or part.is_dir():
+            raise
+        part.replace(target)
 
 
 def _put_in_place(part: Path, target: Path) -> None:

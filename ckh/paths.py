@@ -11,7 +11,7 @@ from ckh.errors import DataError, UsageError
 from ckh.safety import why_unsafe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MODELS_VARIABLE = "CKH_MODELS"
 PROBES = "probes"  # folder, in that for what a user adds, of what was measured of first choices
@@ -129,10 +129,10 @@ def hidden_name(path: Path) -> Path:
 
 
 @contextmanager
-def open_atomic(path: Path) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, put: Callable[[Path, Path], object] = Path.replace) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path` when the context ends without an error; until then it has a hidden name.
 
-    The mode is 0644 less the process's umask.
+    The mode is 0644 less the process's umask. `put` renames the file from one name to another.
 
     Raises:
         OSError: the folder is missing, not writable or full; nothing is left behind.
@@ -143,7 +143,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        put(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

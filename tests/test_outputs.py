@@ -184,6 +184,37 @@ def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypa
     assert seen == [{"cover": b"c", "deep/1.jpg": b"1"}, {"cover": b"2"}]
 
 
+def test_what_another_process_wrote_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    """Where nothing was when the work began, what is there at its end stays, and nothing else does; force replaces."""
+    letter, album = tmp_path / "letter", tmp_path / "album"
+    check_output(letter, LETTER, force=False)
+    check_output(album, ALBUM, force=False)
+    letter.write_bytes(b"Dear Ann")
+    album.mkdir()
+    (album / "cover").write_bytes(b"1")
+    with pytest.raises(UsageError, match="letter exists: another process wrote it meanwhile"):
+        write_output(letter, b"Dear Bob")
+    with pytest.raises(UsageError, match="album exists: another process wrote it meanwhile"):
+        write_folder(album, [("cover", b"2")])
+    assert tree(tmp_path) == {"letter": b"Dear Ann", "album/cover": b"1"}
+    check_output(tmp_path / "twice", LETTER, force=False)
+    for content in (b"Dear Cy", b"Dear Di"):  # what the work itself wrote, it may replace
+        write_output(tmp_path / "twice", content)
+    assert (tmp_path / "twice").read_bytes() == b"Dear Di"
+
+
+def test_a_file_system_without_links_takes_new_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a rename puts them in place."""
+
+    def no_link(_one: Path, _other: Path) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_link)
+    check_output(tmp_path / "letter", LETTER, force=False)
+    write_output(tmp_path / "letter", b"Dear Ann")
+    assert tree(tmp_path) == {"letter": b"Dear Ann"}
+
+
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     """An error while writing leaves the old content and no other file; a symbolic link stays one."""
     path, link = tmp_path / "new" / "letter", tmp_path / "link"
