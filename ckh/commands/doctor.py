@@ -49,7 +49,7 @@ def doctor(
     if report["ck_tile"] is not None:
         _print_headers(report["ck_tile"])
     models = [
-        [m["path"], m["op"], m["variant"], m["dtype"], m["arch"], m["device"] or "unknown"] for m in report["models"]
+        [m["path"], m["op"], m["variant"], m["dtype"], m["arch"], m["device"] or m["arch"]] for m in report["models"]
     ]
     say()
     print_table("models", ["path", "op", "variant", "dtype", "arch", "measured on"], models)

@@ -224,8 +224,9 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
             say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
         unknown = [one for one in found if one.known.line and one.not_measured is None]
         if unknown:
-            say(f"\n{len(unknown)} of {len(found)} problems, e.g. {unknown[0].problem.canonical()}:")
-            say(unknown[0].known.line)
+            worst = max(unknown, key=lambda one: len(one.known.doubts))
+            say(f"\n{len(unknown)} of {len(found)} problems, e.g. {worst.problem.canonical()}:")
+            say(worst.known.line)
         far = [one for one in found if one.no_speed]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].no_speed}"

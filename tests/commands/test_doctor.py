@@ -69,3 +69,11 @@ def test_a_folder_without_headers_is_an_error(tmp_path: Path, capsys: pytest.Cap
     """It was named, so another is not told of in its place."""
     assert run(["doctor", "--ck-include", str(tmp_path)]) == ExitCode.NO_DEVICE
     assert f"{tmp_path} has no CK Tile headers" in capsys.readouterr().err
+
+
+def test_every_model_says_what_it_was_measured_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """As `ckh predict` does: the device, or where the data do not name one the architecture."""
+    assert run(["doctor"]) == ExitCode.OK
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "models/" in line]
+    (place,) = (row[-1] for row in rows if row[0].endswith("grouped_conv_forward_bf16_gfx950"))
+    assert place == "gfx950"

@@ -187,6 +187,21 @@ def test_require_known_refuses(
     assert run(inside) == ExitCode.OK
 
 
+def test_of_many_problems_the_one_known_least_is_named(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What all share does not hide what one of them has beside."""
+    monkeypatch.setattr("ckh.machine.processor_name", lambda: "another")
+    listed = [problems()[0], replace(problems()[0], n=64), problems()[1]]
+    (tmp_path / "list.txt").write_text("".join(f"{one.canonical()}\n" for one in listed), encoding="utf-8")
+    assert (
+        run(["predict", "--model", str(model), "--problems", str(tmp_path / "list.txt"), "--top", "1"]) == ExitCode.OK
+    )
+    *_, beginning, line = capsys.readouterr().out.splitlines()
+    assert beginning == f"3 of 3 problems, e.g. {listed[1].canonical()}:"
+    assert line.startswith("not known: measured on a test, this CPU is another; n = 64 is 4 times outside ")
+
+
 def test_an_interval_holds_for_what_was_measured(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
