@@ -127,14 +127,9 @@ def for_verdict(
     """
     import numpy as np
 
-    from ckh.learn.manifest import trained_problems
-
     is_left = np.concatenate([np.bincount(part.problem_ids) > 1 for part in parts]) | of_winners
     if not is_left.all():
         warn(f"left out {int((~is_left).sum())} problems with one measured kernel: there is nothing to choose")
-    for model in models:
-        if trained_problems(model.path) is None:
-            warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
     is_left &= ~_is_seen(parts, models, with_trained=with_trained)
     if int(is_left.sum()) < least:
         raise DataError(
@@ -153,8 +148,10 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
     found = np.zeros(len(ids), dtype=bool)
     for model in models:
-        known = trained_problems(model.path) or frozenset()
-        is_seen = np.array([one in known for one in ids])
+        known = trained_problems(model.path)
+        if known is None:
+            warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
+        is_seen = np.array([one in (known or ()) for one in ids])
         if is_seen.any():
             what = "judged also on" if with_trained else "left out"
             warn(f"{what} {int(is_seen.sum())} of {len(ids)} problems, which {model.path} was trained on")

@@ -309,6 +309,18 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     assert "(grouped_conv forward fp32 on host): the data are grouped_conv bwd_data on host" in stderr
 
 
+def test_a_model_that_does_not_say_what_it_has_seen(
+    model: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own training data are judged on as if they were new, and a line says that this cannot be known."""
+    (model / "train_manifest.json").write_text("damaged", encoding="utf-8")
+    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    stdout, stderr = capsys.readouterr()
+    assert "14 problems" in stdout
+    said = f"warning: whether {model} was trained on these problems cannot be known: its manifest does not say"
+    assert stderr.splitlines().count(said) == 1
+
+
 def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both are told in one line and exit code 4."""
     assert run(["evaluate", "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
