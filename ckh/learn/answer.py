@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.archs import default_arch, load_arch
-from ckh.errors import NoKernelError
+from ckh.errors import NoKernelError, UsageError
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
@@ -170,13 +170,19 @@ def rank(
     Raises:
         NoKernelError: none applies.
         ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else, or there is no such architecture.
+        UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
+    _require_count(top)
     if model is None:
         models = _models(arch)
         model = models.fitting(problem) if require_measured else models.answering(problem)
     found = answer(problem, model)
     return _marked(found.ranked if top is None else found.best(top), model)
+
+
+def _require_count(top: int | None) -> None:
+    if top is not None and top < 0:
+        raise UsageError(f"top must be 0 or more, not {top}", "leave it out for all kernels")
 
 
 def _models(arch: str | None) -> AnsweringModels:
@@ -218,8 +224,9 @@ def rank_many(
 
     Raises:
         ModelError: there is no such model, or it is damaged.
-        UsageError: the model is for something else, or there is no such architecture.
+        UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
+    _require_count(top)
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(problems):

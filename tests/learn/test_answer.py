@@ -285,3 +285,11 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
     for refused in (rank, lambda problem, **options: rank_many([problem], **options)):
         with pytest.raises(ModelError, match="no model for gemm_universal fp8 on gfx950"):
             refused(gemm, arch="gfx950", require_measured=True)
+
+
+def test_a_count_below_0_is_refused() -> None:
+    """It would leave out the last kernels, as a slice does."""
+    with pytest.raises(UsageError, match="top must be 0 or more, not -1"):
+        rank(problems()[0], -1)
+    with pytest.raises(UsageError, match="top must be 0 or more, not -1"):
+        rank_many(problems(), -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,3 +91,12 @@ def test_many_problems_are_not_explained(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "some.txt").write_text(problems()[0].canonical() + "\n", encoding="utf-8")
     assert run(["predict", "--problems", str(tmp_path / "some.txt"), "--explain"]) == ExitCode.USAGE
     assert "--explain is for one problem" in capsys.readouterr().err
+
+
+def test_kernels_that_no_tree_tells_apart_are_said_to_be_alike(model: Path) -> None:
+    """Without contributions a difference comes from something else than trees, and none from nothing."""
+    said = explain(answer(problems()[0], load_model(model)))
+    assert said is not None
+    for difference, words in ((0.0, "nothing that ranks tells them apart"), (0.25, "no trees rank here")):
+        alike = replace(said, difference=difference, reasons=(), features=())
+        assert f"  scores     {difference:+.4f}; {words}" in alike.lines()
