@@ -317,7 +317,9 @@ class Sweep:
         canonical, results = task.problem.canonical(), work.results
         if results.device(canonical) not in {None, worker.node}:
             task = self._whole.get(canonical, task)  # the device that began it is gone
-        names = [full_name(kernel) for kernel in task.kernels]
+            names = [full_name(kernel) for kernel in task.kernels]
+        else:  # its node may have been lost behind its first rows, and be back
+            names = [name for kernel in task.kernels if not results.has(canonical, name := full_name(kernel))]
         if any(name not in work.built for name in names):
             return  # the build was stopped
         same: dict[str, list[str]] = {}  # kernels with the same code, of which one is measured

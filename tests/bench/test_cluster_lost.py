@@ -14,10 +14,14 @@ import pytest
 
 from ckh import cluster as cluster_module
 from ckh.archs import load_arch
+from ckh.bench import sweep as sweep_module
 from ckh.bench.plan import full_name
+from ckh.bench.rounds import time_in_rounds
+from ckh.cli import run
 from ckh.cluster import Call, NodeLostError, connected, is_withdrawn
 from ckh.data.journal import read_journal
-from ckh.errors import DeviceError, ExitCode
+from ckh.errors import CkhError, DeviceError, ExitCode
+from ckh.learn.boosting import Boosting
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -28,11 +32,10 @@ if TYPE_CHECKING:
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
 _KERNELS = [full_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"))[:240:80]]
-_LIMIT_S = 120  # of what would take an hour, or not end
+_LIMIT_S = 100  # of what would take minutes, or not end
 
 
-def _problem(channels: int, size: int) -> str:
-    n, c = channels // 8, channels
+def _problem(n: int, c: int, size: int) -> str:
     return ConvProblem(Direction.FORWARD, n, c, k=c, g=1, hi=size, wi=size, y=3, x=3, pad_h=1, pad_w=1).canonical()
 
 
@@ -61,14 +64,34 @@ def _until(is_so: Any) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
-    """A problem that would take an hour is left when its client dies or is stopped: the next one has the device."""
+    """A problem that would take minutes is left when its client dies or is stopped: the next one has the device."""
     with connected("local:1") as cluster:
-        first = _bench(cluster, _problem(512, 112), "--timeout", "3600", "--out", "first")
+        first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
         _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
         first.send_signal(number)
         first.wait(_LIMIT_S)
-        assert _bench(cluster, _problem(8, 7), "--out", "second").wait(_LIMIT_S) == ExitCode.OK
+        assert _bench(cluster, _problem(1, 8, 7), "--out", "second").wait(_LIMIT_S) == ExitCode.OK
     assert len(read_journal(Path("second")).final_rows()) == len(_KERNELS)
+
+
+def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is lost between a problem's first times and those of its leaders: these alone are left to do."""
+    lost = iter([True])
+
+    def lost_once(*args: Any) -> Any:
+        if next(lost, False):
+            raise NodeLostError("its node is gone")
+        return time_in_rounds(*args)
+
+    monkeypatch.setattr(sweep_module, "time_in_rounds", lost_once)
+    Path("problems.txt").write_text(_problem(1, 8, 7), encoding="utf-8")
+    args = ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
+    assert run([*args, "--leaders", "2", "--out", "run", "--cluster", "local:1"]) == ExitCode.OK
+    rows = read_journal(Path("run")).rows
+    assert sorted(row.kernel for row in rows if not row.remeasured) == sorted(_KERNELS)
+    assert sum(row.remeasured for row in rows) == 2
 
 
 # Kills the node that it compiles for, once.
@@ -90,7 +113,7 @@ def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
     monkeypatch.setenv("CXX", str(compiler))
     with connected("local:1") as cluster:
         (pid,) = cluster.everywhere(os.getpid).values()
-        bench = _bench(cluster, _problem(8, 7), "--compile-only")
+        bench = _bench(cluster, _problem(1, 8, 7), "--compile-only")
         (tmp_path / "new").write_text(str(pid), encoding="utf-8")
         (tmp_path / "new").rename(tmp_path / "node")
         assert bench.wait(_LIMIT_S) == ExitCode.OK
@@ -124,6 +147,26 @@ def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.
         made.scale(0)
         with pytest.raises(DeviceError, match="no node of the cluster is left"):
             list(found)
+
+
+def test_a_fit_that_nobody_waits_for_ends(tmp_path: Path) -> None:
+    """With the round that it is in: what trains next need not wait for all of them."""
+    began, ended = tmp_path / "began", tmp_path / "ended"
+    with connected("local:1") as cluster:
+        boosting = Boosting(None, None, lambda _steps, _text: None)  # type: ignore[arg-type]
+        call = Call(_go_on_until_ended, (boosting, str(began), str(ended)), on=cluster.nodes()[0].address)
+        assert cluster.result(call, began.exists) is None
+        _until(ended.exists)
+
+
+def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
+    try:
+        while True:
+            boosting.advance(1, "")
+            Path(began).touch()
+            time.sleep(0.05)
+    except CkhError:
+        Path(ended).touch()
 
 
 def test_a_call_that_nobody_waits_for_knows(tmp_path: Path) -> None:

@@ -141,13 +141,20 @@ class Mutator:
         elif kind == 1 and isinstance(node, dict):
             node[str(self.random.choice(VALUES))] = node.pop(key)
         elif kind == 2 and isinstance(node, list):
-            node.insert(key, copy.deepcopy(node[key]))
+            node.insert(key, _copied(node[key]))
         elif kind == 3:
             node[key] = _nested(node[key], self.random.choice((1, 3, 70, 400)))
         elif kind == 4 and isinstance(node, dict):
-            node[key] = copy.deepcopy(self.random.choice(list(node.values())))
+            node[key] = _copied(self.random.choice(list(node.values())))
         else:
             node[key] = copy.deepcopy(self.random.choice(VALUES))
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return copy.deepcopy(value)
+    except RecursionError:  # it was nested twice
+        return value
 
 
 def _nested(value: Any, depth: int) -> Any:
