@@ -68,10 +68,10 @@ def test_unusable_recordings_are_refused(
 
 
 def test_files_that_are_no_parquet_are_refused(tmp_path: Path) -> None:
-    """A missing file and a text file are errors."""
+    """A missing file and a text file are errors, each named for what it is."""
     (tmp_path / "text.parquet").write_text("tile,time_ms\n1,2\n")
-    for name in ("missing.parquet", "text.parquet"):
-        with pytest.raises(DataError, match="cannot be read"):
+    for name, reason in (("missing.parquet", "no such file"), ("text.parquet", "cannot be read")):
+        with pytest.raises(DataError, match=reason):
             read_recording(tmp_path / name)
 
 
