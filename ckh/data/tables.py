@@ -328,7 +328,7 @@ class DatasetFile:
         except FileNotFoundError:
             raise DataError(f"no such file: {path}") from None
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
+            raise _unreadable(path, _first_line(error)) from error
         self._names = frozenset(schema.names)
         if len(self._names) < len(schema.names):
             raise DataError(f"{path}: a column occurs twice", "make the dataset again with ckh convert")
@@ -396,13 +396,16 @@ class DatasetFile:
         """The rows in blocks, with those of the columns that there are."""
         import pyarrow as pa
 
-        known = [name for name in names if name in self._names]
+        known, left = [name for name in names if name in self._names], self.rows
         try:
             for batch in self._file.iter_batches(BLOCK_ROWS, columns=known, use_threads=False):
                 batch.validate(full=True)
+                left -= batch.num_rows
                 yield of_batch(batch)
         except (OSError, ValueError, LookupError, pa.ArrowException) as error:
-            raise _unreadable(self.path, error) from error
+            raise _unreadable(self.path, _first_line(error)) from error
+        if left:
+            raise _unreadable(self.path, f"{', '.join(known)}: {self.rows - left} rows instead of {self.rows}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +428,8 @@ def warn_unverified(path: Path) -> None:
     warn(f"{path} has no content_sha256: whether its rows are those that were written is not verified")
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"cannot read {path}: {_first_line(error)}", "is it a whole Parquet file? ckh convert makes one")
+def _unreadable(path: Path, why: str) -> DataError:
+    return DataError(f"cannot read {path}: {why}", "is it a whole Parquet file? ckh convert makes one")
 
 
 def is_dataset(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import re
 import shutil
 import tracemalloc
 from pathlib import Path
@@ -112,6 +113,17 @@ def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path)
     document = b'{"schema_version": 1, "sources": [], "runs": []}'
     with pytest.raises(DataError):
         TARGETS["parquet"].open(tmp_path)(samples.as_parquet(table.replace_schema_metadata({b"ckh": document})))
+
+
+def test_a_parquet_file_whose_column_has_no_rows_is_refused(tmp_path: Path) -> None:
+    """A footer in which one byte is wrong, so that a column's chunk has no metadata and pyarrow reads nothing of it."""
+    good = TARGETS["parquet"].samples()[0]
+    chunks = [one.start() for one in re.finditer(rb"\x26\x00\x1c(?=.{,60}occupancy)", good, re.DOTALL)]
+    assert len(chunks) == 1, "the file offset 0 and the beginning of the metadata, in Thrift's compact protocol"
+    bad = bytearray(good)
+    bad[chunks[0] + 2] ^= 0x20  # the number of the field
+    with pytest.raises(DataError, match=r"occupancy: 0 rows instead of 6$"):
+        TARGETS["parquet"].open(tmp_path)(bytes(bad))
 
 
 @pytest.mark.parametrize(
