@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.log import note, warn
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ckh.learn.halving import Trial, Tuning
     from ckh.learn.trained import Trained, TrainedTarget
     from ckh.learn.warm_start import StartComparison
@@ -30,11 +29,14 @@ def warn_of_start(trained: Trained) -> None:
 
 def warn_if_worse(trained: Trained) -> None:
     """Warn of a model that chooses worse than what has answered so far, as it would be taken before that."""
-    if trained.today is not None and trained.today.comparison.worse:
-        fell = " and ".join(trained.today.comparison.worse)
-        found = f"{trained.today.source}, which answers for such problems today, chooses better by {fell}"
-        warn(f"{found}: {_against_start(trained.today.comparison)}")
-        warn("ckh predict takes a model of your own first; --warm-start nearest adds to the other instead")
+    today = trained.today
+    if today is not None and today.comparison.worse:
+        fell = " and ".join(today.comparison.worse)
+        found = f"{today.source}, which answers for such problems today, chooses better by {fell}"
+        warn(f"{found}: {_against_start(today.comparison)}")
+        # By now "nearest" may be the new model itself.
+        instead = f"; --warm-start {today.source} adds to that one" if Path(today.source).is_dir() else ""
+        warn(f"ckh predict takes a model of your own first{instead}")
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:

@@ -291,10 +291,20 @@ def test_a_model_is_compared_with_what_answers_today(
     best = frame.groupby("problem")["latency_ms"].min()
     chosen = frame.loc[frame.groupby("problem")["score"].idxmax()].set_index("problem")["latency_ms"]
     assert found["start_mean_efficiency"] == pytest.approx((best / chosen)[4:].mean())
-    assert run(["train", str(data), "--out", str(out), *SMALL, "--force"]) == ExitCode.OK
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}" in said
-    assert ("which answers for such problems today, chooses better by" in said) == found["worse"]
+    for options in (SMALL, [*SMALL, "--trees", "1", "--leaves", "2"]):
+        assert run(["train", str(data), "--out", str(out), *options, "--force", "--json"]) == ExitCode.OK
+        stdout, stderr = capsys.readouterr()
+        found = json.loads(stdout)["today"]["validation"]
+        is_said = "which answers for such problems today, chooses better by" in stderr
+        assert is_said == (f"--warm-start {models / 'mine'} adds to that one" in stderr) == found["worse"]
+    assert found["worse"]
+    assert f"{found['start_mean_efficiency']:.2%} -> {found['mean_efficiency']:.2%}" in stderr
+    poor = [*SMALL, "--trees", "1", "--leaves", "2", "--force"]
+    assert run(["train", str(few), "--out", str(models / "mine"), *poor]) == ExitCode.OK
+    capsys.readouterr()
+    assert run(["train", str(data), "--out", str(out), *SMALL, "--trees", "40", "--force"]) == ExitCode.OK
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"against {models / 'mine'}, which answers today: mean efficiency" in said
 
 
 def test_nothing_is_said_of_a_model_that_saw_it_all(
