@@ -22,7 +22,7 @@ from ckh.bench.limits import BenchLimits
 from ckh.ops import operation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _NAMES = ("HIPCC", "CK_TILE_INCLUDE")
 _MARK = "compiles"
@@ -68,9 +68,12 @@ def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
     """Compile kernels and load each in a process of its own."""
     found: Real = {}
     for arch, some in wanted.items():
-        device = HipDevice(DeviceOptions(arch))
         kernels = [operation(op).parse_kernel(name) for _, op, name in some]
-        driver = Driver(device, BenchLimits(compile_timeout_s=_TIMEOUT_S), lambda: False)
-        built = build_and_load(driver, kernels)
-        found |= {(arch, kernel): report for kernel, report in built.items()}
+        found |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels).items()}
     return found
+
+
+def built_with(options: DeviceOptions, kernels: Sequence[Any]) -> Mapping[Any, BuildReport]:
+    """Compile kernels with a compiler and headers, and load each in a process of its own."""
+    driver = Driver(HipDevice(options), BenchLimits(compile_timeout_s=_TIMEOUT_S), lambda: False)
+    return build_and_load(driver, kernels)

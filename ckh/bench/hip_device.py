@@ -19,6 +19,7 @@ from ckh.bench.codegen.interfaces import NOT_VERIFIED
 from ckh.bench.codegen.source import header_contents
 from ckh.bench.codegen.unit import code_hash, unit_source
 from ckh.bench.codegen.unsupported import UnsupportedKernelError
+from ckh.bench.codegen.warp_gemms import dispatcher_macro
 from ckh.bench.computation import measured_of
 from ckh.bench.device import HIP_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
 from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
@@ -132,8 +133,8 @@ class HipDevice:
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """One call of hipcc."""
         folders = (f"-I{folder}" for folder in (*_folders(kernel), self._headers.include))
-        target = f"--offload-arch={self._target}"
-        return [*self._compiler.command, *_FLAGS, target, *folders, "-o", str(library), str(source)]
+        target = (f"--offload-arch={self._target}", f"-D{dispatcher_macro(self._headers)}")
+        return [*self._compiler.command, *_FLAGS, *target, *folders, "-o", str(library), str(source)]
 
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
         """Resources as the compiler reported them, and the hash of the code."""

@@ -13,19 +13,27 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
 
 _DISPATCHER = Path("ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp")
+_NAMESPACE = "warp_gemm_dispatcher"
 _TILE = r"\s*(\d+),\s*(\d+),\s*(\d+),\s*"
 _WARP_GEMM = re.compile(
-    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}(?:false|TransposeC)\b(?:, false)*>"
+    rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}"
+    r"(?:false|TransposeC)\b(?:, false)*(?:, I)?>"
 )
 # Of any two 8-bit types.
 _WARP_GEMM_OF_BYTES = re.compile(rf"Dispatcher<A,\s*B,\s*float,{_TILE}false,\s*false,\s*false,\s*I(?:>|,\s*I,)")
 _FLOAT_BYTES = ("fp8_t", "bf8_t")
 # With operands that LDS transposes, which a lane takes in several accesses.
-_ACCESSES = {"Double": 2, "Quad": 4}
+_ACCESSES = {"Double": (2,), "Quad": (4,), "I": (2, 4)}
 _TRANSPOSING = re.compile(
     rf"Dispatcher<(?:ck_tile::)?(\w+), (?:ck_tile::)?\1, (?:ck_tile::)?\w+,{_TILE}false, false, false, "
-    r"WGAttrNumAccessEnum::(\w+)>"
+    r"(?:WGAttrNumAccessEnum::|E)?(Double|Quad|I)>"
 )
+
+
+def dispatcher_macro(headers: Headers) -> str:
+    """The definition, for a compiler, of what the dispatcher of headers is called in the namespace `ck_tile::impl`."""
+    has_namespace = f"namespace {_NAMESPACE}" in headers.text(_DISPATCHER)
+    return f"CKH_WARP_GEMM_DISPATCHER={f'{_NAMESPACE}::Dispatcher' if has_namespace else 'WarpGemmDispatcher'}"
 
 
 def warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple]]:
@@ -37,8 +45,11 @@ def transposing_warp_gemms(headers: Headers) -> frozenset[tuple[str, Triple, int
     """Those that take operands which LDS transposes, as gfx950's can, each with the accesses that a lane makes."""
     single = frozenset((element, tile, 1) for element, tile in warp_gemms(headers))
     found = (match.groups() for match in _TRANSPOSING.finditer(headers.text(_DISPATCHER)))
-    several = ((f"ck_tile::{e}", (int(m), int(n), int(k)), _ACCESSES.get(words, 0)) for e, m, n, k, words in found)
-    return single | frozenset(several)
+    return single | {
+        (f"ck_tile::{e}", (int(m), int(n), int(k)), accesses)
+        for e, m, n, k, words in found
+        for accesses in _ACCESSES[words]
+    }
 
 
 def _parsed(dispatcher: str) -> Iterator[tuple[str, Triple]]:

@@ -35,7 +35,7 @@ from ckh.problems import Direction
 from ckh.schema import Status
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.fake_hipcc import REMARKS, write_headers
-from tests.real import Real, compiles, interface_here
+from tests.real import Real, built_with, compiles, interface_here
 
 if TYPE_CHECKING:
     from ckh.ops.gemm_universal.kernel import GemmKernel
@@ -479,6 +479,18 @@ def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: GemmKer
     assert 0 < taken.vgprs <= 512
     assert 0 < taken.lds_bytes <= load_arch(arch).lds_capacity
     assert 1 <= taken.occupancy <= 8
+
+
+@pytest.mark.slow
+@compiles()
+def test_gfx950_adds_to_the_compilers_own_bf16() -> None:
+    """With the element type that CK Tile has from HIP 7 on, whatever HIP headers are here, split K compiles."""
+    if interface_here() is not Interface.LATE_2025:
+        pytest.skip("the headers are not of late 2025")
+    kernel = kernel_of("bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_32x32x32_1x2x1_16x16x16")
+    hipcc = f"{os.environ['HIPCC']} -DCK_TILE_USE_LLVM_BUILTIN_BF16=1"
+    report = built_with(DeviceOptions("gfx950", hipcc=hipcc), [kernel])[kernel]
+    assert (report.status, report.message) == (Status.OK, "")
 
 
 @pytest.mark.slow
