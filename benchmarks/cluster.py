@@ -17,7 +17,7 @@ import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ckh.bench import remote
 from ckh.bench.cluster_driver import ClusterDriver
@@ -28,9 +28,12 @@ from ckh.bench.protocol import Job, Op, Reply
 from ckh.bench.rows import NS_PER_MS
 from ckh.bench.runner import on_problem
 from ckh.bench.serving import in_order
-from ckh.cluster import Cluster, connected
+from ckh.cluster.connection import connected
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from ckh.cluster.calls import Cluster
 
 _INPUTS = 10  # a problem's inputs take as long as so many pairs
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import math
 import resource
 import tempfile
 import time
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ckh.bench.compile import unit_size
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import JournalWriter, ResultRow
 from ckh.schema import Status
@@ -55,11 +57,12 @@ def problem_seconds(path: Path, pair_s: float, inputs_s: float, runs: int) -> tu
     return np.asarray(seconds, dtype=np.float64), int(kernels.median())
 
 
-def unit_seconds(options: argparse.Namespace) -> np.ndarray:
-    """Seconds that each unit of kernels takes a compiler: some half of the mean, few several times it."""
-    units = -(-options.pool // options.unit)
+def unit_seconds(options: argparse.Namespace, compilers: int) -> np.ndarray:
+    """Seconds that each unit of kernels takes one of so many compilers: some half of the mean, few several times it."""
+    units = math.ceil(options.pool / unit_size(options.pool, options.unit, compilers))
     spread = np.random.default_rng(1).lognormal(-(options.spread**2) / 2, options.spread, units)
-    return np.asarray(options.unit * options.kernel_s * spread, dtype=np.float64)
+    further = (options.unit * options.kernel_s - options.alone_s) / (options.unit - 1)
+    return np.asarray((options.alone_s + further * (options.pool / units - 1)) * spread, dtype=np.float64)
 
 
 def simulate(seconds: np.ndarray, kernels: int, gpus: int, options: argparse.Namespace) -> Run:
@@ -118,8 +121,9 @@ def main() -> None:
     parser.add_argument("--lost-a-day", type=float, default=0.01, help="share of devices that are lost a day")
     parser.add_argument("--back-s", type=float, default=600.0, help="until a lost one is back")
     parser.add_argument("--pool", type=int, default=14_000, help="kernels to compile")
-    parser.add_argument("--unit", type=int, default=12, help="kernels that are compiled as one")
-    parser.add_argument("--kernel-s", type=float, default=8.5, help="compiling a kernel of a unit (compile_cost.py)")
+    parser.add_argument("--unit", type=int, default=12, help="kernels that are compiled as one at most")
+    parser.add_argument("--kernel-s", type=float, default=8.5, help="compiling a kernel of so many (compile_cost.py)")
+    parser.add_argument("--alone-s", type=float, default=27.0, help="compiling a kernel alone (compile_cost.py)")
     parser.add_argument("--spread", type=float, default=0.2, help="of units' times, as standard deviation of the log")
     parser.add_argument("--compile-nodes", type=int, nargs="*", default=[10, 100])
     parser.add_argument("--compilers", type=int, default=8, help="of a node at a time")
@@ -137,12 +141,12 @@ def main() -> None:
         run = simulate(seconds, options.kernels, gpus, options)
         share = run.rows_a_second / limit
         print(f"{gpus:6}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}  {run.rows_a_second:6.0f}  {share:22.1%}")
-    units = unit_seconds(options)
-    print(f"{options.pool} kernels in {len(units)} units, {units.mean():.0f} s each on the mean (simulated)")
-    print(" nodes   hours   busy  begun again")
+    print(f"{options.pool} kernels are compiled (simulated)")
+    print(" nodes  units  s each   hours   busy  begun again")
     for nodes in options.compile_nodes:
+        units = unit_seconds(options, nodes * options.compilers)
         run = simulate(units, options.unit, nodes * options.compilers, options)
-        print(f"{nodes:6}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}")
+        print(f"{nodes:6}  {len(units):5}  {units.mean():6.0f}  {run.hours:6.2f}  {run.busy:5.1%}  {run.again:11}")
 
 
 if __name__ == "__main__":

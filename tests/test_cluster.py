@@ -8,9 +8,11 @@ import operator
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,9 @@ import pytest
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.cli import run
-from ckh.cluster import Call, connected
+from ckh.cluster import calls as calls_module
+from ckh.cluster.calls import Call
+from ckh.cluster.connection import connected
 from ckh.data import parts as parts_module
 from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
@@ -65,6 +69,18 @@ def test_a_call_goes_to_the_worker_that_is_named(local: Cluster) -> None:
     node = local.nodes()[1]
     found = {result for _, result in local.results(Call(os.getpid, (), on=node.address) for _ in range(5))}
     assert found == {pids[node.address]}
+
+
+def test_workers_that_are_there_are_never_missed(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often Dask's own timer looks at the cluster meanwhile, every look finds all workers."""
+    import dask
+
+    monkeypatch.setattr(calls_module, "_LOOK_S", 0.0)
+    with (
+        dask.config.set({"distributed.client.scheduler-info-interval": "2ms"}),
+        connected(local.client.scheduler.address) as other,
+    ):
+        assert {len(other.nodes()) for _ in range(2000)} == {3}
 
 
 def test_calls_of_one_key_run_once(local: Cluster) -> None:
@@ -164,7 +180,8 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
     text = (Path(__file__).parents[1] / "docs" / "cluster.md").read_text(encoding="utf-8")
     example = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "SLURMCluster" in block)
     arguments = example[example.index("SLURMCluster(") : example.index("\n)") + 2]
-    with eval(arguments, {"SLURMCluster": jobqueue.SLURMCluster}) as made:  # noqa: S307 - our own page
+    kind = partial(jobqueue.SLURMCluster, scheduler_options={"dashboard_address": "127.0.0.1:0"})
+    with eval(arguments, {"SLURMCluster": kind}) as made:  # noqa: S307 - our own page
         script = made.job_script()
     for expected in ("#SBATCH --gpus-per-node=8", "#SBATCH -t 04:00:00", "--nthreads 8", "export CK_TILE_INCLUDE="):
         assert expected in script
@@ -244,6 +261,42 @@ def test_a_model_of_rows_that_are_spread_chooses_as_one_fitted_here(
     text = gzip.decompress((tmp_path / "there" / "model_tflops.lgbm.gz").read_bytes()).decode()
     assert "[tree_learner: data]" in text
     assert "127.0.0.1" not in text
+
+
+_SPREADING = """
+import sys
+from ckh.cli import run
+from ckh.data import parts
+
+parts.PART_ROWS = 40
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_workers_that_fit_together_end_with_their_client(tmp_path: Path, number: signal.Signals) -> None:
+    """All of them, though each waits for the others in every round: the next client has them at once."""
+    data = tmp_path / "measured.parquet"
+    write_dataset(measured(), data)
+    args = ["train", "--data", str(data), "--trees", "100000", "--learning-rate", "0.001", "--folds", "0"]
+    args += ["--targets", "tflops", "--jobs", "1", "--out", str(tmp_path / "model"), "--distributed", "--cluster"]
+    with connected("local:2") as cluster:
+        command = [sys.executable, "-c", _SPREADING, *args, cluster.client.scheduler.address]
+        client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while not cluster.client.run_on_scheduler(_has_answers):  # to workers behind their first round
+            assert client.poll() is None
+            time.sleep(0.1)
+        client.send_signal(number)
+        client.wait(30)
+        ended = time.monotonic() + 60
+        for node in cluster.nodes():
+            call = Call(os.getpid, (), on=node.address)
+            assert cluster.result(call, lambda: time.monotonic() > ended) is not None
+
+
+def _has_answers(dask_scheduler: Any) -> bool:
+    return "ckh_answers" in dask_scheduler.__dict__
 
 
 def _efficiency(rows: Dataset, scores: NDArray[np.float64]) -> float:

@@ -19,14 +19,15 @@ from urllib.request import urlopen
 
 import pytest
 
-from ckh import cluster as cluster_module
-from ckh.cluster import Call, connected
+from ckh.cluster import connection as connection_module
+from ckh.cluster.calls import Call
+from ckh.cluster.connection import connected
 from ckh.errors import CkhError, DeviceError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -133,7 +134,7 @@ def test_a_cluster_without_workers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a time in which one might come; that it is waited for is said."""
-    monkeypatch.setattr(cluster_module, "_WORKER_S", 0.5)
+    monkeypatch.setattr(connection_module, "_WORKER_S", 0.5)
     with (
         _scheduler(tmp_path) as (file, _),
         pytest.raises(DeviceError, match="the cluster has no workers") as caught,
@@ -155,14 +156,14 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 def test_nobody_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that does not answer is no usable device."""
-    monkeypatch.setattr(cluster_module, "_CONNECT_S", 0.5)
+    monkeypatch.setattr(connection_module, "_CONNECT_S", 0.5)
     with pytest.raises(DeviceError, match="no cluster answers"), connected("tcp://127.0.0.1:9"):
         pass
 
 
 def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever takes a connection and never answers, as a stopped scheduler does, is given up in one line."""
-    monkeypatch.setattr(cluster_module, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(connection_module, "_ANSWER_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(DeviceError, match=r"nothing is said within 0\.5 s") as caught, connected(address):
@@ -172,7 +173,7 @@ def test_a_scheduler_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_scheduler_that_says_nothing_but_its_greeting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever greets, and then does not answer Dask's client, is given up too; it says how long that was waited for."""
-    monkeypatch.setattr(cluster_module, "_CONNECT_S", 1.5)
+    monkeypatch.setattr(connection_module, "_CONNECT_S", 1.5)
     with (
         _greeting_only() as address,
         pytest.raises(DeviceError, match=r"nothing is said within 1\.5 s"),
@@ -258,7 +259,7 @@ def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:
 
 def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers with another version are named."""
-    monkeypatch.setattr(cluster_module, "__version__", "0.0.1")
+    monkeypatch.setattr(connection_module, "__version__", "0.0.1")
     with pytest.raises(DeviceError, match=r"has ckh .*, this is 0.0.1"), connected(local.client.scheduler.address):
         pass
 

@@ -7,175 +7,38 @@ device, whole. Rows are made here, and the journal is written here, so that a ro
 from __future__ import annotations
 
 import hashlib
-import secrets
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ckh.bench.compile import KernelBuilder
+from ckh.bench.cluster_builder import COMPILERS, ClusterBuilder
 from ckh.bench.device_choice import require_usable
 from ckh.bench.driver import Driver
-from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.node_states import NodeStates
-from ckh.bench.protocol import device_name
-from ckh.bench.remote import Missing, build_here, cached, describe, end_devices, run_jobs, store, whole_files
+from ckh.bench.remote import describe, end_devices
+from ckh.bench.remote_device import RemoteDevice, RemoteRunner
 from ckh.bench.serving import Serving
-from ckh.cluster import Call, NodeLostError
+from ckh.cluster.calls import NodeLostError
 from ckh.errors import CkhError, DeviceError
 from ckh.log import note
-from ckh.schema import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from ckh.bench.alike import Alike
-    from ckh.bench.compile import BuildOrder, Built
+    from ckh.bench.compile import KernelBuilder
     from ckh.bench.device import Device, DeviceIdentity
     from ckh.bench.limits import BenchLimits
-    from ckh.bench.protocol import Job, Reply, WorkerConfig
+    from ckh.bench.protocol import WorkerConfig
     from ckh.bench.remote import DeviceRequest, NodeFacts
     from ckh.bench.runner import JobRunner
-    from ckh.cluster import Cluster, ClusterNode
+    from ckh.cluster.calls import Cluster
 
 T = TypeVar("T")
-_SHIPPED = 32  # kernels in one call; a CK Tile kernel has some megabytes
 _LOOK_S = 0.1  # between looks for threads that ended, and nodes that came
-_ALONE_S = 60.0  # without any node
-COMPILERS = "ckh-compilers"  # the resource of nodes that a compiler takes
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteDevice:
-    """A device of a node."""
-
-    node: ClusterNode
-    facts: NodeFacts
-    number: int
-
-    @property
-    def name(self) -> str:
-        """Machine, and which of its devices."""
-        return device_name(self.facts.machine, self.facts.configs[self.number])
-
-
-class RemoteRunner:
-    """Runs jobs on a device of a node as a `Supervisor` does here.
-
-    Attributes:
-        node: the device's name, for rows.
-        phase_s: seconds by phase.
-        restarts: of the device's process.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        request: DeviceRequest,
-        device: RemoteDevice,
-        states: NodeStates,
-        timeout_s: float,
-        stop: Callable[[], bool],
-    ) -> None:
-        self._cluster, self._request, self._device, self._states = cluster, request, device, states
-        self._timeout_s, self._stop = timeout_s, stop
-        self.node = device.name
-        self.phase_s: dict[str, float] = {}
-        self.restarts = 0
-
-    def run(self, setup: Job | None, jobs: Sequence[Job]) -> Iterator[tuple[Job, Reply]]:
-        """Do jobs on the problem of `setup`; all replies come together, or none if it was stopped.
-
-        Raises:
-            NodeLostError: the node is gone; nothing was done.
-            DeviceError: the device cannot be used.
-        """
-        keyed = [replace(job, library=Path(job.library).stem) if job.library else job for job in jobs]
-        arguments = (self._request, self._device.number, self._timeout_s, setup, keyed)
-        call = Call(run_jobs, arguments, on=self._device.node.address)
-        problem = "" if setup is None else setup.problem
-        while True:
-            with self._states.working(self._device.node.address, self.node, problem, len(jobs)):
-                found = self._cluster.result(call, self._stop)
-            if found is None:
-                return
-            if not isinstance(found, Missing):
-                break
-            self._ship(found.keys)
-        for phase, seconds in found.phase_s.items():
-            self.phase_s[phase] = self.phase_s.get(phase, 0.0) + seconds
-        self.restarts += found.restarts
-        yield from zip(jobs, found.replies, strict=False)
-
-    def _ship(self, keys: Sequence[str]) -> None:
-        """Send kernels to the node's cache, some at a time."""
-        kernels = KernelCache()
-        for start in range(0, len(keys), _SHIPPED):
-            files = kernels.files(keys[start : start + _SHIPPED])
-            self._cluster.result(Call(store, (files,), on=self._device.node.address), self._stop)
-
-
-class _ClusterBuilder(KernelBuilder):
-    """Builds kernels on the nodes, into the cache of this machine."""
-
-    def __init__(
-        self, cluster: Cluster, request: DeviceRequest, device: Device, timeout_s: float, see_nodes: Callable[[], None]
-    ) -> None:
-        super().__init__(device, timeout_s)
-        self._cluster, self._request, self._see_nodes = cluster, request, see_nodes
-
-    def _build_units(
-        self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]
-    ) -> Iterator[dict[str, Built]]:
-        """Build units; yields results as they come. What a node has, or another client builds, is not built again."""
-        del jobs  # nodes say how many compilers they can run
-
-        def should_stop() -> bool:
-            self._see_nodes()  # one that was started again gets no call before it has said what it has
-            return order.should_stop()
-
-        found = self._from_nodes([key for unit in together for key in unit], order)
-        advance(len(found), "")
-        yield found
-        units = [left for unit in together if (left := [key for key in unit if key not in found])]
-        done: set[str] = set()
-        for _, (made, files) in self._cluster.results(self._calls(units, order), should_stop):
-            self._cache.adopt(files)
-            new = {key: one for key, one in made.items() if key in order.sources and key not in done}
-            done |= new.keys()
-            advance(sum(one.status is not Status.COMPILE_INTERRUPTED for one in new.values()), "")
-            yield {
-                key: replace(one, library=str(self._cache.path(key))) if one.library else one
-                for key, one in new.items()
-            }
-
-    def _from_nodes(self, keys: Sequence[str], order: BuildOrder) -> dict[str, Built]:
-        """The libraries in the caches of nodes, taken into this one."""
-        left = set(keys)
-        calls = []
-        for address, known in self._cluster.everywhere(cached, list(keys)).items():
-            of_node = [key for key in known if key in left]
-            left -= set(of_node)
-            starts = range(0, len(of_node), _SHIPPED)
-            calls += [Call(whole_files, (of_node[start : start + _SHIPPED],), on=address) for start in starts]
-        with suppress(NodeLostError):  # what it had is built
-            for _, files in self._cluster.results(calls, order.should_stop):
-                self._cache.adopt(files)
-        return self._found(replace(order, sources={key: order.sources[key] for key in keys if key not in left}))
-
-    def _calls(self, units: Sequence[Sequence[str]], order: BuildOrder) -> Iterator[Call]:
-        """Calls that build units, each claimed when its turn comes, or wait for those of other clients."""
-        for unit in units:
-            key = f"ckh-build-{secrets.token_hex(16)}"
-            others = self._cluster.claim(unit, key)
-            own = [order.sources[one][0] for one in unit if one not in others]
-            if own:
-                yield Call(build_here, (self._request, own, self._timeout_s), key=key, needs={COMPILERS: 1.0})
-            for other in dict.fromkeys(others.values()):
-                yield Call(build_here, (), key=other, joins=True)
+_ALONE_S = 60.0  # without any node that can be used
 
 
 class ClusterDriver(Driver):
@@ -211,12 +74,13 @@ class ClusterDriver(Driver):
         self._toolchain = hashlib.sha256(device.cache_salt()).hexdigest()
         self._compiler = device.identity().compiler
         super().__init__(device, limits, should_stop, ())
-        if not self.devices():
+        found = self.devices()
+        if not found:
             faults = sorted({facts.fault for facts in self._facts.values()})
             raise DeviceError(f"no node of the cluster can be used: {'; '.join(faults) or 'they are gone'}")
-        self.configs = tuple(one.facts.configs[one.number] for one in self.devices())
+        self._first = found[0]  # that works where no device is named
+        self.configs = tuple(one.facts.configs[one.number] for one in found)
         self.jobs = sum(facts.compilers for facts in self._facts.values())
-        self._first: RemoteDevice | None = None  # that works where no device is named
 
     is_spread = True
 
@@ -228,13 +92,12 @@ class ClusterDriver(Driver):
     @property
     def identity(self) -> DeviceIdentity:
         """That of the devices, which are all of one kind."""
-        found = self.devices()[0].facts.identity
-        assert found is not None
-        return found
+        assert self._first.facts.identity is not None
+        return self._first.facts.identity
 
     def _make_builder(self) -> KernelBuilder:
         timeout_s = self.limits.compile_timeout_s
-        return _ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
+        return ClusterBuilder(self._cluster, self._request, self.device, timeout_s, self._see_nodes)
 
     def devices(self) -> tuple[RemoteDevice, ...]:
         """The devices of all nodes that are there now, each of a machine's once.
@@ -264,23 +127,22 @@ class ClusterDriver(Driver):
             self._advertise(list(described))
 
     def _require_same(self) -> None:
-        first: tuple[str, NodeFacts] | None = None
-        for address, facts in self._facts.items():
-            if facts.fault:
-                continue
+        """Refuse nodes that compile otherwise than this machine, or whose devices are of several kinds."""
+        usable = [(address, facts) for address, facts in self._facts.items() if facts.identity is not None]
+        for address, facts in usable:
+            first, other = usable[0][0], usable[0][1].identity
             assert facts.identity is not None
+            assert other is not None
             if facts.toolchain != self._toolchain:
                 raise DeviceError(
                     f"{address} ({facts.machine}) compiles with {facts.identity.compiler} {facts.toolchain[:12]}, this "
                     f"machine with {self._compiler} {self._toolchain[:12]}: compiler, headers or flags differ",
                     "install the same compiler, headers and ckh everywhere",
                 )
-            first = first or (address, facts)
-            other = first[1].identity
-            if self._measures and other != facts.identity:
-                assert other is not None
+            if self._measures and (what := other.difference(facts.identity)):
                 raise DeviceError(
-                    f"the nodes have different devices: {first[0]} {other.name}, {address} {facts.identity.name}",
+                    f"the nodes have different devices, {first} ({other.name}) and {address} ({facts.identity.name}): "
+                    f"{what}",
                     "measure each kind in a run of its own",
                 )
 
@@ -306,7 +168,6 @@ class ClusterDriver(Driver):
             with super().worker(config, timeout_s=timeout_s, should_stop=should_stop) as own:
                 yield own
             return
-        self._first = self._first or self.devices()[0]
         chosen, stop = device or self._first, should_stop or self.should_stop
         limit_s = timeout_s or self.limits.timeout_s
         runner = RemoteRunner(self._cluster, self._request, chosen, self._states, limit_s, stop)
@@ -360,7 +221,7 @@ class ClusterDriver(Driver):
     def _time(self, alike: Alike) -> None:
         self._alike = alike
         for device in self.devices():
-            with self.worker(device=device) as runner:
+            with suppress(NodeLostError), self.worker(device=device) as runner:  # it is compared when it comes back
                 alike.add(runner)
 
     def _is_alike(self, runner: JobRunner) -> bool:

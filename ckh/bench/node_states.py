@@ -14,7 +14,7 @@ from ckh.log import note
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
 
 _FIRST_S, _EVERY_S = 5.0, 30.0
 

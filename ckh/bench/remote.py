@@ -1,8 +1,9 @@
 """The work of a cluster's node for a bench: compiling kernels, and measuring problems on its devices.
 
-These functions run in a worker of Dask, called by `ckh.bench.cluster_driver`. Their arguments and results are plain
-values. A device is used by one call at a time, whoever the clients are: a lock in the cache folder holds it for the
-machine. Kernels' processes stay warm between calls, and end when nobody has called for a while.
+They run in a worker of Dask, called by `cluster_builder`, `remote_device` and `cluster_driver` of the client. Their
+arguments and results are plain values. A device is used by one call at a time, whoever the clients are: a lock in the
+cache folder holds it for the machine. Kernels' processes stay warm between calls, and end when nobody has called for a
+while.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ckh.bench.device import HOST_KIND
 from ckh.bench.device_choice import open_device, require_usable
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
-from ckh.cluster import is_withdrawn
+from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
 from ckh.machine import machine_name
 from ckh.paths import cache_dir

@@ -7,7 +7,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ckh.cluster import NodeLostError
+from ckh.cluster.calls import NodeLostError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

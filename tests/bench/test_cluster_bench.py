@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +24,13 @@ from ckh.bench.host_device import HostDevice
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
-from ckh.bench.remote import DeviceRequest
+from ckh.bench.remote import DeviceRequest, describe
 from ckh.bench.runner import on_problem
 from ckh.bench.serving import in_order
 from ckh.cli import run
-from ckh.cluster import connected
+from ckh.cluster.connection import connected
 from ckh.data.journal import read_journal
-from ckh.errors import DataError, ExitCode
+from ckh.errors import DataError, DeviceError, ExitCode
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -36,7 +38,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -255,6 +257,30 @@ def test_nodes_with_another_toolchain_are_refused(
     said = _fails(nodes, capsys)
     assert "compiler, headers or flags differ" in said
     assert said.count("g++") == 2 or said.count("clang") == 2
+
+
+@pytest.mark.parametrize(("changed", "said"), [({"max_clock_mhz": 1}, ""), ({"num_cus": 7}, r"\): num_cus \d+ and 7")])
+def test_devices_of_another_kind_are_refused(
+    nodes: Cluster, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int], said: str
+) -> None:
+    """What differs is said; a clock, which a CPU may state as it is at the moment, makes no other kind."""
+    everywhere = nodes.everywhere
+
+    def with_another(function: Any, *args: Any, **named: Any) -> dict[str, Any]:
+        found = everywhere(function, *args, **named)
+        if function is describe:
+            last = list(found)[-1]
+            identity = found[last].identity
+            found[last] = replace(found[last], identity=replace(identity, hardware={**identity.hardware, **changed}))
+        return found
+
+    monkeypatch.setattr(nodes, "everywhere", with_another)
+    make = partial(ClusterDriver, nodes, DeviceRequest("host", DeviceOptions()), HostDevice(), BenchLimits())
+    if not said:
+        assert len(make(lambda: False).names) == 2
+        return
+    with pytest.raises(DeviceError, match=said):
+        make(lambda: False)
 
 
 def test_devices_that_differ_are_not_mixed(

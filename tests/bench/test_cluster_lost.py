@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ckh import cluster as cluster_module
 from ckh.archs import load_arch
+from ckh.bench import alike as alike_module
 from ckh.bench import sweep as sweep_module
+from ckh.bench.cluster_driver import ClusterDriver
+from ckh.bench.device import DeviceOptions
+from ckh.bench.host_device import HostDevice
+from ckh.bench.limits import BenchLimits
 from ckh.bench.plan import full_name
-from ckh.bench.rounds import time_in_rounds
+from ckh.bench.remote import DeviceRequest
 from ckh.cli import run
-from ckh.cluster import Call, NodeLostError, connected, is_withdrawn
+from ckh.cluster import calls as calls_module
+from ckh.cluster.calls import Call, NodeLostError
+from ckh.cluster.connection import connected
+from ckh.cluster.on_worker import is_withdrawn
 from ckh.data.journal import read_journal
 from ckh.errors import CkhError, DeviceError, ExitCode
 from ckh.learn.boosting import Boosting
@@ -27,7 +34,10 @@ from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from ckh.cluster import Cluster
+    from collections.abc import Iterator
+    from types import ModuleType
+
+    from ckh.cluster.calls import Cluster
 
 pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -74,24 +84,55 @@ def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal
     assert len(read_journal(Path("second")).final_rows()) == len(_KERNELS)
 
 
-def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A node that is lost between a problem's first times and those of its leaders: these alone are left to do."""
-    lost = iter([True])
+def _lose_node_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> Iterator[bool]:
+    """Have a function of a module find its node gone when it is called first; what that takes from is then empty."""
+    lost, function = iter([True]), getattr(module, name)
 
     def lost_once(*args: Any) -> Any:
         if next(lost, False):
             raise NodeLostError("its node is gone")
-        return time_in_rounds(*args)
+        return function(*args)
 
-    monkeypatch.setattr(sweep_module, "time_in_rounds", lost_once)
+    monkeypatch.setattr(module, name, lost_once)
+    return lost
+
+
+def _run_on_one_node(*options: str) -> int:
     Path("problems.txt").write_text(_problem(1, 8, 7), encoding="utf-8")
     args = ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--samples", "3"]
-    assert run([*args, "--leaders", "2", "--out", "run", "--cluster", "local:1"]) == ExitCode.OK
+    return run([*args, *options, "--out", "run", "--cluster", "local:1"])
+
+
+def test_what_a_device_has_measured_is_not_measured_again_when_its_node_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is lost between a problem's first times and those of its leaders: these alone are left to do."""
+    _lose_node_once(monkeypatch, sweep_module, "time_in_rounds")
+    assert _run_on_one_node("--leaders", "2") == ExitCode.OK
     rows = read_journal(Path("run")).rows
     assert sorted(row.kernel for row in rows if not row.remeasured) == sorted(_KERNELS)
     assert sum(row.remeasured for row in rows) == 2
+
+
+def test_a_node_that_is_lost_while_devices_are_compared_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes part when it is back."""
+    lost = _lose_node_once(monkeypatch, alike_module, "measure")
+    assert _run_on_one_node() == ExitCode.OK
+    assert next(lost, None) is None
+    assert len(read_journal(Path("run")).final_rows()) == len(_KERNELS)
+
+
+def test_a_node_that_is_lost_at_the_very_start_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the driver knows of its devices it knows without them; what they are to do ends with the reason."""
+    device = HostDevice()
+    with (
+        connected("local:1") as cluster,
+        ClusterDriver(cluster, DeviceRequest("host", DeviceOptions()), device, BenchLimits(), lambda: False) as driver,
+    ):
+        monkeypatch.setattr(cluster, "nodes", lambda: ())
+        assert driver.identity == device.identity()
+        with pytest.raises(NodeLostError, match="its node is gone"), driver.worker() as runner:
+            list(runner.run(None, []))
 
 
 # Kills the node that it compiles for, once.
@@ -137,7 +178,7 @@ def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.
     """Calls that any may run are waited for as long as one may come."""
     from distributed import LocalCluster
 
-    monkeypatch.setattr(cluster_module, "_ALONE_S", 1)
+    monkeypatch.setattr(calls_module, "_ALONE_S", 1)
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as made,
         connected(made.scheduler_address) as cluster,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ckh.bench.serving import BegunTasks, Serving, in_order
-from ckh.cluster import NodeLostError
+from ckh.cluster.calls import NodeLostError
 
 
 class _Device:

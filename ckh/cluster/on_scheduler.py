@@ -37,6 +37,19 @@ def are_called(keys: Sequence[str], dask_scheduler: Any) -> bool:
     return all(key in dask_scheduler.tasks for key in keys)
 
 
+def workers_of(dask_scheduler: Any) -> list[tuple[str, str, int]]:
+    """Its workers by address, each with the name of its machine and how many calls it runs at a time."""
+    return sorted((one.address, one.host, one.nthreads) for one in dask_scheduler.workers.values())
+
+
+def is_there(client: str, moment: str, dask_scheduler: Any) -> bool:
+    """Whether a client is there, or was when that was asked first for this moment."""
+    answers: dict[str, tuple[str, bool]] = dask_scheduler.__dict__.setdefault("ckh_answers", {})
+    if answers.get(client, ("",))[0] != moment:
+        answers[client] = moment, client in dask_scheduler.clients
+    return answers[client][1]
+
+
 def has_pages(dask_scheduler: Any) -> bool:
     """Whether it has Dask's dashboard.
 
