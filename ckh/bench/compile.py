@@ -23,7 +23,7 @@ from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
-from ckh.errors import DataError
+from ckh.errors import CacheError
 from ckh.kernels.compiled import add_compiled
 from ckh.log import note
 from ckh.ops import operation_of_kernel
@@ -68,6 +68,12 @@ def available_bytes() -> int:
         text = ""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+
+
+def unit_size(kernels: int, most: int, jobs: int) -> int:
+    """How many kernels are compiled together: `most`, or as few as need no further round of all compilers."""
+    rounds = math.ceil(kernels / (most * jobs))
+    return math.ceil(kernels / (max(rounds, 1) * jobs))
 
 
 def units(sources: Mapping[str, tuple[Kernel, str]], most: int) -> list[list[str]]:
@@ -149,7 +155,7 @@ class KernelBuilder:
             with self._cache.workshop() as workshop:
                 made = self._build_all(BuildOrder(sources, workshop, should_stop), jobs, advance)
         except OSError as error:
-            raise DataError(f"cannot build kernels in {self._cache.folder}: {error.strerror}") from error
+            raise CacheError(f"cannot build kernels in {self._cache.folder}: {error.strerror}") from error
         return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
 
     def _build_all(self, order: BuildOrder, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
@@ -157,7 +163,7 @@ class KernelBuilder:
         if made:
             advance(len(made), "")
         left = {key: source for key, source in order.sources.items() if key not in made}
-        together = units(left, min(self._device.unit_kernels, math.ceil(len(left) / jobs)))
+        together = units(left, unit_size(len(left), self._device.unit_kernels, jobs))
         for results in self._build_units(together, order, jobs, advance):
             made |= results
         for key in [key for key, result in made.items() if result.status is Status.COMPILE_INTERRUPTED]:

@@ -23,7 +23,7 @@ from ckh.bench.compile import KernelBuilder, available_bytes, default_jobs
 from ckh.bench.compiler import Compiler, find_compiler
 from ckh.bench.host_device import HostDevice
 from ckh.bench.library import ENTRY_POINTS
-from ckh.errors import DataError, DeviceError
+from ckh.errors import DataError, DeviceError, ExitCode
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
 from ckh.schema import Status
@@ -301,13 +301,14 @@ def test_stopped_while_a_compiler_runs_it_is_ended(cache: Path, tmp_path: Path) 
     assert files(cache) == []
 
 
-def test_cache_folder_that_cannot_be_used_is_bad_data(cache: Path) -> None:
+def test_a_cache_folder_that_cannot_be_used_is_no_bad_data(cache: Path) -> None:
     """A file where the folder should be is said with its path."""
     cache.mkdir()
     (cache / "kernels").write_text("not a folder", encoding="utf-8")
     with pytest.raises(DataError) as caught:
         KernelBuilder(FakeDevice()).build(KERNELS[:1], 1, ignore)
     assert f"cannot create the cache folder {cache / 'kernels'}: File exists" in caught.value.message
+    assert caught.value.exit_code == ExitCode.INPUT_OUTPUT
 
 
 def make_compiler(folder: Path, name: str, script: str) -> Path:

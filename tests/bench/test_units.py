@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import HOST, load_arch
-from ckh.bench.compile import KernelBuilder, units
+from ckh.bench.compile import KernelBuilder, unit_size, units
 from ckh.bench.host_device import HostDevice
 from ckh.bench.kernel_cache import Compilation, KernelCache, loadable
 from ckh.bench.library import ENTRY_POINTS
@@ -234,6 +235,20 @@ def test_units_are_of_one_operation() -> None:
     sources = {str(number): (kernel, str(number)) for number, kernel in enumerate(KERNELS)}
     assert units(sources, 4) == [["0", "1", "2"], ["3", "4"]]
     assert units({}, 4) == []
+
+
+@pytest.mark.parametrize("kernels", [1, 5, 12, 13, 100, 1_000, 14_000])
+@pytest.mark.parametrize("jobs", [1, 2, 7, 64, 800])
+def test_units_are_the_smallest_that_need_no_further_round(kernels: int, jobs: int) -> None:
+    """All compilers have work in each round but the last, which has no more left than it needs."""
+
+    def rounds(size: int) -> int:
+        return math.ceil(math.ceil(kernels / size) / jobs)
+
+    size = unit_size(kernels, 12, jobs)
+    assert rounds(size) == rounds(12)
+    assert size == 1 or rounds(size - 1) > rounds(12)
+    assert unit_size(0, 12, jobs) == 0
 
 
 def test_compilers_times_are_remembered(tmp_path: Path) -> None:
