@@ -18,11 +18,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.few_shots import (
+    PAIR_S,
+    PROBLEM_S,
+    THIRDS,
+    TRAIN_SETS,
+    Replay,
+    difference,
+    judged,
+    random_pairs,
+    random_problems,
+)
 from benchmarks.few_shots import SETS as EXHAUSTIVE
-from benchmarks.few_shots import THIRDS, TRAIN_SETS, Replay, difference, judged, random_pairs, random_problems
-from ckh.learn.active import Chosen, PairChooser, is_due, quick_options
+from ckh.learn.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
 from ckh.learn.artifact import load_model
-from ckh.learn.outlook import FEWEST_PROBLEMS, learning_curve
+from ckh.learn.outlook import learning_curve
 from ckh.learn.save import save
 from ckh.learn.train import train
 
@@ -32,9 +42,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Found = dict[tuple[str, int], list[NDArray[np.float64]]]
-
-_PROBLEM_S, _PAIR_S = 1.0, 0.06
-
 
 SETS = EXHAUSTIVE | TRAIN_SETS
 
@@ -46,6 +53,7 @@ class _Known:
         self._data, self._problems = data, problems
         self._row = [dict(zip(data.kernel[rows].tolist(), rows.tolist(), strict=True)) for rows in data.rows]
         self.values = data.before
+        self.learned: range = range(0)
 
     def rows(self, problem: int, kernels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of a problem's kernels."""
@@ -59,14 +67,16 @@ class _Known:
         """Take a model of these rows, if it is better than what was known before."""
         learned = self._data.dataset.select(rows)
         options = quick_options(learned.op.train_defaults(len(learned)))
-        if int(learned.problem_ids.max()) + 1 < FEWEST_PROBLEMS:
+        if int(learned.problem_ids.max()) + 1 < FEWEST_LEARNED:
             return
         curve = learning_curve(learned, options)
+        self.values, self.learned = self._data.before, range(0)
         if curve.against(learned, self._data.before[rows]) <= 0:
             return
         with tempfile.TemporaryDirectory() as work:
             save(train(learned, options, lambda *_: None), Path(work) / "model")
             self.values = load_model(Path(work) / "model").scores(self._data.dataset)
+        self.learned = range(len(self._problems))
 
 
 def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int) -> Iterator[NDArray[np.int64]]:
@@ -86,11 +96,11 @@ def measured(data: Replay, problems: NDArray[np.int64], workers: int, seed: int)
             yield new
             if is_due(len(rows), learned):
                 known.learn(np.array(rows))
-                chooser.learn(known, chooser.useful_by(known))
+                chooser.learn(known, chooser.useful_by(known), known.learned)
                 learned = len(rows)
         chosen = chooser.next(str(worker))
         if chosen is not None:
-            heapq.heappush(pending, (now + _PROBLEM_S + _PAIR_S * len(chosen.kernels), worker, chosen))
+            heapq.heappush(pending, (now + PROBLEM_S + PAIR_S * len(chosen.kernels), worker, chosen))
 
 
 def chosen(

@@ -21,7 +21,7 @@ from ckh.data import tables
 from ckh.data.dataset import Dataset
 from ckh.data.journal import ChosenRecord
 from ckh.data.rows import Origin, Pairs, Results, build_table
-from ckh.learn.active import Chosen, PairChooser, is_due, quick_options
+from ckh.learn.active import FEWEST_LEARNED, Chosen, PairChooser, is_due, quick_options
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.outlook import FEWEST_PROBLEMS, LearningCurve, learning_curve
 from ckh.learn.pooled import PooledScores
@@ -248,15 +248,16 @@ class ActiveRun:
         scores = _Scores(self, {kind: PooledScores(model, self._kernels) for kind, model in models.items()})
         useful = self._chooser.useful_by(scores)
         build([self._kernels[number] for number in sorted(useful)])
+        of_models = {number for number, kind in enumerate(self._kinds) if kind in models}
         with self._lock:
-            self._chooser.learn(scores, useful)
+            self._chooser.learn(scores, useful, of_models)
         minute = self._gain(_MINUTE_S * self._pairs_a_second())
         self.is_enough = minute is not None and 0 <= 100 * minute.value < self._stop_gain
 
     def _learned_of(self, problems: Sequence[int]) -> _Learned | None:
         """The model of the results of problems of one kind; None if they are too few."""
         times = {number: found for number in problems if len(found := self._results.times(self._canonical[number])) > 1}
-        if len(times) < FEWEST_PROBLEMS:
+        if len(times) < FEWEST_LEARNED:
             return None
         dataset = self._dataset(times)
         options = quick_options(dataset.op.train_defaults(len(dataset)), self._jobs)
@@ -308,10 +309,11 @@ class ActiveRun:
 
     def _joined(self, figure: Callable[[LearningCurve], Estimate]) -> Estimate | None:
         """The mean of a figure of the learning curves of all kinds, each weighing as many problems as it has."""
-        if not self._learned:
+        learned = [one for one in self._learned.values() if one.problems >= FEWEST_PROBLEMS]
+        if not learned:
             return None
-        weights = np.array([one.problems for one in self._learned.values()])
-        found = [figure(one.curve) for one in self._learned.values()]
+        weights = np.array([one.problems for one in learned])
+        found = [figure(one.curve) for one in learned]
         values = np.array([(one.value, one.low, one.high) for one in found])
         value, low, high = (weights @ values / weights.sum()).tolist()
         return Estimate(value, low, high)

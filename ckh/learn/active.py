@@ -2,8 +2,9 @@
 
 Problems come in the order in which each brings most to those before it (`few_shots.representative`), whether these are
 measured or pending: so workers that choose at a time take problems that stand for others. Of a problem those kernels
-are chosen that stand first by what is known now, and others that were chosen least. What is known is a model of the
-results so far, as soon as its choices for problems that it did not see are better than those of what was known before.
+are chosen that stand first by what was known before, and others that were chosen least; as soon as a model of the
+results so far chooses better for problems that it did not see, its first few alone. So a few problems with many kernels
+are followed by many with few, where what may be the best is measured often, and the rest no more.
 
 When every problem was measured, they are gone through again, each on the device that measured it.
 """
@@ -20,12 +21,15 @@ from ckh.learn.few_shots import KERNELS, Counted, Shots, representative, useful_
 from ckh.training import TrainOptions, TreeParams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from numpy.typing import NDArray
 
 # Trees that are grown in a second, for a model that is soon replaced.
 QUICK_TREES = TreeParams(100, 0.1, 31, colsample_bytree=0.4, path_smooth=20.0)
+# By replay of gfx950's 20-kernel file: four are better than six, and than four with others.
+LEADERS = Shots(best=4, others=0)
+FEWEST_LEARNED = 6  # problems from whose results a model may choose
 _ORDERED = 200  # problems by whose orders the useful kernels are chosen
 _GROWTH = 1.3  # of the pairs, until a model learns again
 
@@ -98,9 +102,15 @@ class PairChooser:
         orders = [self._ordered(scores, number, self._of[number].kernels) for number in drawn]
         return self.useful | set(useful_kernels(orders, self._shots.kernels or KERNELS).tolist())
 
-    def learn(self, scores: Scores, useful: set[int]) -> None:
-        """Choose by these scores from now on, from these kernels as far as a problem has them."""
-        self._scores, self.useful = scores, useful
+    def learn(self, scores: Scores, useful: set[int], learned: Container[int] = ()) -> None:
+        """Choose by these scores from now on, from these kernels as far as a problem has them.
+
+        Args:
+            scores: what is known now.
+            useful: the kernels that are chosen from.
+            learned: problems whose scores are those of a model of the results.
+        """
+        self._scores, self.useful, self._learned = scores, useful, learned
 
     def take(self, problem: int, kernels: Sequence[int], node: str) -> None:
         """Count kernels of a problem as measured on a node: results of before."""
@@ -146,7 +156,8 @@ class PairChooser:
 
     def _kernels(self, problem: int) -> NDArray[np.int64]:
         of = self._of[problem]
-        best, others = self._shots.of_problem(len(of.kernels))
+        shots = LEADERS if problem in self._learned else self._shots
+        best, others = shots.of_problem(len(of.kernels))
         left = of.left
         useful = left[np.isin(left, list(self.useful))]
         enough = useful if len(useful) >= min(best, len(left)) else left
@@ -161,7 +172,7 @@ class PairChooser:
 
 def quick_options(defaults: TrainOptions, jobs: int = 1) -> TrainOptions:
     """How models are trained that choose what is measured next: as the operation's, with fewer trees."""
-    return replace(defaults, targets=(), folds=0, ensemble=1, prior=0.0, params=QUICK_TREES, jobs=jobs)
+    return replace(defaults, targets=(), folds=0, ensemble=1, params=QUICK_TREES, jobs=jobs)
 
 
 def is_due(pairs: int, learned: int) -> bool:

@@ -15,7 +15,7 @@ from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
 from ckh.learn.frequent import frequent, held_out
-from ckh.learn.known import Known, known
+from ckh.learn.known import Known, find_known
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
@@ -84,23 +84,8 @@ class Answer:
 
     def known(self, count: int) -> Known:
         """The model's knowledge of the problem, of this device, and of the first candidates."""
-        model, kernels = self.model, [self.pool[index] for index in self.order[:count]]
-        if model.not_measured is not None:
-            return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
-        candidates = known_candidates(self.problem, model)
-        if candidates.unmeasured:
-            return Known(source=f"no kernel of {candidates.unmeasured} was measured on {model.spec.arch}")
-        found = model.measured
-        return known(
-            self.problem,
-            model.spec.arch,
-            model.spec.device,
-            model.num_cus,
-            lambda: found,
-            {} if found is None else found.limits_by_size,
-            list(dict.fromkeys(unmeasured_families(model, kernels).values())),
-            candidates.left_out,
-        )
+        kernels = [self.pool[index] for index in self.order[:count]]
+        return known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
 
     @property
     def frequent(self) -> Frequent | None:
@@ -137,6 +122,25 @@ class Answer:
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
+
+
+def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out: Iterable[str] = ()) -> Known:
+    """A model's knowledge of a problem, of this device, and of kernels; `left_out` as of `Known`."""
+    if model.not_measured is not None:
+        return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
+    if unmeasured := known_candidates(problem, model).unmeasured:
+        return Known(source=f"no kernel of {unmeasured} was measured on {model.spec.arch}")
+    found = model.measured
+    return find_known(
+        problem,
+        model.spec.arch,
+        model.spec.device,
+        model.num_cus,
+        lambda: found,
+        {} if found is None else found.limits_by_size,
+        list(dict.fromkeys(unmeasured_families(model, kernels).values())),
+        left_out,
+    )
 
 
 def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, str]:
@@ -201,6 +205,22 @@ def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
     """Ranked kernels that say so where nothing was measured."""
     doubts = model.not_measured
     return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
+
+
+def known(problem: Problem, top: int = 5, model: Model | None = None, *, arch: str | None = None) -> Known:
+    """What a model does not know of an answer of `rank`: the line `not known: …` of `ckh predict`.
+
+    Args:
+        problem: what is to be computed.
+        top: how many of the first kernels are meant.
+        model: as of `rank`.
+        arch: as of `rank`.
+
+    Raises:
+        CkhError: as `rank`.
+    """
+    _require_count(top)
+    return answer(problem, model or _models(arch).answering(problem)).known(top)
 
 
 def rank_many(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.cluster import is_withdrawn
+from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
 from ckh.learn.prior import PRIOR_TREES, has_prior, prior_rows
 from ckh.learn.targets import Fit
@@ -114,6 +114,14 @@ class Boosting:
         arguments = {"label": law.label, "weight": law.weight, "params": parameters}
         data = known.matrix.lightgbm_data(rows, **arguments, **self._features)
         return lightgbm.train(parameters, data, PRIOR_TREES.n_estimators)
+
+    def predicted(
+        self, fit: Fit, model: Any, rows: NDArray[np.int64], others: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Predict other rows by a `lightgbm.Booster` of some rows and the prior that is fitted to these."""
+        matrix, weight = self.prepared.matrix, self.options.prior
+        own, prior = matrix.predict(model, others), self.prior(fit, rows)
+        return own if prior is None else (own + weight * matrix.predict(prior, others)) / (1.0 + weight)
 
     def _parameters(self, fit: Fit, trees: TreeParams, seed: int) -> dict[str, Any]:
         """LightGBM's parameters, without the number of trees."""

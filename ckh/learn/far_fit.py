@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib
 import logging
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.cluster import LOST
+from ckh.cluster.calls import LOST
+from ckh.cluster.on_worker import is_awaited
 from ckh.errors import CkhError, DataError, DeviceError
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.targets import make_fit
@@ -23,7 +25,7 @@ from ckh.log import note
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.targets import Fit
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 _OWN = ("n_jobs", "metric", "eval_at")  # parameters that workers have of their own, or that are of validation
+_LOOK_ROUNDS = 10  # after which it is seen whether somebody waits for the model
 _FEATURES, _GROUP = "features", "group"
 
 
@@ -93,6 +96,7 @@ class FarFit:
         own = {name: value for name, value in parameters.items() if name not in _OWN}
         model = kind(client=self._client, n_estimators=trees, **own)
         arguments: dict[str, Any] = {
+            "callbacks": [partial(_go_on, self._client.id, fit.target)],
             "feature_name": list(op.engine.names),
             "categorical_feature": list(op.engine.categorical),
         }
@@ -131,6 +135,13 @@ def _be_quiet() -> None:
     logger = logging.getLogger("ckh.lightgbm")
     logger.setLevel(logging.CRITICAL)
     lightgbm.register_logger(logger)
+
+
+def _go_on(client: str, target: str, done: Any) -> None:
+    """On a worker, after each round: end what nobody waits for any more, on all workers behind the same round."""
+    if done.iteration % _LOOK_ROUNDS == 0 and not is_awaited(client, f"{target} {done.iteration}"):
+        done.model.free_network()
+        raise CkhError("the run that this belongs to has ended")
 
 
 def _arrays(part: Dataset, options: TrainOptions) -> dict[str, NDArray[Any]]:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ckh.cluster import Call
+from ckh.cluster.calls import Call
 from ckh.learn.artifact import load_model
 from ckh.learn.predicted_times import TimeRatios, time_ratios
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model

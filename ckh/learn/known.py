@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ckh import machine
 from ckh.log import note
 from ckh.paths import user_data_dir
+from ckh.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -107,7 +108,7 @@ class Known(NamedTuple):
 ALL_KNOWN = Known()
 
 
-def known(
+def find_known(
     problem: Problem,
     arch: str,
     device: str,
@@ -183,5 +184,5 @@ def _retraining(op: str, variant: str | None, dtype: str, model: Path) -> tuple[
     return (
         f"ckh bench --op {op}{direction} --dtype {dtype} --device host --plan auto --budget 15m --out runs/here",
         "ckh convert runs/here --out here.parquet",
-        f"ckh train --op {op}{direction} --data here.parquet --warm-start nearest --out {own}",
+        f"ckh train --op {op}{direction} --data here.parquet --warm-start nearest --out {shell_word(own)}",
     )

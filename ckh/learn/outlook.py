@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 SHARES = (0.25, 0.5, 1.0)
-FEWEST_PROBLEMS = 12  # so that a fold learns from eight, and from two of them
+FEWEST_PROBLEMS = 12  # of which a curve says something
 _FOLDS = 3
 _LEAST_LOSS = 1e-4
 
@@ -81,7 +81,7 @@ def learning_curve(dataset: Dataset, options: TrainOptions) -> LearningCurve:
     """The learning curve of rows in the order in which their problems were measured.
 
     Args:
-        dataset: rows of `FEWEST_PROBLEMS` or more.
+        dataset: rows of six problems or more, so that a fold learns from four, and from two of them.
         options: how models are trained; only what orders kernels is.
     """
     prepared = prepare(dataset, replace(options, targets=()))
@@ -96,8 +96,7 @@ def learning_curve(dataset: Dataset, options: TrainOptions) -> LearningCurve:
             others = np.flatnonzero(np.arange(count) % _FOLDS != fold)
             learned = others[: max(2, round(share * len(others)))]
             rows, held = np.flatnonzero(np.isin(problem, learned)), np.flatnonzero(problem % _FOLDS == fold)
-            model = boosting.fit(fit, rows, None, "")
-            scores[held] = prepared.matrix.predict(model, held)
+            scores[held] = boosting.predicted(fit, boosting.fit(fit, rows, None, ""), rows, held)
             pairs[point] += len(rows) / _FOLDS
         efficiency[point] = prepared.chosen_efficiency(scores, np.arange(len(problem)))
     return LearningCurve(pairs, efficiency)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class Validation:
         """The efficiency of the choices of one fold's model, shape (problems it is scored on,)."""
         model = self._boosting.fit(fit, split.train, split.stop, fit.target)
         predicted = np.full(len(fit.label), np.nan)
-        predicted[split.score] = self._predicted(fit, model, split)
+        predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
         return self._prepared.chosen_efficiency(predicted, split.score)
 
     def efficiency(self, validated: Validated) -> NDArray[np.float64] | None:
@@ -121,14 +121,8 @@ class Validation:
         """Fit and score one fold; the predictions of the rows that it is scored on."""
         model = self._boosting.fit(fit, split.train, split.stop, f"{text}, fold {number + 1}")
         predicted = np.full(len(fit.label), np.nan)
-        predicted[split.score] = self._predicted(fit, model, split)
+        predicted[split.score] = self._boosting.predicted(fit, model, split.train, split.score)
         return predicted[split.score], self._metrics(number, fit, split, predicted, int(model.best_iteration))
-
-    def _predicted(self, fit: Fit, model: Any, split: FoldSplit) -> NDArray[np.float64]:
-        """Predict the rows that a fold is scored on, by its model and the prior fitted to its rows."""
-        matrix, weight = self._prepared.matrix, self._options.prior
-        own, prior = matrix.predict(model, split.score), self._boosting.prior(fit, split.train)
-        return own if prior is None else (own + weight * matrix.predict(prior, split.score)) / (1.0 + weight)
 
     def _metrics(
         self, number: int, fit: Fit, split: FoldSplit, predicted: NDArray[np.float64], best_iteration: int

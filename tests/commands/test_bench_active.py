@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_a_run_chooses_until_more_would_bring_little(
     assert (stopped["ended"], stopped["next"].split()[:2]) == ("gain", ["ckh", "convert"])
     report = stopped["active"]
     assert 12 <= report["problems"] < 20
-    assert report["models"] <= 2
+    check_models(report["models"])
     assert 0 < report["efficiency"]["low"] <= report["efficiency"]["value"] <= report["efficiency"]["high"] <= 1
     assert report["hour"]["value"] >= report["minute"]["value"] >= 0
     assert report["hour_pairs"] == stopped["pairs_left"] == 20 * 8 - report["pairs"]
@@ -78,6 +79,17 @@ def test_a_run_chooses_until_more_would_bring_little(
     assert whole["active"]["hour"]["value"] == 0
     assert len(pairs_of(read_journal(Path("run")))[1]) == 20 * 8
     check_looks(2)
+
+
+def check_models(models: int) -> None:
+    """Check that models are of six problems or more, each of 1.3 times as many pairs, and none that chose of twelve."""
+    chosen = read_journal(Path("run")).chosen
+    pairs = list(accumulate(len(one.kernels) for one in chosen))
+    learned = dict.fromkeys(int(one.chosen_by.split()[3]) for one in chosen if one.chosen_by.startswith("a model"))
+    of_problems = [1 + pairs.index(of_pairs) for of_pairs in learned]
+    assert all(6 <= problems < 12 for problems in of_problems)
+    assert all(later >= 1.3 * earlier for earlier, later in pairwise(learned))
+    assert len(learned) <= models <= len(learned) + 1  # the last one is of twelve problems, and chooses nothing
 
 
 def check_looks(runs: int) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.learn.active import PairChooser
+from ckh.learn.active import LEADERS, PairChooser
 from ckh.learn.few_shots import Shots
 from ckh.learn.outlook import LearningCurve
 
@@ -71,6 +71,19 @@ def test_other_scores_make_other_kernels_useful() -> None:
     chosen = chooser.next("a")
     assert chosen is not None
     assert chosen.kernels[0] == min(KERNELS[chosen.problem])
+
+
+def test_a_model_of_the_results_takes_its_first_few_alone() -> None:
+    """Of a problem that a model of the results scores only the leaders are chosen, of another one others, too."""
+    chooser = PairChooser(PLACES, KERNELS, large_first)
+    chooser.learn(large_first, chooser.useful, {0, 1, 2})
+    for chosen in (chooser.next("a"), chooser.next("b")):
+        assert chosen is not None
+        first = sorted(KERNELS[chosen.problem])[::-1]
+        if chosen.problem in {0, 1, 2}:
+            assert chosen.kernels.tolist() == first[: LEADERS.best]
+        else:
+            assert len(chosen.kernels) == SHOTS.best + SHOTS.others
 
 
 def test_kernels_of_which_nothing_is_known_are_drawn() -> None:

@@ -18,7 +18,7 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import list_models, load_model
 from ckh.learn.batches import known_candidates
 from ckh.learn.calibration import CALIBRATION_NAME, Calibration
-from ckh.learn.known import Known, Outside, known
+from ckh.learn.known import Known, Outside, find_known
 from ckh.learn.manifest import problem_count
 from ckh.learn.measured_set import MEASURED_NAME, measured_file, read_measured
 from ckh.learn.save import save
@@ -245,7 +245,7 @@ def test_retraining_is_offered_once(
 
 def test_limits_alone_are_enough() -> None:
     """Without problems there is no nearest one, and the sizes are named all the same."""
-    found = known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
+    found = find_known(problems()[0], "gfx942", "", None, lambda: None, {"n": (4, 8)}, [], [])
     assert found.nearest is None
     assert found.doubts == ("n = 1 is 4 times outside of what was measured (at least 4)",)
 

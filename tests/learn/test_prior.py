@@ -12,7 +12,9 @@ import pytest
 
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
+from ckh.learn import prior
 from ckh.learn.matrix import FeatureMatrix
+from ckh.learn.outlook import learning_curve
 from ckh.learn.prior import _coefficients, _LawRows, has_prior, prior_rows
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
@@ -97,6 +99,13 @@ def test_drawn_problems_are_possible() -> None:
         assert lawful().op.problem_of_row(row).flops > 0
 
 
+def test_of_few_problems_as_many_are_drawn_as_of_many() -> None:
+    """Trees learn the law of six measured problems from three hundred, as of forty from nine times as many."""
+    efficiency, rows = efficiencies(), np.arange(len(lawful().frame))
+    assert len(prior_rows(lawful(), rows[: 6 * 3], efficiency, 1).efficiency) == (300 + 6) * 3
+    assert len(prior_rows(lawful(), rows, efficiency, 1).efficiency) == 9 * 40 * 3
+
+
 def test_few_measurements_have_no_prior() -> None:
     """Six problems, and three rows of a kernel on average, are enough for a law that holds, fewer are not."""
     rows = np.arange(len(lawful().frame))
@@ -104,6 +113,20 @@ def test_few_measurements_have_no_prior() -> None:
     assert has_prior(lawful(), rows[: 3 * 6])
     assert not has_prior(lawful(), rows[: 3 * 5])
     assert not has_prior(lawful(), np.array([0, 4, 8, 9, 13, 17, 18, 22]))
+
+
+def test_of_few_problems_each_is_predicted_by_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The law of twelve problems is judged on each of them alone, that of more in three parts."""
+    folds: list[int] = []
+    unseen_error = prior._unseen_error
+
+    def counted(law: prior._Law, fold: NDArray[np.int64]) -> float:
+        folds.append(len(np.unique(fold)))
+        return unseen_error(law, fold)
+
+    monkeypatch.setattr(prior, "_unseen_error", counted)
+    assert [has_prior(lawful(), np.arange(3 * count)) for count in (6, 12, 13)] == [True] * 3
+    assert folds == [6, 12, 3]
 
 
 def test_a_law_that_does_not_hold_is_no_prior() -> None:
@@ -128,6 +151,13 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     assert float(np.abs(law - own).max()) > 0.1
     again = train(data, OPTIONS, quiet).targets["rank"]
     assert again.text == with_prior.text
+
+
+def test_a_learning_curve_has_the_law_of_what_it_learned_from() -> None:
+    """Where 27 problems are known, a curve with the law chooses nearly the best for others, and trees alone do not."""
+    with_prior = learning_curve(lawful(), replace(OPTIONS, prior=10.0)).now().value
+    assert with_prior > 0.99
+    assert with_prior > learning_curve(lawful(), replace(OPTIONS, prior=0.0)).now().value + 0.01
 
 
 def test_a_prior_needs_a_model_of_efficiency() -> None:
