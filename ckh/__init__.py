@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ckh.data.dataset import Dataset, read_dataset
     from ckh.errors import CkhError, DataError, DeviceError, ModelError, NoKernelError, OutputError, UsageError
-    from ckh.learn.answer import rank, rank_many
+    from ckh.learn.answer import known, rank, rank_many
     from ckh.learn.artifact import Model, load_model
+    from ckh.learn.known import Known
     from ckh.learn.ranked import Ranked
     from ckh.learn.ranking_text import NotMeasured
     from ckh.ops.gemm_universal.problem import GemmProblem
@@ -29,6 +30,7 @@ __all__ = [
     "DeviceError",
     "Direction",
     "GemmProblem",
+    "Known",
     "Model",
     "ModelError",
     "NoKernelError",
@@ -36,6 +38,7 @@ __all__ = [
     "OutputError",
     "Ranked",
     "UsageError",
+    "known",
     "load_model",
     "rank",
     "rank_many",
@@ -50,8 +53,9 @@ _HOMES = {
         ("CkhError", "DataError", "DeviceError", "ModelError", "NoKernelError", "OutputError", "UsageError"),
         "ckh.errors",
     ),
-    **dict.fromkeys(("rank", "rank_many"), "ckh.learn.answer"),
+    **dict.fromkeys(("known", "rank", "rank_many"), "ckh.learn.answer"),
     **dict.fromkeys(("Model", "load_model"), "ckh.learn.artifact"),
+    "Known": "ckh.learn.known",
     "Ranked": "ckh.learn.ranked",
     "NotMeasured": "ckh.learn.ranking_text",
     "GemmProblem": "ckh.ops.gemm_universal.problem",

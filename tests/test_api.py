@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import doctest
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ import pytest
 
 import ckh
 from ckh import ConvProblem, Direction, GemmProblem, Ranked, load_model, rank, rank_many
+from ckh.cli import run
+from ckh.errors import ExitCode
 
 if TYPE_CHECKING:
     from ckh import Model
@@ -84,6 +88,28 @@ def test_every_public_name_is_there() -> None:
     assert set(ckh.__all__) <= set(space) & set(dir(ckh))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ckh.nothing
+
+
+LAYER = ConvProblem(Direction.FORWARD, n=16, c=256, k=256, g=1, hi=28, wi=28, y=3, x=3, pad_h=1, pad_w=1, dtype="bf16")
+
+
+@pytest.mark.parametrize(
+    ("problem", "arch", "words"),
+    [
+        (LAYER, "gfx950", "--n 16 --c 256"),
+        (replace(LAYER, n=99), "gfx950", "--n 99 --c 256"),
+        (LAYER, "gfx942", "--n 16 --c 256"),
+        (GemmProblem(3, 1, 70_000), "host", "--m 3 --n 1 --k 70000"),
+    ],
+)
+def test_what_is_known_is_what_predict_says(
+    problem: ConvProblem | GemmProblem, arch: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of sizes inside and outside of what was measured, where another GPU's model answers, and on the CPU."""
+    assert run(["predict", *words.split(), "--arch", arch, "--json"]) == ExitCode.OK
+    document = ckh.known(problem, arch=arch).document()
+    assert document == json.loads(capsys.readouterr().out)["known"]
+    assert document["is_known"] is (problem.dtype == "fp32" and not document["device"] and not document["outside"])
 
 
 def test_the_api_is_typed() -> None:

@@ -6,6 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def replay_recording(
     Raises:
         DataError: the recording is unusable.
     """
-    from ckh.cluster import everywhere_or_here
+    from ckh.cluster.connection import everywhere_or_here
     from ckh.search.replay import read_recording, replay
 
     recording = read_recording(path)
@@ -105,8 +106,8 @@ def measure(
     """
     from ckh.bench.device_choice import open_device
     from ckh.bench.stop import StopReason
-    from ckh.cluster import connected
-    from ckh.data.journal import JOURNAL, JOURNAL_NAME, is_started
+    from ckh.cluster.connection import connected
+    from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
     from ckh.progress import progress
     from ckh.search.measured import SearchSettings, Where, search_measured
 
@@ -132,7 +133,8 @@ def measure(
         nodes = None if cluster is None else stack.enter_context(connected(cluster))
         advance = stack.enter_context(progress("searching", min(settings.budget, len(space))))
         where = Where(request, nodes)
-        outcome = search_measured(device, where, problem, space, guide, settings, folder, advance)
+        open_journal = partial(JournalWriter, folder, replace=force, is_new=not force)
+        outcome = search_measured(device, where, problem, space, guide, settings, open_journal, advance)
     summary = output.Summary(problem, model, space, strategy, effort.budget, effort.seed, effort.top)
     output.print_measured(summary, outcome, folder, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.commands._duration import format_duration
+from ckh.prose import shell_word
 from ckh.search.model_text import head_text, yes
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Summary:
 def print_measured(summary: Summary, outcome: Measurement, out: Path, *, as_json: bool) -> None:
     """Print the kernels that measuring found, and the command that follows."""
     pool = frozenset(map(summary.op.kernel_name, summary.in_pool()))
-    after = f"ckh convert {out} --out {out.name}.parquet"
+    after = f"ckh convert {shell_word(out)} --out {shell_word(f'{out.name}.parquet')}"
     if as_json:
         first = outcome.first_choice
         print_json(

@@ -17,6 +17,7 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import UsageError
 from ckh.log import note
 from ckh.outputs import check_output
+from ckh.prose import shell_word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +92,7 @@ def _of_workload(dataset: Dataset, source: str | None) -> Dataset:
     if missing:
         raise UsageError(
             f"{len(missing)} of {len(wanted)} problems of {source} have no usable time in the data, e.g. {missing[0]}",
-            f"measure them first: ckh bench --problems {source}",
+            f"measure them first: ckh bench --problems {shell_word(source)}",
         )
     chosen = np.array([numbers[problem.canonical()] for problem in wanted])
     return dataset.select(np.isin(dataset.problem_ids, chosen))
@@ -169,7 +170,8 @@ class _Report:
         if self.unmeasured > 0:
             note(f"{self.unmeasured:.1%} of the pairs were not measured: they count as not working")
         if self.request.registry is not None:
-            say(f"\nwrote {self.request.registry}; next: ckh bench --registry {self.request.registry}")
+            registry = self.request.registry
+            say(f"\nwrote {registry}; next: ckh bench --registry {shell_word(registry)}")
 
     def _verdict(self) -> str:
         found, keep = self.found, self.request.keep

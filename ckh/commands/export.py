@@ -183,6 +183,7 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
 
 def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
     """The headers of a program for models, each of its own operation."""
+    from ckh.archs import HOST
     from ckh.export.folder import model_names
 
     of_op = named("headers", to)
@@ -191,6 +192,8 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
         header = of_op.get(model.spec.op_type)
         if header is None:
             raise UsageError(f"{to} has no {model.spec.op_type}", "it has " + ", ".join(of_op))
+        if model.spec.arch == HOST:
+            raise UsageError(f"{model.path} is for CPUs, and {to} runs kernels of GPUs", "name a model of a GPU")
         files[f"{name}.hpp"] = header.text(name, model).encode()
     return files
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from ckh.cluster import CLUSTER_HELP
+from ckh.cluster.connection import CLUSTER_HELP
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of, typed_as

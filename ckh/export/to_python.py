@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
+from ckh.errors import UsageError
+from ckh.export.consumers import named
 from ckh.learn.artifact import load_model
 from ckh.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ckh.learn.artifact import Model
+
+# Program -> architectures that it builds kernels of Composable Kernel for: Inductor's `config.rocm.ck_supported_arch`.
+BUILT_FOR = {"inductor": ("gfx90a", "gfx942", "gfx950")}
 _FOLDER = "model"
 _MODULE = """# ckh in {program}: import this module before it compiles anything. Written by ckh {version}.
 from pathlib import Path
@@ -41,14 +47,14 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
 
     Raises:
         ModelError: the model is missing or damaged.
-        UsageError: there is no such architecture.
+        UsageError: as `require_use`.
     """
     files: dict[str, bytes] = {}
     models = []
-    if arch is not None:
-        load_arch(arch)
-    if model is not None:
-        spec = load_model(model).spec
+    loaded = None if model is None else load_model(model)
+    require_use(program, arch, loaded)
+    if model is not None and loaded is not None:
+        spec = loaded.spec
         models.append({"name": model.resolve().name, "op_type": spec.op_type, "arch": spec.arch, "dtype": spec.dtype})
         files = {f"{_FOLDER}/{path.name}": path.read_bytes() for path in sorted(model.iterdir()) if path.is_file()}
     where = "None" if model is None else f"Path(__file__).with_name({_FOLDER!r})"
@@ -61,3 +67,29 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
     files[f"ckh_{program}.py"] = text.encode()
     files["README.md"] = _README.format(program=program, uses=uses).encode()
     return files, {"ckh": __version__, "to": program, "models": models}
+
+
+def require_use(program: str, arch: str | None, model: Model | None) -> None:
+    """Refuse what a program has no use for.
+
+    Args:
+        program: the program.
+        arch: the architecture; None: the model's, or that of the machine that runs the program.
+        model: the model to use; None: the first that fits, or what stands in for it.
+
+    Raises:
+        UsageError: the program builds no such kernels for the architecture, or the model is of other kernels or for
+            another architecture.
+    """
+    of = None if model is None else model.spec.arch
+    wanted = of if arch is None else load_arch(arch).name
+    if wanted not in (None, *BUILT_FOR[program]):
+        has = ", ".join(BUILT_FOR[program])
+        raise UsageError(f"{program} has no kernels of Composable Kernel for {wanted}", f"it has them for {has}")
+    if model is None:
+        return
+    if of != wanted:
+        raise UsageError(f"{model.path} is for {of}, not {wanted}", "leave out one of them")
+    operations = named("instances", program)
+    if model.spec.op_type not in operations:
+        raise UsageError(f"{program} has no {model.spec.op_type}", "it has " + ", ".join(operations))

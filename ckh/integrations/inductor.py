@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import HOST, default_arch, load_arch
 from ckh.errors import UsageError
 from ckh.export.consumers import all_of
+from ckh.export.to_python import require_use
+from ckh.learn.artifact import load_model
 from ckh.learn.choice import Chooser
 from ckh.log import warn
 
@@ -63,7 +65,7 @@ def choose(
         where the problem is none of ckh's, e.g. of sizes that are not known yet, or none that the named model is for.
 
     Raises:
-        UsageError: there is no GPU in this machine and none was named.
+        UsageError: there is no GPU in this machine and none was named, or Inductor has no such kernels for it.
         ModelError: the model is damaged.
     """
     found = _ranked(template, instances, _architecture(arch), model)
@@ -82,9 +84,12 @@ def install(*, top: int | None = None, arch: str | None = None, model: Path | No
         A function that undoes it.
 
     Raises:
-        UsageError: there is no PyTorch with these templates; or there is no GPU and none was named.
+        UsageError: there is no PyTorch with these templates; or there is no GPU and none was named, or Inductor has no
+            such kernels for it; or the model is of other kernels or for another GPU.
+        ModelError: the model is damaged.
     """
     arch = _architecture(arch)
+    require_use(PROGRAM, arch, None if model is None else load_model(model))
     undo: list[Callable[[], None]] = []
     for module, name, setting in _TEMPLATES:
         try:
@@ -123,6 +128,7 @@ def _architecture(arch: str | None) -> str:
     found = arch or default_arch()
     if found == HOST:
         raise UsageError("there is no GPU in this machine", "name an architecture, e.g. arch='gfx942'")
+    require_use(PROGRAM, found, None)
     return load_arch(found).name
 
 

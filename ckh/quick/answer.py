@@ -126,10 +126,10 @@ def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
 
 
 def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:
-    from ckh.learn.known import known
+    from ckh.learn.known import find_known
 
     kinds = dict.fromkeys(facts["unmeasured"][one.kernel] for one in shown if one.kernel in facts["unmeasured"])
-    return known(
+    return find_known(
         problem,
         facts["arch"],
         facts["device"],

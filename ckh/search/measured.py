@@ -12,7 +12,7 @@ from ckh.bench.cluster_driver import driver_for
 from ckh.bench.plan import SEARCH
 from ckh.bench.rows import new_record
 from ckh.bench.stop import Stop, StopReason
-from ckh.data.journal import EndRecord, JournalWriter, ResultRow
+from ckh.data.journal import EndRecord, ResultRow
 from ckh.data.settings import Settings
 from ckh.ops import operation_of
 from ckh.search.measuring import Measurer
@@ -21,7 +21,6 @@ from ckh.search.strategies import make_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import numpy as np
     from numpy.typing import NDArray
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device, DeviceIdentity
     from ckh.bench.limits import BenchLimits
     from ckh.bench.remote import DeviceRequest
-    from ckh.cluster import Cluster
-    from ckh.data.journal import RunRecord
+    from ckh.cluster.calls import Cluster
+    from ckh.data.journal import JournalWriter, RunRecord
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels import KernelSpace
     from ckh.search.strategies import Strategy
@@ -118,7 +117,7 @@ def search_measured(
     space: KernelSpace,
     guide: Guide | None,
     settings: SearchSettings,
-    out: Path,
+    open_journal: Callable[[], JournalWriter],
     advance: Callable[[int, str], None],
 ) -> Measurement:
     """Find the fastest kernel by measuring, until the budget, the time or the person says stop.
@@ -130,11 +129,11 @@ def search_measured(
         space: what is searched.
         guide: what a model says; None without one.
         settings: what it is to do.
-        out: folder of the journal; one that is there is replaced.
+        open_journal: called once, when the device is known to work.
         advance: called with each measurement, with the best so far.
 
     Raises:
-        UsageError: another run writes the journal, or there is no such strategy.
+        UsageError: another run writes the journal or has written it, or there is no such strategy.
         DeviceError: compiler or worker cannot be started.
         OutputError: the journal cannot be written; what was measured before is safe.
     """
@@ -150,7 +149,7 @@ def search_measured(
     with ExitStack() as stack:
         driver = stack.enter_context(driver_for(where.cluster, where.request, device, settings.limits, should_stop))
         record = _record(driver.identity, problem, settings)
-        journal = JournalWriter(out, replace=True)
+        journal = open_journal()
         stack.callback(journal.close)
         journal.start_run(record)
         stack.enter_context(interrupt)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.learn.ranking_text import is_falling, notes_text
 from ckh.ops import in_words
-from ckh.prose import paragraphs
+from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def search_text(problem: Problem, model: Model, search: ModelSearch) -> str:
         tail.append("the best scores the same\n" if best <= first.score else better + "\n")
     table = table_text("", ("", "predicted TFLOPS", "predicted ms", "kernel", "candidate"), rows)
     notes = notes_text(search.beyond, is_in_order=is_falling(one.tflops for one in search.found))
-    return paragraphs("\n".join(head)) + table + paragraphs("\n".join(tail)) + notes
+    doubts = f"\n{prose(search.known.line)}\n" if search.known.line and model.not_measured is None else ""
+    return paragraphs("\n".join(head)) + table + paragraphs("\n".join(tail)) + doubts + notes
 
 
 def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
@@ -50,6 +51,7 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
             "model": str(model.path),
             "not_measured": None if model.not_measured is None else asdict(model.not_measured),
             "space": {"kernels": search.legal, "pool": search.candidates, "distinct": search.distinct},
+            "known": search.known.document(),
             "beyond_training": search.beyond or None,
             "predictions_in_order": is_falling(one.tflops for one in search.found),
             "first_choice": None if first is None else _fields(op, first),

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.errors import NoKernelError
+from ckh.learn.answer import known_of
 from ckh.learn.artifact import wanted_for
+from ckh.learn.calibration import FIRST
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
 from ckh.ranking.axes import coded, keys
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.kernels.table import KernelTable
     from ckh.learn.artifact import Model
+    from ckh.learn.known import Known
     from ckh.ops.base import Kernel, Problem
     from ckh.search.kernels.product import Product
 
@@ -42,6 +45,7 @@ class ModelSearch:
         in_pool: of each of these, whether it is a candidate.
         first_choice: the best candidate; None if there is none.
         beyond: why the model expects no speed of this problem; empty if it does, or never does.
+        known: what the model does not know of the problem, this device, and the kernels that were found.
     """
 
     legal: int
@@ -51,6 +55,7 @@ class ModelSearch:
     in_pool: tuple[bool, ...]
     first_choice: Ranked | None
     beyond: str
+    known: Known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,8 +110,11 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     score, tflops = model.score_pool([problem], space.table)  # type: ignore[arg-type]
     far = beyond(problem, model.reach)
     order = numbers[best_first(score[0, numbers])]
+    choices = of_pool[best_first(score[0, of_pool], FIRST)] if len(of_pool) else of_pool
     if tflops is not None:
-        tflops[0, order] = model.speeds(score[0, order], tflops[0, order])
+        # The first candidates say how fast the problem is, so that a kernel has the speed that `ckh predict` gives it.
+        both = np.concatenate([choices, order])
+        tflops[0, both] = model.speeds(score[0, both], tflops[0, both])
     tflops = None if far else tflops
     best = order[: None if top is None else max(top, 0)]
     kernels = []
@@ -115,7 +123,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         row = int(own[number]) if own[number] >= 0 else _first_row(legal[base] & (space.groups == group), product.own)
         kernels.append(product.kernel(base, row))
     found = _ranked(problem, kernels, best, score, tflops)
-    first = of_pool[best_first(score[0, of_pool], 1)] if len(of_pool) else of_pool
+    first = choices[:1]
     choice = _ranked(problem, [candidates[of_pool.tolist().index(n)] for n in first.tolist()], first, score, tflops)
     return ModelSearch(
         int(np.count_nonzero(legal)),
@@ -125,6 +133,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
         tuple((own[best] >= 0).tolist()),
         choice[0] if choice else None,
         far,
+        known_of(problem, model, kernels),
     )
 
 

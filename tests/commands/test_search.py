@@ -16,6 +16,7 @@ from ckh.bench.compile import KernelBuilder
 from ckh.bench.plan import full_name
 from ckh.bench.stop import Stop, StopReason
 from ckh.cli import run
+from ckh.data import journal as journal_module
 from ckh.data.dataset import read_dataset
 from ckh.data.journal import read_journal
 from ckh.errors import ExitCode
@@ -25,6 +26,7 @@ from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.schema import Status
 from ckh.search.measuring import Measurer
 from tests.learn.conftest import HOST, saved
+from tests.runs import ANOTHER, writer_behind_another
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,6 +206,16 @@ def test_failures_cost_as_much(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert (found["kernels"], found["first_choice"], found["ratio"]) == ([], None, None)
     assert "none of 3 kernels worked" in err
     assert len(measured()) == 3
+
+
+def test_what_another_search_wrote_meanwhile_is_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that was empty when the search began and is not when it would measure is refused, and as it was."""
+    monkeypatch.setattr(journal_module, "JournalWriter", writer_behind_another)
+    assert run(["search", *SMALL, "--measure", "--budget", "3", "--out", "run"]) == ExitCode.USAGE
+    assert "run/journal.jsonl exists: another run wrote it meanwhile" in capsys.readouterr().err
+    assert read_journal(Path("run")).runs == (ANOTHER,)
 
 
 def test_an_interrupted_search_keeps_its_rows(

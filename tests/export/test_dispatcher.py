@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.learn.answer import answer
@@ -20,7 +22,8 @@ from ckh.problems import Direction
 ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).with_name("dispatcher_stub")
 CONV = "grouped_conv_forward_bf16_gfx950"
-GEMM = "gemm_universal_fp32_host"
+HOST_GEMM = "gemm_universal_fp32_host"
+GEMM = "gemm_universal_bf16_gfx942"
 GCC, GXX = (str(shutil.which(name) or "") for name in ("gcc", "g++"))
 pytestmark = pytest.mark.skipif(not (GCC and GXX), reason="there is no gcc and g++")
 MAIN = """#include <cstdio>
@@ -48,10 +51,22 @@ PROBLEM = ConvProblem(
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gemm_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The host's model of GEMMs as if it were a GPU's, as no model of a GPU's CK Tile GEMMs ships."""
+    folder = tmp_path_factory.mktemp("models") / GEMM
+    shutil.copytree(ROOT / "models" / HOST_GEMM, folder)
+    path = folder / "feature_spec.json"
+    hardware = load_arch("gfx942").hardware.to_dict()
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(spec | {"dtype": "bf16", "arch": "gfx942", "hardware": hardware}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(gemm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both models in one export, with the C sources compiled."""
     out = tmp_path_factory.mktemp("dispatcher") / "cpp"
-    models = [word for name in (CONV, GEMM) for word in ("--model", str(ROOT / "models" / name))]
+    models = ["--model", str(ROOT / "models" / CONV), "--model", str(gemm_model)]
     assert run(["export", *models, "--to", "ck-dispatcher", "--out", str(out)]) == ExitCode.OK
     sources = [str(path) for path in sorted(out.glob("*.c")) if path.name != "example.c"]
     subprocess.run([GCC, "-std=c11", "-O1", "-ffp-contract=off", "-c", *sources], cwd=out, check=True)
@@ -121,18 +136,27 @@ def test_what_the_model_is_not_for_has_no_names(exported: Path, settings: str) -
     assert names == []
 
 
-def test_gemms_are_ranked_as_in_python(exported: Path) -> None:
+def test_gemms_are_ranked_as_in_python(exported: Path, gemm_model: Path) -> None:
     """Names are the dispatcher's identifiers: without the operation, beginning with the element type."""
     *names, split, _ = ran(exported, GEMM, "Dispatcher", "p = Problem(64, 256, 512);")
-    found = answer(GemmProblem(64, 256, 512), load_model(ROOT / "models" / GEMM))
+    found = answer(GemmProblem(64, 256, 512, "bf16"), load_model(gemm_model))
     assert names == [one.name.removeprefix("gemm_universal_") for one in found.ranked]
-    assert names[0].startswith("fp32_rcr_")
+    assert names[0].startswith("bf16_rcr_")
     assert split == "split 1"
 
 
-def test_other_operations_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The dispatcher has no MIOpen solvers; nothing is written."""
-    args = ["--model", str(ROOT / "models" / "miopen_conv_gfx942"), "--out", str(tmp_path / "out")]
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("miopen_conv_gfx942", "ck-dispatcher has no miopen_conv"),
+        (HOST_GEMM, "is for CPUs, and ck-dispatcher runs kernels of GPUs"),
+    ],
+)
+def test_models_of_other_kernels_are_refused(
+    name: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The dispatcher has no MIOpen solvers and no kernels of the host; nothing is written."""
+    args = ["--model", str(ROOT / "models" / name), "--out", str(tmp_path / "out")]
     assert run(["export", *args, "--to", "ck-dispatcher"]) == ExitCode.USAGE
-    assert "ck-dispatcher has no miopen_conv" in capsys.readouterr().err
+    assert why in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

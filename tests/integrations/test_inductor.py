@@ -17,6 +17,7 @@ import pytest
 from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode, UsageError
+from ckh.export.to_python import BUILT_FOR
 from ckh.integrations import inductor
 from ckh.learn.estimate import estimated_us
 from ckh.ops import operation
@@ -191,6 +192,34 @@ def test_a_gpu_must_be_known() -> None:
         inductor.choose(GEMM, [CkOp(CkGemm(), 1)], arch="host")
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--arch", "host"], "inductor has no kernels of Composable Kernel for host"),
+        (["--arch", "gfx1100"], "inductor has no kernels of Composable Kernel for gfx1100"),
+        (["--model", "gemm_universal_fp32_host"], "inductor has no kernels of Composable Kernel for host"),
+        (["--model", "miopen_conv_gfx942"], "inductor has no miopen_conv"),
+        (["--model", "grouped_conv_forward_bf16_gfx950", "--arch", "gfx942"], "is for gfx950, not gfx942"),
+    ],
+)
+def test_an_export_without_use_is_refused(
+    words: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Inductor would never ask for the order of such kernels; nothing is written."""
+    found = [str(ROOT / "models" / word) if (ROOT / "models" / word).is_dir() else word for word in words]
+    assert run(["export", "--to", "inductor", *found, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_gpus_are_refused() -> None:
+    """The same is said where ckh is called from Python, before PyTorch is looked for."""
+    with pytest.raises(UsageError, match="inductor has no kernels of Composable Kernel for gfx1100"):
+        inductor.install(arch="gfx1100")
+    with pytest.raises(UsageError, match="is for host, not gfx942"):
+        inductor.install(arch="gfx942", model=ROOT / "models" / "gemm_universal_fp32_host")
+
+
 @pytest.mark.skipif(HAS_TORCH, reason="PyTorch is here")
 def test_no_pytorch_is_said() -> None:
     """One line says what is missing."""
@@ -232,6 +261,14 @@ def test_every_instance_of_ck_tile_is_a_kernel(torch: Any) -> None:
     for one, kernel in zip(ops(), kernels, strict=True):
         assert f"_{one.tile_m}x{one.tile_n}x{one.tile_k}_{one.warp_m}x{one.warp_n}x{one.warp_k}_" in name(kernel)
         assert one.pipeline.lower() in name(kernel)
+
+
+@needs_torch
+def test_architectures_are_those_of_inductor(torch: Any) -> None:
+    """The list of ckh is the one that Inductor goes by."""
+    from torch._inductor import config
+
+    assert list(BUILT_FOR["inductor"]) == config.rocm.ck_supported_arch
 
 
 @needs_torch

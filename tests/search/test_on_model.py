@@ -20,8 +20,10 @@ from ckh.ops.grouped_conv.rules.tables import curated_tiles
 from ckh.ops.grouped_conv.tiles import CONV_TILES
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import PIPELINE_VARIANTS
+from ckh.paths import data_dir
 from ckh.problems import Direction
 from ckh.search.kernels import kernel_space
+from ckh.search.model_text import search_text
 from ckh.search.objective import log_speeds
 from ckh.search.on_model import search_model
 from ckh.training import RankObjective
@@ -95,6 +97,23 @@ def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -
     assert few.found[0].score >= pool[0].score
     marked = {one.kernel for one, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
     assert marked == {one.kernel for one in pool}
+
+
+def test_speeds_are_those_of_predict_and_doubts_are_said() -> None:
+    """Candidates have the speeds of `ckh predict`; kinds of found kernels of which none was measured are named."""
+    model = load_model(data_dir("models") / "grouped_conv_forward_bf16_gfx950")
+    problem = replace(GPU_PROBLEM, n=16, c=256, k=256, hi=28, wi=28)
+    speeds = {one.kernel: one.tflops for one in answer(problem, model).ranked}
+    search = search_model(problem, model, load_arch("gfx950"), 40)
+    found = {one.kernel: one.tflops for one in search.found if one.kernel in speeds}
+    assert len(found) >= 3
+    assert found == {kernel: pytest.approx(speeds[kernel], rel=1e-12) for kernel in found}
+    assert search.first_choice is not None
+    assert search.first_choice.tflops == pytest.approx(speeds[search.first_choice.kernel], rel=1e-12)
+    assert model.measured is not None
+    kinds = {one.kernel.pipeline for one in search.found} - set(model.measured.families)  # type: ignore[attr-defined]
+    assert set(search.known.families) == kinds != set()
+    assert f"no kernel of {search.known.families[0]}" in search_text(problem, model, search)
 
 
 def test_narrow_channels_have_kernels_beyond_the_pool(gpu_model: Model) -> None:
