@@ -72,24 +72,30 @@ def dispatch(args: Sequence[str]) -> int:
     """
     if COMPLETION_VARIABLE in os.environ:
         return _complete()
-    command = typer.main.get_command(build_app([arg for arg in args if not arg.startswith("-")][:1]))
+    named = [arg for arg in args if not arg.startswith("-")][:1]
+    command = typer.main.get_command(build_app(named))
     try:
         with command.make_context("ckh", list(args)) as context:
             command.invoke(context)
     except typer.Exit as stop:
         return stop.exit_code
     except _WRONG_USAGE as error:
-        return _refuse_usage(error)
+        return _refuse_usage(error, " ".join(["ckh", *named]))
     return int(ExitCode.OK)
 
 
-def _refuse_usage(error: Any) -> int:
-    """Show the help where it is an error to say nothing, and else raise what is wrong as an error of ours."""
+def _refuse_usage(error: Any, command: str) -> int:
+    """Show the help where it is an error to say nothing, and else raise what is wrong as an error of ours.
+
+    Args:
+        error: of Typer.
+        command: the first words of the call, for an error that does not say where it is from.
+    """
     said = error.format_message().removesuffix(".")
     if "\n" in said:
         error.show()
         return int(ExitCode.USAGE)
-    place = "ckh" if error.ctx is None else error.ctx.command_path
+    place = command if error.ctx is None else error.ctx.command_path
     said = said[0].lower() + said[1:].replace("Value error, ", "")
     raise UsageError(said, f"see {place} --help") from error
 

@@ -72,6 +72,12 @@ class DataError(CkhError):
     exit_code = ExitCode.BAD_DATA
 
 
+class CacheError(DataError):
+    """The cache cannot be created or written: no fault of data, but of a disk or of rights."""
+
+    exit_code = ExitCode.INPUT_OUTPUT
+
+
 class OutputError(CkhError):
     """Something could not be read or written: stdout is closed or full, or a disk is."""
 

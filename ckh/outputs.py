@@ -2,7 +2,7 @@
 
 An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
 which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work,
-and what another process wrote there meanwhile is not replaced either.
+and what another process wrote there meanwhile is not replaced either: the later one's result is kept beside it.
 What is written is written beside and put in place in one step: a kill or a full disk leaves the old or the new, whole.
 """
 
@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -110,7 +111,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which is at `path`, whole, when the context ends without an error.
 
     Raises:
-        UsageError: `check_output` found nothing there, and now there is something, which is as it was.
+        UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
         OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays one
@@ -137,7 +138,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         files: path within it and content of each.
 
     Raises:
-        UsageError: `check_output` found nothing there, and now there is something, which is as it was.
+        UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
         OutputError: it cannot be written; what was there is as it was.
     """
     target = Path(os.path.realpath(out))
@@ -193,11 +194,20 @@ def _require_writable(folder: Path) -> None:
 
 
 def _put_new(part: Path, target: Path) -> None:
-    """Rename a file or folder to `target`, in one step and only if nothing but an empty folder is there.
+    """Rename a file or folder to `target`, if nothing but an empty folder is there, or else to a free name beside it.
 
     Raises:
-        UsageError: something is.
+        UsageError: something is; what was written is kept beside.
     """
+    end = "" if part.is_dir() else target.suffix
+    further = (target.with_name(f"{target.name.removesuffix(end)}-{number}{end}") for number in count(2))
+    place = next(name for name in chain([target], further) if _is_put(part, name))
+    if place != target:
+        raise UsageError(f"{target} exists: another process wrote it meanwhile", f"what this one wrote is {place}")
+
+
+def _is_put(part: Path, target: Path) -> bool:
+    """Rename a file or folder to `target` in one step; False if something but an empty folder is there."""
     try:
         if part.is_dir():
             part.rename(target)
@@ -206,10 +216,11 @@ def _put_new(part: Path, target: Path) -> None:
             part.unlink()
     except OSError as error:
         if error.errno in _TAKEN:
-            raise UsageError(f"{target} exists: another process wrote it meanwhile", "choose another --out") from error
+            return False
         if error.errno not in _NO_LINK or part.is_dir():
             raise
         part.replace(target)
+    return True
 
 
 def _put_in_place(part: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ckh.errors import DataError, UsageError
+from ckh.errors import CacheError, DataError, UsageError
 from ckh.safety import why_unsafe
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def cache_dir(name: str = "") -> Path:
     It is created when missing, for its owner alone.
 
     Raises:
-        DataError: it cannot be created, or others could change what is in it.
+        CacheError: it cannot be created.
+        DataError: others could change what is in it.
     """
     folder = _chosen("CKH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
     try:
@@ -47,7 +48,7 @@ def cache_dir(name: str = "") -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         reason = why_unsafe(folder)
     except OSError as error:
-        raise DataError(f"cannot create the cache folder {folder}: {error.strerror}", "set CKH_CACHE_DIR") from error
+        raise CacheError(f"cannot create the cache folder {folder}: {error.strerror}", "set CKH_CACHE_DIR") from error
     if reason:
         hint = "use chmod go-w, or set CKH_CACHE_DIR to a folder that only you can write to"
         raise DataError(

@@ -73,6 +73,17 @@ def prose(text: str, indent: int = 0, stream: TextIO | None = None) -> str:
     return head + ("\n" + " " * indent).join(lines)
 
 
+def shell_word(text: object) -> str:
+    """A word of a command to copy: quoted where a shell needs it; what cannot be printed, in escapes of its bytes."""
+    import shlex
+
+    word = str(text)
+    if word.isprintable() and "'" not in word:
+        return shlex.quote(word)
+    escaped = re.sub(rb"[^\w/.+-]", lambda found: b"\\x%02x" % ord(found[0]), os.fsencode(word))
+    return f"$'{escaped.decode()}'"
+
+
 def paragraphs(text: str) -> str:
     """Lines as `prose`, the further ones of each as far to the right as its second column, or its beginning."""
     return "\n".join(prose(line, len(found[0]) if (found := _LEAD.match(line)) else 0) for line in text.split("\n"))

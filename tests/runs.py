@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from ckh.data.journal import RunRecord
+from ckh.data.journal import JournalWriter, RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
-def host_run(hardware: Mapping[str, int]) -> RunRecord:
-    """A run of forward convolutions on a CPU that has these quantities."""
-    return RunRecord(
+def host_run(hardware: Mapping[str, int], **changes: Any) -> RunRecord:
+    """A run of forward convolutions on a CPU that has these quantities, but for the fields that are given."""
+    run = RunRecord(
         run_id="run1",
         ckh_version="0",
         started="2026-01-01",
@@ -30,3 +32,15 @@ def host_run(hardware: Mapping[str, int]) -> RunRecord:
         kernels="k",
         dtype="fp32",
     )
+    return replace(run, **changes)
+
+
+ANOTHER = host_run({"num_cus": 1}, run_id="another")
+
+
+def writer_behind_another(folder: Path, **how: bool) -> JournalWriter:
+    """The writer of a journal into which another run has written all that it measured."""
+    other = JournalWriter(folder)
+    other.start_run(ANOTHER)
+    other.close()
+    return JournalWriter(folder, **how)

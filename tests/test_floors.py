@@ -31,7 +31,6 @@ FLOORS = (
     ("archfile",),
     ("archspec",),
     ("outputs", "progress", "boundary", "cluster", "schema"),
-    ("dask_scheduler",),
     ("problems", "paths", "gpus", "jsonfields", "declared"),
     ("tabletext",),
     ("log", "resources", "machine", "safety", "untrusted"),

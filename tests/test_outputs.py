@@ -185,18 +185,26 @@ def test_a_folder_is_exchanged_in_one_step(tmp_path: Path, album: Path, monkeypa
 
 
 def test_what_another_process_wrote_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    """Where nothing was when the work began, what is there at its end stays, and nothing else does; force replaces."""
-    letter, album = tmp_path / "letter", tmp_path / "album"
+    """Where nothing was when the work began, what is there at its end stays, and the result is kept beside it."""
+    letter, album = tmp_path / "letter.txt", tmp_path / "album"
     check_output(letter, LETTER, force=False)
     check_output(album, ALBUM, force=False)
     letter.write_bytes(b"Dear Ann")
     album.mkdir()
     (album / "cover").write_bytes(b"1")
-    with pytest.raises(UsageError, match="letter exists: another process wrote it meanwhile"):
-        write_output(letter, b"Dear Bob")
-    with pytest.raises(UsageError, match="album exists: another process wrote it meanwhile"):
+    for content in (b"Dear Bob", b"Dear Cy"):
+        with pytest.raises(UsageError, match=r"letter\.txt exists: another process wrote it meanwhile") as caught:
+            write_output(letter, content)
+    assert caught.value.hint == f"what this one wrote is {tmp_path / 'letter-3.txt'}"
+    with pytest.raises(UsageError, match="album exists: another process wrote it meanwhile") as caught:
         write_folder(album, [("cover", b"2")])
-    assert tree(tmp_path) == {"letter": b"Dear Ann", "album/cover": b"1"}
+    assert caught.value.hint == f"what this one wrote is {tmp_path / 'album-2'}"
+    first = {"letter.txt": b"Dear Ann", "album/cover": b"1"}
+    assert tree(tmp_path) == first | {
+        "letter-2.txt": b"Dear Bob",
+        "letter-3.txt": b"Dear Cy",
+        "album-2/cover": b"2",
+    }
     check_output(tmp_path / "twice", LETTER, force=False)
     for content in (b"Dear Cy", b"Dear Di"):  # what the work itself wrote, it may replace
         write_output(tmp_path / "twice", content)

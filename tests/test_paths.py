@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckh import paths
-from ckh.errors import DataError
+from ckh.errors import DataError, ExitCode
 from ckh.paths import cache_dir, data_dir, user_data_dir, write_atomic
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def test_cache_dir_that_cannot_be_made_is_reported(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "file/cache"))
     with pytest.raises(DataError, match="cannot create the cache folder") as caught:
         cache_dir()
+    assert caught.value.exit_code == ExitCode.INPUT_OUTPUT
     assert "CKH_CACHE_DIR" in caught.value.hint
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ import pytest
 from ckh.cli import COMMANDS, build_app, run
 from ckh.data.dataset import write_dataset
 from ckh.errors import ExitCode
-from ckh.prose import paragraphs, prose, whole_names
+from ckh.prose import paragraphs, prose, shell_word, whole_names
 from ckh.tabletext import shortened, sparkline, table_text
 from tests.commands.test_validate import silent
 from tests.learn.conftest import measured, saved
@@ -160,6 +162,17 @@ def test_commands_to_copy_go_on_with_a_backslash() -> None:
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert "".join(line.removesuffix("\\") for line in lines).split() == ["next:", *command.split()]
     assert paragraphs("next: ckh doctor") == "next: ckh doctor"
+
+
+@pytest.mark.parametrize(
+    "name", [b"plain/data.parquet", b"a b", b"$(c) `d`", b"it's", b"\xe9\xe90 '1.parquet", "größe".encode(), b"\n\t\\"]
+)
+def test_names_in_commands_are_read_by_a_shell_as_they_are(name: bytes) -> None:
+    """Whatever bytes a path has, a command to copy names it, in characters that a terminal shows."""
+    word = shell_word(os.fsdecode(name))
+    assert word.isprintable()
+    assert subprocess.run(["/bin/bash", "-c", f"printf %s {word}"], capture_output=True, check=True).stdout == name
+    assert len(prose(f"ckh train {word}").splitlines()) == 1
 
 
 def test_a_sparkline_has_a_bar_for_each_value() -> None:

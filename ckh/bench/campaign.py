@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ckh.bench.active import ActiveReport
     from ckh.bench.device import DeviceIdentity
     from ckh.bench.driver import Driver
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
     from ckh.data.journal import RunRecord
     from ckh.learn.artifact import Model, Wanted
     from ckh.ops.base import Kernel, Problem
@@ -238,7 +238,8 @@ class Campaign:
         with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
             if self._journal is not None:
                 self._refuse_other_device(self._journal.runs[-1], driver.identity)
-            journal = JournalWriter(self.out, replace=self._force)
+            is_new = self._journal is None and not self._force
+            journal = JournalWriter(self.out, replace=self._force, is_new=is_new)
             try:
                 record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))

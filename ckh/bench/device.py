@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,6 +52,9 @@ class DeviceOptions:
     cold: bool = False
 
 
+_NO_KIND = ("clock_mhz", "max_clock_mhz", "hardware")  # what `hardware` holds is compared by itself
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceIdentity:
     """The identity of a device in the data; `hardware` is its profile under the names of `schema.HARDWARE`."""
@@ -63,6 +66,15 @@ class DeviceIdentity:
     hardware: dict[str, int]
     compiler: str
     flags: tuple[str, ...]
+
+    def difference(self, other: DeviceIdentity) -> str:
+        """What makes another device one of another kind, with both values; empty if it is of the same.
+
+        Clocks do not: a CPU may state what it runs at now. How fast devices are is measured.
+        """
+        one, two = ({**asdict(each), **each.hardware} for each in (self, other))
+        names = (name for name in one if name not in _NO_KIND and one[name] != two.get(name))
+        return next((f"{name} {one[name]} and {two.get(name)}" for name in names), "")
 
 
 class Device(Protocol):

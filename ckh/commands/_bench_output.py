@@ -13,11 +13,13 @@ from ckh.bench.stop import StopReason
 from ckh.commands._common import print_json, print_table, reasons_by_kind, say
 from ckh.commands._duration import format_duration
 from ckh.log import warn
+from ckh.prose import shell_word
 from ckh.schema import MEASURED, Status
 from ckh.tabletext import sparkline
 
 _MANY_UNSTABLE = 0.1  # share of times
 _SPARKS = 24  # bars in a line
+_TASKS_SHOWN = 20  # problems of a plan
 _WHAT_TO_DO = (
     "stop other programs, fix the clock (cpupower frequency-set --governor performance, "
     "rocm-smi --setperfdeterminism), let the device cool, or take more samples (--samples 9) in a new run"
@@ -79,7 +81,9 @@ def print_outlook(campaign: Campaign, outlook: Outlook, *, as_json: bool) -> Non
     if campaign.settings.plan is not None:
         chosen_by = f", kernels chosen by {outlook.chosen_by}" if outlook.chosen_by else ""
         tasks = [[task.problem.canonical(), str(len(task.kernels))] for task in campaign.plan.tasks]
-        print_table(f"in this order{chosen_by}:", ("problem", "kernels"), tasks)
+        print_table(f"in this order{chosen_by}:", ("problem", "kernels"), tasks[:_TASKS_SHOWN])
+        if len(tasks) > _TASKS_SHOWN:
+            say(f"and {len(tasks) - _TASKS_SHOWN} more problems (--json lists them, and the kernels of each)")
         say()
     print_table(str(campaign.out), ("", "count"), [[name, str(count)] for name, count in counts])
     if outlook.missing:
@@ -185,8 +189,10 @@ def print_outcome(campaign: Campaign, outcome: Outcome, *, as_json: bool) -> Non
     if phases := sorted(totals.phase_s.items(), key=lambda item: -item[1]):
         say()
         print_table("", ("phase", "time"), [[name, format_duration(seconds)] for name, seconds in phases])
-        share = f", {outcome.orchestration:.1%} of measuring is orchestration"
+        share = f", {outcome.orchestration:.1%} of measuring is orchestration" if totals.statuses else ""
     say(f"\nin all {format_duration(totals.wall_s)}{share}")
+    if outcome.reason is StopReason.BUDGET and not totals.statuses:
+        warn("the budget ended before anything was measured: --resume goes on; --plan auto takes what fits it")
     for line in reference_lines(totals.references):
         say(line)
     for line in machine_lines(totals):
@@ -266,7 +272,8 @@ def _next_command(campaign: Campaign, outcome: Outcome) -> str:
     if outcome.pairs_left and not is_enough:
         identity = campaign.device.identity()
         arch = f" --arch {identity.arch}" if identity.kind != HOST_KIND else ""
-        return f"ckh bench --resume --out {campaign.out} --device {identity.kind}{arch}"
+        return f"ckh bench --resume --out {shell_word(campaign.out)} --device {identity.kind}{arch}"
     if campaign.device.identity().kind == EMULATED_KIND:
         return f"ckh validate kernels --device {EMULATED_KIND} --arch {campaign.device.arch.name}"
-    return f"ckh convert {campaign.out} --out {campaign.out.name}.parquet"
+    dataset = shell_word(f"{campaign.out.name}.parquet")
+    return f"ckh convert {shell_word(campaign.out)} --out {dataset}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.commands._common import print_json, print_table, say
 from ckh.log import note, warn
+from ckh.prose import shell_word
 
 if TYPE_CHECKING:
     from ckh.learn.halving import Trial, Tuning
@@ -35,14 +36,14 @@ def warn_if_worse(trained: Trained) -> None:
         found = f"{today.source}, which answers for such problems today, chooses better by {fell}"
         warn(f"{found}: {_against_start(today.comparison)}")
         # By now "nearest" may be the new model itself.
-        instead = f"; --warm-start {today.source} adds to that one" if Path(today.source).is_dir() else ""
+        instead = f"; --warm-start {shell_word(today.source)} adds to that one" if Path(today.source).is_dir() else ""
         warn(f"ckh predict takes a model of your own first{instead}")
 
 
 def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
     """Print how well training went, and the command that follows."""
     dataset = trained.dataset
-    after = f"ckh evaluate --model {out} --data HOLDOUT.parquet"
+    after = f"ckh evaluate --model {shell_word(out)} --data HOLDOUT.parquet"
     if as_json:
         targets: dict[str, Any] = {
             name: {

@@ -13,7 +13,7 @@ import typer
 
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
-from ckh.cluster import CLUSTER_HELP, connected
+from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples, print_json, print_table, say
 from ckh.commands._declared_options import option_of

@@ -10,7 +10,7 @@ import typer
 
 from ckh.bench.device import DeviceOptions
 from ckh.bench.limits import BenchLimits
-from ckh.cluster import CLUSTER_HELP, connected
+from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands._common import JSON_HELP, examples
 from ckh.commands._declared_options import has_options_of
 from ckh.commands._duration import format_duration

@@ -17,6 +17,7 @@ from ckh.data.readers import readers
 from ckh.export.folder import require_measurements
 from ckh.log import warn
 from ckh.outputs import check_output
+from ckh.prose import shell_word
 
 _HELP = """Merge journals of ckh bench and files of AMD's benchmarks into one dataset.
 
@@ -108,7 +109,7 @@ def convert(
         inputs, out, options, format_name=from_format, to=to, averages=average, partition_rows=partition_rows
     )
     _warn(summary)
-    next_command = f"ckh train {out} --out model" if to == PARQUET and summary.valid else None
+    next_command = f"ckh train {shell_word(out)} --out model" if to == PARQUET and summary.valid else None
     if as_json:
         print_json("convert", {"out": str(out), **summary.to_dict(), "next": next_command})
     else:

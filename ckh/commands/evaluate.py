@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.cluster import CLUSTER_HELP, connected
+from ckh.cluster.connection import CLUSTER_HELP, connected
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._judging import (

@@ -16,6 +16,7 @@ from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
+from ckh.prose import shell_word
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
 
@@ -102,7 +103,7 @@ def predict(
 ) -> None:
     """Rank and print."""
     wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, registry=registry)
-    again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {problems}")
+    again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
     chooser = typed.chooser(typed.arch)
     if problems is None:
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]

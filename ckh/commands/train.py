@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ckh.cluster import CLUSTER_HELP, everywhere_or_here
+from ckh.cluster.connection import CLUSTER_HELP, everywhere_or_here
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, OP_HELP, examples
 from ckh.commands._declared_options import has_options_of
@@ -22,7 +22,7 @@ from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ckh.cluster import Cluster
+    from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
     from ckh.learn.far_fit import FarFit
     from ckh.learn.halving import Tuning

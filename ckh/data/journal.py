@@ -193,13 +193,14 @@ class JournalWriter:
     Args:
         folder: where it is; created if need be.
         replace: whether the run that starts replaces what the journal holds, in one step.
+        is_new: whether nothing may be in it yet.
 
     Raises:
-        UsageError: another run writes this journal.
+        UsageError: another run writes this journal, or has written it though it is to be new.
         OutputError: it cannot be created or written.
     """
 
-    def __init__(self, folder: Path, *, replace: bool = False) -> None:
+    def __init__(self, folder: Path, *, replace: bool = False, is_new: bool = False) -> None:
         self.path = folder / JOURNAL_NAME
         self._replaces = replace
         self._synced = time.monotonic()
@@ -211,6 +212,9 @@ class JournalWriter:
         self._lock(self._file)
         if not replace:
             self._guarded(self._mend_tail)
+        if is_new and os.fstat(self._file).st_size:
+            self.close()
+            raise UsageError(f"{self.path} exists: another run wrote it meanwhile", "choose another --out")
 
     def start_run(self, run: RunRecord, plan: Iterable[PlanRecord | TaskRecord] = ()) -> None:
         """Write what the rows that follow are measured with, and which pairs there are to measure."""

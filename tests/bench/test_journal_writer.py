@@ -17,7 +17,6 @@ from ckh.data.journal import (
     JournalWriter,
     PlanRecord,
     ResultRow,
-    RunRecord,
     TaskRecord,
     iter_records,
     read_journal,
@@ -25,29 +24,13 @@ from ckh.data.journal import (
 )
 from ckh.errors import DataError, OutputError, UsageError
 from ckh.schema import HARDWARE, Status
+from tests.runs import host_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-RUN = RunRecord(
-    run_id="run",
-    ckh_version="0",
-    started="now",
-    device_kind="host",
-    arch="host",
-    device="cpu",
-    clock_mhz=1,
-    hardware=dict.fromkeys(HARDWARE, 1),
-    compiler="g++",
-    flags=("-O3",),
-    seed=0,
-    samples=5,
-    variant="f",
-    problems="p",
-    kernels="k",
-    dtype="fp32",
-)
+RUN = host_run(dict.fromkeys(HARDWARE, 1), run_id="run")
 ROWS = [
     ResultRow("run", f"problem {i}", "kernel", Status.OK, "", 1.5, 1.25, 0.5, (1.5e6, 1.25e6), 3, time=7.0)
     for i in range(3)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.archs import load_arch
+from ckh.bench import campaign
 from ckh.bench.building import build_and_load
 from ckh.bench.kernel_cache import Compilation, KernelCache
 from ckh.bench.plan import full_name
@@ -30,6 +31,7 @@ from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem, parse_conv_problem
 from ckh.problems import Direction
 from tests.bench.fake_hipcc import FakeHipcc, write_headers
+from tests.runs import ANOTHER, writer_behind_another
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,6 +221,18 @@ def test_a_used_up_budget_is_no_failure(args: list[str], capsys: pytest.CaptureF
     assert first_pass() == PAIRS
 
 
+def test_a_budget_that_ends_before_the_first_pair_is_said(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Code 0, a warning that says what to do, and no share of a measuring that there was not."""
+    assert run([*args, "--budget", "0.001s"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert "the budget ended before anything was measured: --resume goes on" in err
+    assert "of measuring" not in out
+    assert run(["bench", "--resume", "--out", "run"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert "before anything was measured" not in err
+    assert "of measuring is orchestration" in out
+
+
 def test_a_run_is_not_written_over(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """A second run into the same folder needs --resume or --force; without, the journal is as it was."""
     assert run(args) == ExitCode.OK
@@ -386,6 +400,16 @@ def test_two_runs_do_not_share_a_journal(args: list[str], capsys: pytest.Capture
         assert "error: another run writes run/journal.jsonl" in capsys.readouterr().err
         assert first.path.read_bytes() == before
     first.close()
+
+
+def test_what_another_run_wrote_meanwhile_is_not_added_to(
+    args: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that began and ended while this one was planned has its journal for itself."""
+    monkeypatch.setattr(campaign, "JournalWriter", writer_behind_another)
+    assert run(args) == ExitCode.USAGE
+    assert "run/journal.jsonl exists: another run wrote it meanwhile" in capsys.readouterr().err
+    assert read_journal(Path("run")).runs == (ANOTHER,)
 
 
 @pytest.mark.parametrize(

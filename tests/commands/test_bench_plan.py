@@ -61,8 +61,11 @@ def test_a_plan_is_shown_measured_and_resumed(args: list[str], capsys: pytest.Ca
     assert {(row.problem, row.kernel) for row in read_journal(Path("run")).rows} == planned
 
 
-def test_auto_fits_the_budget(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The estimated time of what auto chooses is within the budget, and the text says it."""
+def test_auto_fits_the_budget(
+    args: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimated time of what auto chooses is within the budget; the text says it, and lists the first problems."""
+    monkeypatch.setattr("ckh.commands._bench_output._TASKS_SHOWN", 1)
     whole = [word for word in args if word not in ("--kernels", "kernels")]
     assert run([*whole, "--plan", "auto", "--budget", "10s", "--jobs", "2", "--dry-run", "--json"]) == ExitCode.OK
     shown = document(capsys)
@@ -72,6 +75,10 @@ def test_auto_fits_the_budget(args: list[str], capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert "in this order, kernels chosen by grouped_conv_forward_fp32_host:" in out
     assert "of it for compiling" in out
+    first, second, *_ = [task["problem"] for task in shown["plan"]]
+    assert first in out
+    assert second not in out
+    assert "more problems (--json lists them" in out
 
 
 @pytest.mark.parametrize(

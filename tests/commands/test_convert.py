@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
-from ckh.data.journal import JournalWriter, ResultRow, RunRecord
+from ckh.data.journal import JournalWriter, ResultRow
 from ckh.data.readers import readers
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.schema import HARDWARE, Status
+from tests.runs import host_run
 
 ROOT = Path(__file__).parents[2]
 KERNELS = [f"grouped_conv_forward_bf16_2d_64x32x16_{how}" for how in ("mem_intrawave", "mem_interwave", "compv3")]
@@ -41,25 +43,7 @@ def csv(tmp_path: Path) -> Path:
 
 def journal(folder: Path, *rows: ResultRow, run_id: str = "run1") -> Path:
     """A run of ckh bench."""
-    hardware = dict.fromkeys(HARDWARE, 4)
-    record = RunRecord(
-        run_id=run_id,
-        ckh_version="0",
-        started="now",
-        device_kind="hip",
-        arch="gfx942",
-        device="GPU",
-        clock_mhz=2100,
-        hardware=hardware,
-        compiler="hipcc",
-        flags=(),
-        seed=0,
-        samples=3,
-        variant="f",
-        problems="p",
-        kernels="k",
-        dtype="fp32",
-    )
+    record = host_run(dict.fromkeys(HARDWARE, 4), run_id=run_id, device_kind="hip", arch="gfx942", device="GPU")
     writer = JournalWriter(folder)
     writer.start_run(record)
     writer.add(*rows)
@@ -89,11 +73,11 @@ def test_a_csv_becomes_a_dataset(csv: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_the_table_names_the_next_command(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without --json a table and the next command are printed."""
-    out = csv.with_name("data.parquet")
+    out = csv.with_name(os.fsdecode(b"d\xe9 1.parquet"))
     assert run(["convert", str(csv), "--arch", "gfx942", "--out", str(out)]) == ExitCode.OK
     text = capsys.readouterr().out
     assert ["status", "wrong_result", "1"] in [line.split() for line in text.splitlines()]
-    assert text.rstrip().endswith(f"next: ckh train {out} --out model")
+    assert text.rstrip().endswith(f"next: ckh train $'{csv.parent}/d\\xe9\\x201.parquet' --out model")
 
 
 def test_journals_and_csv_are_merged(csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

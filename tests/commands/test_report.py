@@ -15,12 +15,13 @@ import pytest
 
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.data.journal import EndRecord, JournalWriter, ReferenceRecord, ResultRow, RunRecord
+from ckh.data.journal import EndRecord, JournalWriter, ReferenceRecord, ResultRow
 from ckh.errors import ExitCode
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.schema import Status
 from tests.commands.test_validate import silent
 from tests.learn.conftest import HARDWARE, kernels, measured, problems, saved, time_ms
+from tests.runs import host_run
 
 if TYPE_CHECKING:
     from ckh.data.journal import JournalWriter as Writer
@@ -50,24 +51,7 @@ def test_a_home_that_cannot_be_written_is_no_matter(data: str) -> None:
 def start(folder: str, kernels_of_run: str = "all") -> Writer:
     """A journal of a run that has started."""
     writer = JournalWriter(Path(folder))
-    texts: dict[str, Any] = {
-        "run_id": "r",
-        "ckh_version": "0.1.0",
-        "started": "2026-01-01T00:00:00",
-        "device_kind": "host",
-    }
-    more: dict[str, Any] = {
-        "arch": "host",
-        "device": "a CPU",
-        "compiler": "g++",
-        "variant": "forward",
-        "problems": "some",
-        "dtype": "fp32",
-    }
-    record = RunRecord(
-        **texts, **more, kernels=kernels_of_run, clock_mhz=1, hardware=HARDWARE, flags=(), seed=0, samples=5, pairs=72
-    )
-    writer.start_run(record)
+    writer.start_run(host_run(HARDWARE, run_id="r", kernels=kernels_of_run, samples=5, pairs=72))
     return writer
 
 

@@ -11,6 +11,7 @@ from ckh.commands.bench import bench
 from ckh.data.records import RunRecord
 from ckh.data.settings import SETTINGS, Given, Settings
 from ckh.requested import as_option
+from tests.runs import host_run
 
 
 def test_each_setting_is_an_option_and_recorded() -> None:
@@ -37,17 +38,5 @@ def test_a_record_gives_its_settings_back() -> None:
         op="o", variant="v", problems="p", kernels="k", dtype="fp16", seed=7, samples=3, split_k=(1, 2), max_scratch=0
     )
     values = {name: getattr(settings, name) for name in SETTINGS}
-    record = RunRecord(
-        **values,
-        run_id="run",
-        ckh_version="0",
-        started="now",
-        device_kind="host",
-        arch="host",
-        device="cpu",
-        clock_mhz=1,
-        hardware={},
-        compiler="c++",
-        flags=(),
-    )
+    record = host_run({}, **values)
     assert record.settings == settings

@@ -13,35 +13,19 @@ import pytest
 from ckh import entry
 from ckh.cli import run
 from ckh.data.dataset import write_dataset
-from ckh.data.journal import JournalWriter, ResultRow, RunRecord, read_journal
+from ckh.data.journal import JournalWriter, ResultRow, read_journal
 from ckh.errors import ExitCode
 from ckh.schema import HARDWARE, Status
 from tests.learn.conftest import measured, saved
 from tests.reliability.kills import KERNELS, PAIRS, PROBLEMS
+from tests.runs import host_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCK = 4096
 DISK = 512 * BLOCK
-RUN = RunRecord(
-    run_id="run",
-    ckh_version="0",
-    started="now",
-    device_kind="host",
-    arch="host",
-    device="cpu",
-    clock_mhz=1,
-    hardware=dict.fromkeys(HARDWARE, 1),
-    compiler="c++",
-    flags=(),
-    seed=0,
-    samples=3,
-    variant="forward",
-    problems="p",
-    kernels="k",
-    dtype="fp32",
-)
+RUN = host_run(dict.fromkeys(HARDWARE, 1))
 TRAIN = ["--trees", "4", "--leaves", "7", "--folds", "0", "--jobs", "1", "--targets", "tflops"]
 
 
@@ -149,7 +133,7 @@ def test_a_dataset_is_the_old_one(disk: SmallDisk, tmp_path: Path, capsys: pytes
     problem, kernel = PROBLEMS[0], KERNELS[0]
     writer = JournalWriter(journal)
     writer.start_run(RUN)
-    writer.add(ResultRow("run", problem, kernel, Status.OK, "", 1.5, 1.25, 0.5, (1.5e6,), 3))
+    writer.add(ResultRow(RUN.run_id, problem, kernel, Status.OK, "", 1.5, 1.25, 0.5, (1.5e6,), 3))
     writer.close()
     for name, to, rooms in (("data.parquet", "parquet", (0, BLOCK)), ("data.csv", "csv", (0,))):
         out = disk.path / name

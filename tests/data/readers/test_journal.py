@@ -24,30 +24,14 @@ from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.problems import Direction
 from ckh.resources import RESOURCE_NAMES, Resources
 from ckh.schema import Status
+from tests.runs import host_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PROBLEM = "conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
 POOL = [kernel_name(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("host"), dtype="fp32")]
-RUN = RunRecord(
-    run_id="run1",
-    ckh_version="0",
-    started="2026-01-01",
-    device_kind="host",
-    arch="host",
-    device="A CPU",
-    clock_mhz=3000,
-    hardware={**load_arch("gfx942").hardware.to_dict(), "num_cus": 4},
-    compiler="c++",
-    flags=("-O3",),
-    seed=0,
-    samples=3,
-    variant="forward",
-    problems="p",
-    kernels="k",
-    dtype="fp32",
-)
+RUN = host_run({**load_arch("gfx942").hardware.to_dict(), "num_cus": 4})
 OK = ResultRow("run1", PROBLEM, POOL[0], Status.OK, "", 0.5, 0.4, 0.01, (4e5, 5e5, 6e5), 2, remeasured=True)
 FAILED = ResultRow("run1", PROBLEM, POOL[1], Status.CRASH, "signal 11")
 
