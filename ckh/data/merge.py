@@ -409,7 +409,8 @@ def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     """The records whose pairs have several times, with what all say: geometric mean, least, most spread, all samples.
 
-    The earlier half of the times and the later one are kept apart too, as two measurements.
+    The earlier half of the times and the later one are kept apart too, as two measurements. Means have twelve digits:
+    so they do not depend on a CPU's exponential function.
 
     Args:
         chosen: the record of each pair that counts.
@@ -428,11 +429,12 @@ def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     groups = known.groupby(times["pair"])
     found = groups.agg({"latency_ms": "mean", "latency_min_ms": "min", "spread": "max"})
     found["samples"] = groups["samples"].sum(min_count=1)
-    found[list(REPEATED)] = np.exp(groups[list(REPEATED)].mean())
+    found[list(REPEATED)] = groups[list(REPEATED)].mean()
     found = found[groups.size() > 1]
     averaged = chosen[((chosen["rank"] & _IS_MEASURED) > 0) & np.isin(chosen["pair"], found.index)]
     found = found.loc[averaged["pair"]]
-    found["latency_ms"] = np.exp(found["latency_ms"])
+    for name in ("latency_ms", *REPEATED):
+        found[name] = np.char.mod("%.12g", np.exp(found[name])).astype(np.float64)
     slower = found["latency_ms"].to_numpy() / averaged["latency_ms"]
     for name in _RATES:
         averaged[name] = averaged[name] / slower
