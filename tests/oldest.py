@@ -1,0 +1,13 @@
+"""Print the oldest versions that the installed ckh says it works with, as arguments of `pip install`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import requires
+
+OF_USERS = re.compile(r"([\w-]+).*?>=([\d.]+)[^;]*(?:; extra == [\"'](?:cluster|report)[\"'])?")
+
+if __name__ == "__main__":
+    found = filter(None, map(OF_USERS.fullmatch, requires("ckh") or ()))
+    sys.stdout.write("".join(f"{one[1]}=={one[2]}\n" for one in found))
