@@ -20,7 +20,7 @@ from ckh.search.strategies import DEFAULT_STRATEGY, STRATEGIES
 
 SPACES = ("convolution_MI250X", "convolution_W7800", "convolution_A100", "gemm_RTX3090", "dedispersion_MI250X")
 CHECKPOINTS = (50, 100, 220, 500)
-DATA = Path(os.environ.get("CKH_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("CKH_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
 
 
 def main() -> None:

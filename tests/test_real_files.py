@@ -6,8 +6,7 @@ They are facts of other people and no part of the repository: a test is left whe
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,13 +15,15 @@ import pytest
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
+from tests.shared import DATA
 
-REAL = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[2] / "shared")) / "data"
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def real(name: str) -> Path:
     """A published file."""
-    path = REAL / name
+    path = DATA / name
     if not path.is_file():
         pytest.skip(f"{path} is not there")
     return path

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +10,12 @@ import pytest
 
 from ckh.search.replay import Recording
 from ckh.search.space import Space
+from tests.shared import DATA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-SHARED = Path(os.environ.get("CKH_SHARED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 TILES = (16, 32, 48, 64, 96, 128, 192, 256)
 WAVES = (1, 2, 4, 8)
@@ -29,9 +28,9 @@ def recorded() -> Callable[[str], Path]:
     """The path of a recorded space by its name; skips the test where there is none."""
 
     def path(name: str) -> Path:
-        file = SHARED / f"kernel_tuner_{name}.parquet"
+        file = DATA / f"kernel_tuner_{name}.parquet"
         if not file.is_file():
-            pytest.skip(f"{file.name} is not there; set CKH_SHARED_DATA to its directory")
+            pytest.skip(f"{file} is not there; CKH_SHARED can say where the folder is that has data/")
         return file
 
     return path

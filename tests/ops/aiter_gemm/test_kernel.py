@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from ckh.archs import load_arch
@@ -11,8 +9,9 @@ from ckh.errors import DataError
 from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.pool import candidates, kernel_pool, resolved
 from ckh.ops.aiter_gemm.problem import AiterGemm
+from tests.shared import DATA
 
-LISTED = Path(__file__).parents[4] / "shared" / "data" / "new" / "aiter_gemm_candidates.parquet"
+LISTED = DATA / "new" / "aiter_gemm_candidates.parquet"
 CK = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
 CKTILE = "a8w8_blockscale_cktile_192x256x128_4x2x1_16x16x128_intrawave_0x1x0_3_aqrm"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -12,8 +11,11 @@ from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import ExitCode
 from ckh.ops.aiter_gemm.problem import AiterGemm
+from tests.shared import DATA
 
-REAL = Path(__file__).parents[4] / "shared" / "data"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 KERNEL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
 COLUMNS = ("gfx", "cu_num", "M", "N", "K", "q_dtype_w", "libtype", "kernelId", "splitK", "us", "kernelName")
 ROW: dict[str, Any] = dict(
@@ -96,7 +98,7 @@ def test_a_collection_is_read_as_its_tables(tmp_path: Path) -> None:
 
 def test_a_real_table_is_read(tmp_path: Path) -> None:
     """AITER's own file, as it is in its repository."""
-    path = REAL / "aiter_a8w8_bpreshuffle_tuned_gemm.csv"
+    path = DATA / "aiter_a8w8_bpreshuffle_tuned_gemm.csv"
     if not path.exists():
         pytest.skip(f"{path} is not there")
     out = tmp_path / "data.parquet"

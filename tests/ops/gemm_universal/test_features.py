@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_55, NAMES_72
 from ckh.ops.gemm_universal.names import parse_kernel_name
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ranking.tracing import Depends, dependence
+from tests.shared import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +33,6 @@ REFERENCE_HARDWARE = {
     "l3_cache_kb": 262144,
     "num_xcd": 8,
 }
-SHARED = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[4] / "shared"))
 GOLDEN = SHARED / "golden" / "gemm_universal_features.parquet"
 
 PROBLEM = GemmProblem(100, 300, 96, "fp16", "ccr", 2)

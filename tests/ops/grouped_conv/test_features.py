@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from ckh.ranking.tracing import Depends, dependence
+from tests.shared import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +34,6 @@ REFERENCE_HARDWARE = {
     "l3_cache_kb": 262144,
     "num_xcd": 8,
 }
-SHARED = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[4] / "shared"))
 GOLDEN = SHARED / "golden" / "grouped_conv_features.parquet"
 
 PROBLEM = ConvProblem(Direction.BWD_DATA, n=2, c=12, k=24, g=4, hi=9, wi=7, y=3, x=1, stride_h=2, pad_h=1)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
 
-SHARED = Path(os.environ.get("CKH_SHARED", Path(__file__).parents[4] / "shared")) / "data"
+from tests.shared import DATA
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
 def mi200() -> Path:
     """The MI200 database; skips without it."""
-    path = SHARED / "miopen_finddb_gfx90a_104cu.parquet"
+    path = DATA / "miopen_finddb_gfx90a_104cu.parquet"
     if not path.is_file():
         pytest.skip("the shared find database of the MI200 is not beside this checkout")
     return path

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,8 +18,11 @@ from ckh.ops.gemm_universal.readers import aiter_csv
 from ckh.ops.gemm_universal.readers.aiter_csv import Winners, read_winners
 from ckh.ops.gemm_universal.readers.rows import BAD_PROBLEM
 from ckh.ops.gemm_universal.readers.winners import write_winners
+from tests.shared import DATA
 
-REAL = Path(__file__).parents[4] / "shared" / "data"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COLUMNS = ("gfx", "cu_num", "M", "N", "K", "q_dtype_w", "libtype", "kernelId", "splitK", "us", "kernelName", "tflops")
 KERNEL = "a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3"
 _VALUES = ("gfx942", 80, 16, 1280, 8192, "torch.int8", "ck", 34, 2, 8.0, KERNEL, 41.94)
@@ -225,7 +227,7 @@ def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def real(name: str) -> Winners:
     """The winners of a real table; the test is skipped without it."""
-    path = REAL / f"aiter_{name}_tuned_gemm.csv"
+    path = DATA / f"aiter_{name}_tuned_gemm.csv"
     if not path.exists():
         pytest.skip(f"{path} is not there")
     assert find_reader(path) is readers()["aiter-csv"]
