@@ -1,4 +1,4 @@
-"""Print the oldest versions that the installed ckh says it works with, as arguments of `pip install`."""
+"""Print the oldest versions that the installed ckh says it works with, as constraints for `pip install -c`."""
 
 from __future__ import annotations
 

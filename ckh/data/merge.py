@@ -409,8 +409,8 @@ def _spread_of_each(times: NDArray[Any]) -> NDArray[np.float64]:
 def _averaged(chosen: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
     """The records whose pairs have several times, with what all say: geometric mean, least, most spread, all samples.
 
-    The earlier half of the times and the later one are kept apart too, as two measurements. Means have twelve digits:
-    so they do not depend on a CPU's exponential function.
+    The earlier half of the times and the later one are kept apart too, as two measurements. Means are
+    rounded to twelve digits, so that they do not depend on how exponentials are computed.
 
     Args:
         chosen: the record of each pair that counts.

@@ -280,7 +280,7 @@ def test_compilers_die_with_us(number: signal.Signals, tmp_path: Path, monkeypat
                 assert process.poll() is None
                 time.sleep(0.01)
             until = time.monotonic() + 60
-            while len(processes_with(mark)) < 4:  # that of one which is just starting cannot be read
+            while len(processes_with(mark)) < 4:  # the environment of one that is just starting cannot be read
                 assert process.poll() is None
                 assert time.monotonic() < until
                 time.sleep(0.01)
