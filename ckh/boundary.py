@@ -124,7 +124,7 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
     """The message for an error that no code of ours foresaw."""
     if isinstance(error, OSError) and (error.filename is not None or error.errno == errno.ENOSPC):
         return OutputError(f"{error.filename or 'a file'}: {error.strerror}"), ExitCode.INPUT_OUTPUT
-    if os.environ.get(DEBUG_VARIABLE):
+    if os.environ.get(DEBUG_VARIABLE, "0") not in ("", "0"):
         import traceback
 
         traceback.print_exception(error)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ckh.boundary import guarded, open_streams
+from ckh.log import emit
 
 if TYPE_CHECKING:
     from ckh.quick.request import Request
@@ -65,5 +66,5 @@ def _answer(command: str, request: Request) -> bool:
     text = text_of(request)
     if text is None:
         return False
-    sys.stdout.write(text)
+    emit(text)
     return True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _COLOURS = {"error": "31;1", "warning": "33;1", "hint": "36"}
 # Control characters, what turns the direction of text round, and what is no character (of a path that is no UTF-8).
 _HIDDEN = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # but line feeds
 _MOST_CHARACTERS = 2000
 
 
@@ -28,7 +29,16 @@ def printable(text: str) -> str:
         text = f"{text[:half]} … {text[-half:]}"
     if text.isprintable():
         return text
-    return re.sub(_HIDDEN, lambda found: found[0].encode("unicode_escape").decode(), text)
+    return re.sub(_HIDDEN, _escaped, text)
+
+
+def emit(text: str) -> None:
+    """Write a result to stdout; characters that would steer a terminal are escaped, as files of strangers are shown."""
+    sys.stdout.write(_STEERING.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def use_colour() -> bool:

@@ -124,6 +124,9 @@ def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert guarded(command) == ExitCode.INTERNAL
     line = capsys.readouterr().err.splitlines()[0]
     assert re.fullmatch(r"error: an error inside ckh, \w+: .* \(kernels/name_grammar\.py:\d+\)", line), line
+    monkeypatch.setenv("CKH_DEBUG", "0")
+    assert guarded(command) == ExitCode.INTERNAL
+    assert capsys.readouterr().err.splitlines()[0] == line
     monkeypatch.setenv("CKH_DEBUG", "1")
     assert guarded(command) == ExitCode.INTERNAL
     lines = capsys.readouterr().err.splitlines()

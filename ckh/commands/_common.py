@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ckh.log import emit
 from ckh.ops import operation_names
 from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
@@ -22,17 +22,17 @@ _SIZE = re.compile(r" = \d+")
 
 def print_json(schema: str, document: Mapping[str, Any]) -> None:
     """Print one JSON document on stdout, as `tabletext.json_text`."""
-    sys.stdout.write(json_text(schema, document))
+    emit(json_text(schema, document))
 
 
 def say(text: str = "") -> None:
     """Print lines on stdout that fit the terminal, as `prose.paragraphs`."""
-    sys.stdout.write(paragraphs(text) + "\n")
+    emit(paragraphs(text) + "\n")
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on stdout, the first column left-aligned, the others right-aligned, as `table_text`."""
-    sys.stdout.write(table_text(title, columns, rows))
+    emit(table_text(title, columns, rows))
 
 
 def reasons_by_kind(counts: dict[str, int]) -> dict[str, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 from ckh.commands import _search_output as output
 from ckh.commands._duration import format_duration
 from ckh.errors import ModelError, NoKernelError
-from ckh.log import note
+from ckh.log import emit, note
 from ckh.outputs import check_output
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def ask_model(typed: Typed, top: int, *, must_be_measured: bool, as_json: bool) 
         model.not_measured = replace(model.not_measured, next_commands=(first, *model.not_measured.next_commands))
     found = search_model(problem, model, load_arch(model.spec.arch), top)
     text = search_json(problem, model, found) if as_json else search_text(problem, model, found)
-    sys.stdout.write(text)
+    emit(text)
 
 
 def measure(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._selection import WantedChoices, changed_choices, create_golden, with_data, with_measurements
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.errors import UsageError
+from ckh.log import emit
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def selection(
     if create:
         _refuse({"--data": data, "--on-device": on_device, "--junit": junit, "--summary": summary}, "goes without")
         text = create_golden(golden, problems, WantedChoices(model, arch, dtype, op, variant), force=force)
-        sys.stdout.write(text if as_json else "")
+        emit(text if as_json else "")
         return
     given = {"--problems": problems, "--op": op, "--variant": variant, "--dtype": dtype, "--arch": arch}
     _refuse(given, "goes with")

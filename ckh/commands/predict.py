@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
 from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
+from ckh.log import emit
 from ckh.prose import shell_word
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
@@ -208,7 +208,7 @@ def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool,
         ranking = ranking._replace(explanation=explaining.explain(found))
     if found.model.not_measured is None:
         offer_once(found.problem, spec.op_type, spec.arch, spec.device, found.model.path)
-    sys.stdout.write(ranking.json() if as_json else ranking.text(why=why))
+    emit(ranking.json() if as_json else ranking.text(why=why))
 
 
 def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: bool) -> None:
@@ -234,7 +234,7 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
             if far
             else ""
         )
-        sys.stdout.write(notes_text(why, is_in_order=all(one.in_order for one in found)))
+        emit(notes_text(why, is_in_order=all(one.in_order for one in found)))
     if failures:
         raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
 

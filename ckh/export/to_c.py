@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from ckh.export.folder import model_names
 from ckh.export.groups import exported, kinds
 from ckh.export.header import names_header
 from ckh.export.programs import model_content
+from ckh.log import printable
 from ckh.ranking.layout import CSRC
 from ckh.version import __version__
 
@@ -128,9 +130,14 @@ def _facts(one: _Exported) -> dict[str, Any]:
     }
 
 
+def _markdown_cell(text: str) -> str:
+    """Text of a stranger's file as the text of a table's cell: no markup, no control characters."""
+    return html.escape(printable(text)).replace("|", "&#124;")
+
+
 def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:
     rows = [
-        f"| `{one.name}` | {one.model.spec.purpose} | {one.model.spec.device or one.model.spec.arch} |"
+        f"| `{one.name}` | {one.model.spec.purpose} | {_markdown_cell(one.model.spec.device or one.model.spec.arch)} |"
         for one in prepared
     ]
     where = "`ckh_open_embedded` opens them by name." if embed else "They are in `models/`."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import re
 import shutil
 import tracemalloc
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ckh import cli
+from ckh import cli, entry
 from ckh.commands._common import print_table
 from ckh.data.formats import ReadOptions
 from ckh.data.readers import readers
@@ -228,6 +229,35 @@ def test_terminal_escapes_of_a_file_are_not_printed(capsys: pytest.CaptureFixtur
     assert "\\x1b]0;owned\\x07\\x9b31m\\u202e\\r\\udcff\\nerror: forged" in stderr
     assert (stdout + stderr).replace("\n", "").isprintable()
     assert len(printable("x" * 10**6)) < 2100
+
+
+@pytest.mark.parametrize("quick", ["0", "1"])
+def test_terminal_escapes_of_a_model_are_not_printed(
+    quick: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device that a stranger's model names is printed without control characters, by the quick path as well."""
+    monkeypatch.setenv("CKH_QUICK", quick)
+    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    spec = json.loads((model / "feature_spec.json").read_bytes())
+    spec["ckh"]["device"] = "\x1b[31mEPYC\u202e | <script>"
+    (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    for _ in range(2):  # the second answer is a prepared one
+        assert entry.run(["predict", "--model", str(model), "--n", "1", "--c", "8"]) == ExitCode.OK
+        stdout = capsys.readouterr().out
+        assert "\\x1b[31mEPYC\\u202e" in "".join(stdout.split("\n"))
+        assert stdout.replace("\n", "").isprintable()
+
+
+def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
+    """A device's name is text in the README of exported C, whatever Markdown or HTML it holds."""
+    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
+    spec = json.loads((model / "feature_spec.json").read_bytes())
+    spec["ckh"]["device"] = "\x1b[31m | <script>"
+    (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    assert cli.run(["export", "--model", str(model), "--to", "c", "--out", str(tmp_path / "c")]) == ExitCode.OK
+    readme = (tmp_path / "c" / "README.md").read_text(encoding="utf-8")
+    assert "| \\x1b[31m &#124; &lt;script&gt; |" in readme
+    assert "\x1b" not in readme
 
 
 @pytest.mark.parametrize("name", ['x", &model); exit(7); ("', "a b", "x\n", "${x}"])
