@@ -220,7 +220,7 @@ class Model:
     def measured(self) -> MeasuredSet | None:
         """The measurements that it was trained on, if its files say so."""
         if not self._measured:
-            self._measured.append(read_measured(self.path))
+            self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.sizes)))
         return self._measured[0]
 
     def frequent_table(self, problem: Problem) -> Table | None:

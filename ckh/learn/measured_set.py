@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DataError
+from ckh.jsonfields import parse_json
 from ckh.untrusted import read_bytes, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
@@ -132,13 +133,21 @@ def measured_file(dataset: Dataset, before: MeasuredSet | None = None) -> bytes:
     return gzip.compress(json.dumps(document, separators=(",", ":")).encode(), mtime=0)
 
 
-def read_measured(folder: Path) -> MeasuredSet | None:
-    """Read what a model in a folder learned from; None if it does not say, or not in a form that is known."""
+def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredSet | None:
+    """Read the measurements that a model in a folder learned from.
+
+    Args:
+        folder: the model's.
+        sizes: names of the sizes that problems of its operation have; None: whatever the file says.
+
+    Returns:
+        The measurements; None if the file is missing, damaged, of another version, or has other sizes.
+    """
     try:
-        document = json.loads(unpacked(read_bytes(folder / MEASURED_NAME), MEASURED_NAME))
-        return _measured_set(document)
-    except (DataError, OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+        found = _measured_set(parse_json(unpacked(read_bytes(folder / MEASURED_NAME), MEASURED_NAME)))
+    except (DataError, OSError, ValueError, KeyError, TypeError, IndexError, OverflowError):
         return None
+    return found if sizes is None or set(found.sizes) <= set(sizes) else None
 
 
 def _measured_set(document: Mapping[str, Any]) -> MeasuredSet:

@@ -122,7 +122,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
 def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
     from ckh.learn.measured_set import read_measured
 
-    return read_measured(Path(facts["path"]))
+    return read_measured(Path(facts["path"]), facts["limits"])
 
 
 def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:

@@ -19,6 +19,7 @@ from ckh.bench.registry import write_registry
 from ckh.data.journal import JournalWriter, KernelRecord, ResultRow
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
+from ckh.ops import operation
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -291,6 +292,23 @@ def manifests() -> list[bytes]:
     """A manifest as training writes it."""
     ours = {"rank_objective": "lambdarank", "problems": ["a1", "b2"], "ensemble": 2, "seed": 42, "rows": 10}
     return [json.dumps({"ckh": ours, "params": {"num_leaves": 31, "learning_rate": 0.1}}, indent=1).encode()]
+
+
+def measured() -> list[bytes]:
+    """What a model learned from, as JSON: two problems of one kernel."""
+    op = operation("grouped_conv")
+    sizes = [name.lower() for name in op.sizes]
+    document = {
+        "version": 1,
+        "sizes": sizes,
+        "limits": [[1, 8] for _ in sizes],
+        "families": ["compv3"],
+        "problems": ["a", "b"],
+        "values": [[1 for _ in sizes], [8 for _ in sizes]],
+        "best": [[0, 0.5], [0, 1.5]],
+        "kernels": ["k"],
+    }
+    return [json.dumps(document).encode()]
 
 
 def candidates() -> list[bytes]:

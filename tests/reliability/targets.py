@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
+from ckh.learn.known import find_known
 from ckh.learn.manifest import trained_problems
+from ckh.learn.measured_set import read_measured
 from ckh.learn.spec import read_spec
 from ckh.learn.warm_start import _our_manifest
 from ckh.ops import operation
@@ -141,6 +144,16 @@ def _filter(text: str) -> object:
 
 def _manifest(path: Path) -> object:
     return trained_problems(path.parent), _our_manifest(path.parent)
+
+
+def _measured(path: Path) -> object:
+    """Inputs are the JSON, as a damaged archive is refused before it; what is read is used."""
+    path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    op = operation("grouped_conv")
+    found = read_measured(path.parent, map(str.lower, op.sizes))
+    problem = op.parse_problem("conv_forward_fp32_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1")
+    limits = {} if found is None else found.limits_by_size
+    return find_known(problem, "gfx942", "", None, lambda: found, limits, [], []).document()
 
 
 def _spec(path: Path) -> object:
@@ -270,6 +283,7 @@ TARGETS: dict[str, Target] = {
         Target("filter", samples.filters, _text(_filter)),
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
+        Target("measured", samples.measured, _file("measured.json.gz", _measured)),
         Target("candidates", samples.candidates, _file("candidates.json", lambda path: read_candidates(path.parent))),
         Target("lightgbm-text", samples.lightgbm_text, lambda _: lambda content: _build(content, "model")),
         Target("packed-forest", samples.packed_forest, _file("forest.bin", read_packed)),
