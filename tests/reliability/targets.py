@@ -283,7 +283,7 @@ TARGETS: dict[str, Target] = {
         Target("filter", samples.filters, _text(_filter)),
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
-        Target("measured", samples.measured, _file("measured.json.gz", _measured)),
+        Target("measured", samples.measured, _file("measured.json.gz", _measured), share=0.2),
         Target("candidates", samples.candidates, _file("candidates.json", lambda path: read_candidates(path.parent))),
         Target("lightgbm-text", samples.lightgbm_text, lambda _: lambda content: _build(content, "model")),
         Target("packed-forest", samples.packed_forest, _file("forest.bin", read_packed)),
