@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST, default_arch, load_arch
-from ckh.errors import UsageError
+from ckh.errors import CkhError, UsageError
 from ckh.export.consumers import all_of
 from ckh.export.to_python import require_use
 from ckh.learn.artifact import load_model
@@ -30,6 +30,8 @@ from ckh.log import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from ckh.export.consumers import Instances
 
 PROGRAM = "inductor"
 _ROCM = "torch._inductor.codegen.rocm"
@@ -61,8 +63,8 @@ def choose(
         model: the folder of a model, by default the first that fits, or else the nearest or an estimate.
 
     Returns:
-        The instances that ckh has a place for in their order, then the others in theirs; `instances` as they are
-        where the problem is none of ckh's, e.g. of sizes that are not known yet, or none that the named model is for.
+        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning for each
+        reason; `instances` as they are where ckh cannot rank the problem, e.g. of sizes that are not known yet.
 
     Raises:
         UsageError: there is no GPU in this machine and none was named, or Inductor has no such kernels for it.
@@ -117,7 +119,11 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
         limit = top or getattr(config.rocm, setting)
         with config.patch({f"rocm.{setting}": None}):
             instances = drawn(self)
-        return choose(self, instances, top=limit, arch=arch, model=model)
+        try:
+            return choose(self, instances, top=limit, arch=arch, model=model)
+        except CkhError as error:
+            _say_passed_over(error.message)
+            return instances[:limit]
 
     gen_ops.ckh_replaced = True  # type: ignore[attr-defined]
     template.gen_ops = gen_ops
@@ -152,11 +158,20 @@ def _placed(template: Any, instance: Any) -> tuple[str, Any, Any] | None:
     for op, part in all_of("instances"):
         if part.name != PROGRAM:
             continue
+        if (found := _understood(part, template, instance)) is not None:
+            return op.name, *found
+    return None
+
+
+def _understood(part: Instances, template: Any, instance: Any) -> tuple[Any, Any] | None:
+    """The problem and kernel that an instance is to an operation, if it is one of its own."""
+    try:
         problem = part.problem(template, instance)
         kernel = None if problem is None else part.kernel(template, instance)
-        if kernel is not None:
-            return op.name, problem, kernel
-    return None
+    except Exception as error:  # noqa: BLE001 - a strange instance must not end the compilation of a model
+        _say_passed_over(f"{type(error).__name__}: {error}")
+        return None
+    return None if kernel is None else (problem, kernel)
 
 
 def _places(
@@ -170,7 +185,11 @@ def _places(
     if chosen.not_measured is not None:
         _say(op, arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth)
     kernels = tuple(sorted({kernel for _, kernel in members}))
-    scores, _ = chosen.score_pool([problem], kernels, tflops=False)
+    try:
+        scores, _ = chosen.score_pool([problem], kernels, tflops=False)
+    except (ArithmeticError, TypeError, ValueError, RuntimeWarning) as error:  # of fields that no kernel has
+        _say_passed_over(f"{type(error).__name__}: {error}")
+        return {}
     score = dict(zip(kernels, scores[0].tolist(), strict=True))
     alike: dict[tuple[float, tuple[Any, ...]], list[tuple[Any, int]]] = defaultdict(list)
     for number, kernel in members:
@@ -181,6 +200,11 @@ def _places(
         for place, key in enumerate(sorted(alike))
         for among, (_, number) in enumerate(sorted(alike[key]))
     }
+
+
+@cache
+def _say_passed_over(reason: str) -> None:
+    warn(f"{PROGRAM}: instances that ckh cannot rank keep Inductor's order: {reason}")
 
 
 @cache

@@ -186,6 +186,28 @@ def test_what_is_none_of_ckhs_keeps_its_order() -> None:
     assert inductor.choose(dynamic, [strange, good], arch="gfx942") == [strange, good]
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"kBatch": None},
+        {"m_per_block": None},
+        {"m_per_xdl": 0},
+        {"block_gemm_pipeline_scheduler": None},
+    ],
+)
+def test_a_strange_instance_is_passed_over(broken: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """An instance whose fields ckh cannot read comes last; the others are ranked as without it."""
+    template = Template([node(4096, 4096), node(4096, 4096)])
+    good = [tiled(*sizes) for sizes in TILES]
+    split = broken.pop("kBatch", 1)
+    strange = CkOp(CkGemm(**broken), split)
+    assert inductor.choose(template, [strange, *good], arch="gfx942") == [
+        *inductor.choose(template, good, arch="gfx942"),
+        strange,
+    ]
+    assert capsys.readouterr().err.count("keep Inductor's order") <= 1
+
+
 def test_a_gpu_must_be_known() -> None:
     """Without one in the machine its architecture is an argument."""
     with pytest.raises(UsageError, match="there is no GPU in this machine"):
