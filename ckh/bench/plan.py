@@ -153,20 +153,22 @@ def make_plan(
     wanted = {group: tuple(filter(choice.wants, pool)) for group, pool in pools.items()}
     rules = {group: candidates.problem_rules(pool, arch) for group, pool in wanted.items()}
     refused: Counter[str] = Counter()
+    by_problems: Counter[str] = Counter()
     tasks = []
     for problem in problems:
         group = candidates.group(problem)
         refused.update(refusals[group])
         applicable, of_problem = rules[group].judge(problem)
-        refused.update(of_problem)
+        by_problems.update(of_problem)
         values = score(problem, wanted[group]) if choice.best and score is not None else None
         chosen = _chosen(applicable.tolist(), choice, values, random.Random(f"{seed} {problem.canonical()}"))
         tasks.append(Task(problem, tuple(wanted[group][index] for index in chosen)))
     random.Random(seed).shuffle(tasks)
     counts = {" ".join(map(str, group)): (len(pools[group]), len(unbuilt[group])) for group in groups}
-    plan = Plan(tuple(task for task in tasks if task.kernels), dict(refused.most_common()), counts, candidates.origin)
+    all_refused = dict((refused + by_problems).most_common())
+    plan = Plan(tuple(task for task in tasks if task.kernels), all_refused, counts, candidates.origin)
     if not plan.tasks:
-        why = next(iter(plan.refused), "no kernel is chosen")
+        why = next((reason for reason, _ in (by_problems or refused).most_common(1)), "no kernel is chosen")
         raise NoKernelError(f"no kernel of {arch.name} applies to any of the {len(problems)} problems: {why}")
     return plan
 

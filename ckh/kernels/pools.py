@@ -34,6 +34,7 @@ class Candidates(Generic[K]):
             prepared for a pool can be kept.
         chosen: those that apply, as numbers in the pool, ascending; shape (candidates,).
         refused: reason -> how many kernels; of the pool and of what the architecture does not build.
+        by_problem: those of the pool, which the problem's own rules refuse.
         unmeasured: of what kind they are if nobody measured any such on this architecture, so that its models know
             nothing of them; empty otherwise.
         left_out: kernels of kinds, e.g. pipelines, that the architecture builds and the model learned nothing of.
@@ -44,6 +45,7 @@ class Candidates(Generic[K]):
     refused: dict[str, int]
     unmeasured: str = ""
     left_out: Mapping[str, frozenset[K]] = field(default_factory=dict)
+    by_problem: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def kernels(self) -> tuple[K, ...]:
@@ -99,7 +101,8 @@ class Pools(Generic[K]):
         """The kernels of a problem's group that apply to it, of those that a model knows."""
         pool, _, refused, left_out = self._judged(knows, arch, *group)
         chosen, reasons = self._problem_rules(knows, arch, *group).judge(problem)
-        return Candidates(pool, chosen, dict((refused + reasons).most_common()), left_out=left_out)
+        counts = dict((refused + reasons).most_common())
+        return Candidates(pool, chosen, counts, left_out=left_out, by_problem=dict(reasons.most_common()))
 
     def _judge(
         self, knows: Knows | None, arch: ArchSpec, *group: Any

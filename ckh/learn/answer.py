@@ -115,10 +115,14 @@ class Answer:
 
     @property
     def failure(self) -> NoKernelError | None:
-        """The error where no kernel applies; its message has the most frequent reason."""
+        """The error where no kernel applies; its message has the reason that refused the most kernels of this problem.
+
+        What the architecture does not build is a reason where it builds no kernel of the kind at all.
+        """
         if len(self.order):
             return None
-        refused = self.refused
+        found = known_candidates(self.problem, self.model)
+        refused = found.by_problem or found.refused
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")

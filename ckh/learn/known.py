@@ -57,7 +57,7 @@ class Known(NamedTuple):
         outside: sizes of the problem that lie outside of what was measured.
         nearest: the nearest measured problem, where any does.
         families: kinds of kernels among those shown of which none was measured.
-        left_out: kinds of kernels that are not ranked because none was measured.
+        left_out: kinds of kernels that are not ranked because none was measured; no doubt about those that are.
         source: why the whole answer is of something else; empty if it is not.
     """
 
@@ -70,13 +70,17 @@ class Known(NamedTuple):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Each in words; none if all is known."""
+        """Each part in words that the model does not know of the ranked kernels' answer; none if all is known."""
         near = "" if self.nearest is None else f"; the nearest that was: {self.nearest.problem}"
         sizes = ["; ".join(map(str, self.outside)) + near] if self.outside else []
         named = ", ".join(self.families[:_FAMILIES_NAMED])
         kinds = [f"no kernel of {named} was measured"] if self.families else []
-        others = [f"no kernel of {', '.join(self.left_out)} was measured, so none is ranked"] if self.left_out else []
-        return tuple(filter(None, (self.source, self.device, *sizes, *kinds, *others)))
+        return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
+
+    @property
+    def not_ranked(self) -> str:
+        """The kinds of kernels that are left out, in words; empty if there are none."""
+        return f"no kernel of {', '.join(self.left_out)} was measured, so none is ranked" if self.left_out else ""
 
     @property
     def apart(self) -> str:

@@ -157,6 +157,7 @@ class Ranking(NamedTuple):
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
         if why:
             lines += [f"         {count} x {reason}" for reason, count in self.refused.items()]
+            lines += [f"         {self.known.not_ranked}"] if self.known.not_ranked else []
         if self.probe is not None:
             lines.append(
                 f"measured the first {len(self.probe.fastest_first())} on {self.probe.device}, {self.probe.when}"

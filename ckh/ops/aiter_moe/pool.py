@@ -83,7 +83,9 @@ def candidates(problem: AiterMoe, arch: ArchSpec) -> Candidates[MoeChoice]:
     chosen, reasons = _rules(arch.name, *kind_of(problem)).judge(problem)
     others = kind_of(problem)[1:]
     is_tuned = all((arch.name, stage, *others) in _tuned() for stage in _stages(problem.stage))
-    return Candidates(pool, chosen, refused | dict(reasons.most_common()), "" if is_tuned or not pool else kind)
+    by_problem = dict(reasons.most_common())
+    unmeasured = "" if is_tuned or not pool else kind
+    return Candidates(pool, chosen, refused | by_problem, unmeasured, by_problem=by_problem)
 
 
 def _stages(stage: str) -> tuple[str, ...]:
