@@ -10,9 +10,10 @@ from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_moe.installed import built_kernels
 from ckh.ops.aiter_moe.kernel import CK_TILE, parts
+from ckh.ops.aiter_moe.pool import newer_name
 from ckh.ops.aiter_moe.problem import BOTH
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
-from ckh.ops.aiter_moe.tuned_csv import TunedMixture, dataset_lines, looked_up, newer_name, table_text
+from ckh.ops.aiter_moe.tuned_csv import TunedMixture, dataset_lines, looked_up, table_text
 
 if TYPE_CHECKING:
     from pathlib import Path

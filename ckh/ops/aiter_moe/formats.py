@@ -19,6 +19,7 @@ from ckh.data.spool import store
 from ckh.errors import DataError, UsageError
 from ckh.ops.aiter_moe import tuned
 from ckh.ops.aiter_moe.kernel import MoeChoice, joint, parse_choice
+from ckh.ops.aiter_moe.pool import known_name
 from ckh.ops.aiter_moe.problem import BOTH, OP_TYPE, STAGE1, STAGE2, AiterMoe
 from ckh.ops.aiter_moe.tuned_csv import TUNED, write_tuned
 from ckh.schema import Column
@@ -115,7 +116,8 @@ def _run(frame: pd.DataFrame, left_out: Counter[str]) -> _Times:
     samples: dict[AiterMoe, dict[MoeChoice, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in frame.to_dict("records"):
         try:
-            problem, choice = _problem(row), parse_choice(str(row["kernel"]))
+            problem = _problem(row)
+            choice = parse_choice(known_name(str(row["kernel"]), str(row["gfx"]), problem))
         except (DataError, UsageError, KeyError):
             left_out[BAD_ROW] += 1
             continue

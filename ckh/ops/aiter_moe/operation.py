@@ -10,7 +10,7 @@ import numpy as np
 from ckh.kernels.table import column_of
 from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
-from ckh.ops.aiter_moe.pool import candidates, candidates_key
+from ckh.ops.aiter_moe.pool import candidates, candidates_key, other_names
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
 from ckh.ops.base import Elsewhere, Operation, Worth, lazily
 from ckh.schema import Column, dataset_columns
@@ -108,6 +108,7 @@ OPERATION = Operation(
     problem_features=_problem_features,
     parse_kernel=parse_choice,
     kernel_name=lambda choice: choice.name,
+    other_names=other_names,
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_features,
     mismatch=_mismatch,

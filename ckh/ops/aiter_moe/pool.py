@@ -53,6 +53,27 @@ def _listed() -> dict[tuple[str, ...], tuple[str, ...]]:
     return {key: tuple(names) for key, names in found.items()}
 
 
+# Names of kernels in bf16 stated no types before 2026; some stand in the list as they were measured then.
+_OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
+
+
+def newer_name(name: str) -> str:
+    """A kernel's name as AITER's newest lists have it."""
+    return name.replace(_OLD, _NEW) + _TYPES if _OLD in name else name
+
+
+def other_names(choice: MoeChoice) -> tuple[str, ...]:
+    """The name of a choice in AITER's newest lists, where it has changed."""
+    newer = "+".join(map(newer_name, choice.name.split("+")))
+    return () if newer == choice.name else (newer,)
+
+
+def known_name(name: str, arch: str, problem: AiterMoe) -> str:
+    """A kernel's name as ckh's lists have it, of one that may be newer; as it is if it is none of these."""
+    kernels = {newer_name(one.name): one.name for one in moe_pool(arch, *kind_of(problem))}
+    return kernels.get(name, name)
+
+
 @cache
 def _tuned() -> frozenset[tuple[str, ...]]:
     """Architecture and `KINDS` of what was measured."""

@@ -19,10 +19,9 @@ from ckh.errors import DataError
 from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
 from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, bound_message
 from ckh.ops.aiter_moe.kernel import joint, parse_choice
-from ckh.ops.aiter_moe.pool import kind_of, moe_pool
+from ckh.ops.aiter_moe.pool import kind_of, known_name, moe_pool
 from ckh.ops.aiter_moe.problem import OP_TYPE, STAGE1, STAGE2, AiterMoe
 from ckh.ops.aiter_moe.problem_files import problem_of
-from ckh.ops.aiter_moe.tuned_csv import known_name
 from ckh.untrusted import as_text, csv_rows
 
 if TYPE_CHECKING:

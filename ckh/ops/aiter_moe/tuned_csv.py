@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import DataError
 from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, fastest, timed_rows, torch_dtype, write_lines, written
 from ckh.ops.aiter_moe.kernel import parts
-from ckh.ops.aiter_moe.pool import kind_of, moe_pool
+from ckh.ops.aiter_moe.pool import kind_of, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, QUANTS, STAGE1, STAGE2, AiterMoe
 from ckh.outputs import FileKind, head_of
 
@@ -36,8 +36,6 @@ _FP4 = "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
 # AITER's get_padded_M: powers of two below the first of these tiers.
 _TIERS = (32768, 131072)
-# What names of kernels in bf16 were before they stated their types.
-_OLD, _NEW, _TYPES = "_Nswizzle0_no_", "_Nswizzle0_Quant0_", "_B16_B16_B16"
 
 TUNED = FileKind("tuned table of AITER's mixtures of experts", lambda path: b"kernelName2" in head_of(path))
 
@@ -102,17 +100,6 @@ class TunedMixture:
 def _torch(dtype: str, arch: str) -> str:
     names = {"bf16": _OUTPUT, "pk_fp4": _FP4}
     return names[dtype] if dtype in names else torch_dtype(dtype, arch)
-
-
-def newer_name(name: str) -> str:
-    """A kernel's name as AITER's newest lists have it."""
-    return name.replace(_OLD, _NEW) + _TYPES if _OLD in name else name
-
-
-def known_name(name: str, arch: str, problem: AiterMoe) -> str:
-    """A kernel's name as ckh's lists have it, of one that may be newer; as it is if it is none of these."""
-    kernels = {newer_name(one.name): one.name for one in moe_pool(arch, *kind_of(problem))}
-    return kernels.get(name, name)
 
 
 def looked_up(problem: AiterMoe) -> AiterMoe:

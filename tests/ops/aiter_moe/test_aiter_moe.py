@@ -13,9 +13,12 @@ from ckh.archs import load_arch
 from ckh.cli import run
 from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode, UsageError
+from ckh.ops.aiter_moe.formats import _problem as problem_of
 from ckh.ops.aiter_moe.kernel import joint, parse_choice
-from ckh.ops.aiter_moe.pool import candidates, moe_pool
+from ckh.ops.aiter_moe.operation import OPERATION
+from ckh.ops.aiter_moe.pool import candidates, kind_of, known_name, moe_pool
 from ckh.ops.aiter_moe.problem import AiterMoe, parse_aiter_moe
+from tests.shared import DATA
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +65,43 @@ def test_pairs_share_their_rows() -> None:
     expected = {(a.name, b.name) for a in firsts for b in seconds if a.block_m == b.block_m}
     assert {tuple(pair.name.split("+")) for pair in pairs} == expected
     assert len({pair.block_m for pair in pairs}) == 4
+
+
+def test_older_and_newer_names_of_bf16_are_one_kernel() -> None:
+    """gfx950 has the six and nine kernels in bf16 that AMD timed; one that has two names is known by both."""
+    kind = ("bf16", "none", "silu")
+    firsts, seconds = (moe_pool("gfx950", stage, *kind) for stage in ("stage1", "stage2"))
+    assert (len(firsts), len(seconds)) == (6, 9)
+    older = "moe_ck2stages_gemm1_256x32x64x64_1x4_TypeCast_v1_Nswizzle0_no_MulRoutedWeight0_silu"
+    newer = older.replace("_no_", "_Quant0_") + "_B16_B16_B16"
+    first = next(one for one in firsts if one.name == older)
+    assert OPERATION.other_names(first) == (newer,)
+    second = next(one for one in seconds if one.block_m == 32)
+    assert OPERATION.other_names(parse_choice(joint(older, second.name))) == (joint(newer, second.name),)
+    assert OPERATION.other_names(second) == ()
+
+
+BEST = DATA / "new" / "aiter_moe_best_per_type.parquet"
+
+
+@pytest.mark.skipif(not BEST.is_file(), reason=f"{BEST} is absent")
+@pytest.mark.parametrize("name", ["aiter_moe_all_candidates", "aiter_moe_best_per_type"])
+def test_every_kernel_that_amd_timed_is_a_candidate(name: str) -> None:
+    """All kernels of CK and CK Tile in AMD's tunings, of kinds that ckh has, are in the pool of their problems."""
+    frame = pd.read_parquet(DATA / "new" / f"{name}.parquet")
+    frame = frame.rename(columns={"kernel_name": "kernel"}).assign(cus=256)
+    is_ck = frame["kernel"].astype(str).str.startswith(("moe_ck2stages_", "moe_cktile2stages_"))
+    frame = frame[is_ck & (frame["use_g1u1"] == 1) & (frame["doweight_stage1"] == 0)]
+    rows = 0
+    for row in frame.drop_duplicates(["gfx", "stage", "act_type", "q_dtype_a", "q_type", "kernel"]).to_dict("records"):
+        try:
+            problem = problem_of(row)
+        except (KeyError, UsageError):
+            continue  # gelu, int8, one scale per tensor
+        names = {one.name for one in moe_pool(row["gfx"], *kind_of(problem))}
+        assert known_name(row["kernel"], row["gfx"], problem) in names, row["kernel"]
+        rows += 1
+    assert rows == {"aiter_moe_all_candidates": 94, "aiter_moe_best_per_type": 57}[name]
 
 
 def test_a_kernel_needs_whole_steps() -> None:

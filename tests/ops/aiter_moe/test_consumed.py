@@ -17,10 +17,10 @@ from ckh.data.dataset import read_dataset
 from ckh.errors import DataError, ExitCode
 from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
 from ckh.ops.aiter_moe.kernel import parts
-from ckh.ops.aiter_moe.pool import kind_of, moe_pool
+from ckh.ops.aiter_moe.pool import kind_of, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
 from ckh.ops.aiter_moe.problem_files import load_problems
-from ckh.ops.aiter_moe.tuned_csv import looked_up, newer_name
+from ckh.ops.aiter_moe.tuned_csv import looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
