@@ -9,15 +9,16 @@ import numpy as np
 
 from ckh.assess.intervals import Figure, difference, estimates, mean_of, percentile_of
 from ckh.assess.measured import times_of
-from ckh.assess.metrics import choices
+from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
 from ckh.assess.verdict import Check
+from ckh.errors import DataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.assess.measured import Scorer
+    from ckh.assess.ranked_rows import Ranker
     from ckh.data.dataset import Dataset
 _FIGURES: dict[str, Callable[[NDArray[np.float64]], Figure]] = {
     "mean": mean_of,
@@ -69,10 +70,24 @@ class Degraded:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Both models on all problems; `degraded` has the worst loss first, `checks` what the new one must pass."""
+    """Both models' answers.
+
+    Attributes:
+        problems: on how many both choices were measured; differences and counts are of these.
+        agreement: share of the problems that both answer on which both choose the same kernel.
+        old_coverage: how far the old model's answers and the measurements meet.
+        new_coverage: of the new one.
+        differences: of figures.
+        improved: on how many problems the new choice is faster.
+        same: on how many it is as fast.
+        degraded: problems on which it is slower, the worst loss first.
+        checks: what the new one must pass.
+    """
 
     problems: int
     agreement: float
+    old_coverage: Coverage
+    new_coverage: Coverage
     differences: tuple[Difference, ...]
     improved: int
     same: int
@@ -90,13 +105,27 @@ class Comparison:
         return not self.failures
 
 
-def compare(parts: Iterable[Dataset], old: Scorer, new: Scorer, thresholds: Thresholds) -> Comparison:
-    """Compare the choices by what gives two models' scores of the rows of a dataset, in parts of whole problems.
+def compare(parts: Iterable[Dataset], old: Ranker, new: Ranker, thresholds: Thresholds, least: int = 1) -> Comparison:
+    """Compare two models' answers on a dataset, in parts of whole problems.
 
     A problem is the same if both choices are the same kernel or equally fast.
+
+    Args:
+        parts: the rows.
+        old: gives a part's rows in the old model's order.
+        new: in the new one's.
+        thresholds: how much worse the new one may be.
+        least: on how many problems both choices must have been measured.
+
+    Raises:
+        DataError: these are fewer.
     """
     found = [_choices(part, old(part), new(part)) for part in parts]
-    before, after = (np.concatenate([one.efficiency[model] for one in found]) for model in range(2))
+    efficiency = np.concatenate([one.efficiency for one in found], axis=1)
+    is_judged = np.isfinite(efficiency).all(axis=0)
+    if int(is_judged.sum()) < least:
+        raise too_few_choices(int(is_judged.sum()), is_judged.size, least, "both choices were")
+    before, after = efficiency[:, is_judged]
     allowed = (thresholds.mean, thresholds.median, thresholds.p10)
     wanted = {name: (of(before), of(after), difference(of(after), of(before))) for name, of in _FIGURES.items()}
     figures = estimates(
@@ -108,35 +137,75 @@ def compare(parts: Iterable[Dataset], old: Scorer, new: Scorer, thresholds: Thre
         differences.append(Difference(name, first.value, second.value, apart.low, apart.high, most))
     worse = [one for part in found for one in part.degraded]
     worse.sort(key=lambda one: -one.loss)
+    refused = np.concatenate([one.newly_refused for one in found]).tolist()
+    agrees = np.concatenate([one.agrees for one in found])
     return Comparison(
         problems=len(before),
-        agreement=float(np.mean(np.concatenate([one.agrees for one in found]))),
+        agreement=float(np.mean(agrees)) if len(agrees) else 0.0,
+        old_coverage=coverage([one.coverage[0] for one in found]),
+        new_coverage=coverage([one.coverage[1] for one in found]),
         differences=tuple(differences),
         improved=int(np.count_nonzero(after > before)),
         same=int(np.count_nonzero(after == before)),
         degraded=tuple(worse),
-        checks=(*map(_check_of, differences), _check_of_worst(worse, thresholds.problem)),
+        checks=(
+            *map(_check_of, differences),
+            _check_of_worst(worse, thresholds.problem),
+            _check_of_refused(refused),
+        ),
+    )
+
+
+def too_few_choices(judged: int, problems: int, least: int, whose: str = "the choice was") -> DataError:
+    """The error of data in which too few choices were measured for a verdict."""
+    return DataError(
+        f"no verdict: {whose} measured on {judged} of {problems} problems, and it takes {least}",
+        "measure the kernels that predict chooses, set --min-problems, or rank the measured kernels alone with "
+        "--among measured",
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Choices:
-    """Both models' choices on a part: efficiencies, shape (2, problems), whether they agree, and what lost."""
+    """Both models' choices on a part.
+
+    Attributes:
+        efficiency: NaN where the choice was never measured, shape (2, problems).
+        agrees: whether both are the same kernel, of the problems that both answer.
+        degraded: what the new model lost on.
+        newly_refused: canonical texts of the problems that the old model alone answers.
+        coverage: of both.
+    """
 
     efficiency: NDArray[np.float64]
     agrees: NDArray[np.bool_]
     degraded: list[Degraded]
+    newly_refused: NDArray[np.object_]
+    coverage: tuple[CoverageOfPart, CoverageOfPart]
 
 
-def _choices(part: Dataset, old: NDArray[np.float64], new: NDArray[np.float64]) -> _Choices:
+def _choices(part: Dataset, old: RankedRows, new: RankedRows) -> _Choices:
     times = times_of(part)
-    rows = np.array([choices(scores, times.problem, times.count) for scores in (old, new)])
-    before, after = efficiency = times.efficiency()[rows]
+    efficiency = np.array(
+        [
+            np.where(one.is_measured(times.problem), times.efficiency()[one.best_ranked(times.problem)], np.nan)
+            for one in (old, new)
+        ]
+    )
+    before, after = efficiency
     problems = part.problems()
     worse = [
         Degraded(problems[i].canonical(), float(before[i]), float(after[i])) for i in np.flatnonzero(after < before)
     ]
-    return _Choices(efficiency, rows[0] == rows[1], worse)
+    are_answered = (old.first != "") & (new.first != "")
+    newly_refused = [problems[i].canonical() for i in np.flatnonzero((old.first != "") & (new.first == ""))]
+    return _Choices(
+        efficiency,
+        (old.first == new.first)[are_answered],
+        worse,
+        np.array(newly_refused, dtype=object),
+        (coverage_of(old, times), coverage_of(new, times)),
+    )
 
 
 def _check_of(one: Difference) -> Check:
@@ -152,3 +221,10 @@ def _check_of_worst(worse: Sequence[Degraded], most: float) -> Check:
         return Check(name)
     detail = "\n".join(f"{one.problem}: {one.old_efficiency:.2%} -> {one.new_efficiency:.2%}" for one in lost)
     return Check(name, f"{len(lost)} problems lose more than {most:.0%}, the worst {lost[0].loss:.1%}", detail)
+
+
+def _check_of_refused(refused: Sequence[str]) -> Check:
+    name = "no problem is refused that the old model answers"
+    if not refused:
+        return Check(name)
+    return Check(name, f"{len(refused)} problems are refused that the old model answers", "\n".join(refused))

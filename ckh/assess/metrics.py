@@ -99,9 +99,10 @@ FIGURES = tuple(f"{field.name}{_FIGURE_SUFFIX}" for field in fields(Efficiency) 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The efficiency that measuring the first k choices would give."""
+    """The efficiency that measuring the first k choices would give; `problems` have one that was measured."""
 
     k: int
+    problems: int
     hit: float
     efficiency_mean: float
     efficiency_p10: float
@@ -147,28 +148,43 @@ def summaries(efficiency: Mapping[str, NDArray[np.float64]], seed: int = 0) -> d
     }
 
 
-def best_of_first(times: Times, scores: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> NDArray[np.float64]:
-    """The efficiency of the best of the first k choices of each problem, shape (ks, problems)."""
-    place, efficiency = places(scores, times.problem), times.efficiency()
-    best = np.zeros((len(ks), times.count))
+def best_of_first(times: Times, place: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> NDArray[np.float64]:
+    """The efficiency of the best measured kernel among the first k choices of each problem, shape (ks, problems).
+
+    NaN where none of them was measured.
+
+    Args:
+        times: of all rows.
+        place: of each row in its problem's ranking, 0 for the first, shape (rows,).
+        ks: how many choices.
+    """
+    efficiency = times.efficiency()
+    best = np.full((len(ks), times.count), np.nan)
     for row, k in zip(best, ks, strict=True):
         inside = place < k
-        np.maximum.at(row, times.problem[inside], efficiency[inside])
+        np.fmax.at(row, times.problem[inside], efficiency[inside])
     return best
 
 
 def top_k(best: NDArray[np.float64], tolerance: NDArray[np.float64], ks: Sequence[int] = TOP_KS) -> list[TopK]:
     """How often the first k choices hold a best kernel, and the efficiency of the best of them.
 
+    Problems none of whose first k choices was measured do not count; a number of choices of which none was measured on
+    any problem is left out.
+
     Args:
         best: as `best_of_first` gives it, shape (ks, problems).
         tolerance: how far from the least time is as good, relative, shape (problems,).
         ks: how many choices.
     """
-    return [
-        TopK(k, float(as_good(row, tolerance).mean()), float(row.mean()), float(np.percentile(row, 10)))
-        for k, row in zip(ks, best, strict=True)
-    ]
+    found = []
+    for k, row in zip(ks, best, strict=True):
+        known = np.isfinite(row)
+        if known.any():
+            hit = as_good(row[known], tolerance[known]).mean()
+            figures = float(hit), float(row[known].mean()), float(np.percentile(row[known], 10))
+            found.append(TopK(k, int(known.sum()), *figures))
+    return found
 
 
 def figures(efficiency: Efficiency) -> dict[str, float]:

@@ -116,21 +116,34 @@ class Remeasured:
         return bool(others) and self._best_ns < min(others)
 
 
-def contests(dataset: Dataset, scores: NDArray[np.float64], k: int) -> list[Contest]:
-    """The kernels to measure again on every problem: the oracle's best and the k of the highest score."""
+def contests(dataset: Dataset, first: Sequence[Sequence[str]]) -> list[Contest]:
+    """The kernels to measure again on every problem that has choices: the oracle's best, and the choices.
+
+    Args:
+        dataset: of problems that have an oracle.
+        first: names of a model's first choices of each problem, best first; none where it is refused.
+    """
     times = times_of(dataset)
     best = choices(-times.latency_ms, times.problem, times.count)
-    place = places(scores, times.problem)
+    names = dataset.frame["kernel_name"].to_numpy()
+    return [
+        Contest(problem.canonical(), (str(names[row]), *chosen), len(chosen))
+        for problem, row, chosen in zip(dataset.problems(), best, first, strict=True)
+        if chosen
+    ]
+
+
+def first_measured(dataset: Dataset, scores: NDArray[np.float64], k: int) -> list[tuple[str, ...]]:
+    """Names of the k measured kernels of the highest score of each problem."""
+    problem = dataset.problem_ids
+    place = places(scores, problem)
     names = dataset.frame["kernel_name"].to_numpy()
     rows = np.flatnonzero(place < k)
-    rows = rows[np.lexsort((place[rows], times.problem[rows]))]
-    chosen: list[list[str]] = [[] for _ in range(times.count)]
+    rows = rows[np.lexsort((place[rows], problem[rows]))]
+    chosen: list[list[str]] = [[] for _ in dataset.problems()]
     for row in rows:
-        chosen[times.problem[row]].append(str(names[row]))
-    return [
-        Contest(problem.canonical(), (str(names[best[i]]), *chosen[i]), len(chosen[i]))
-        for i, problem in enumerate(dataset.problems())
-    ]
+        chosen[problem[row]].append(str(names[row]))
+    return [tuple(one) for one in chosen]
 
 
 def with_sample(

@@ -18,9 +18,11 @@ from ckh.assess.metrics import (
     choices,
     known_or,
     summaries,
+    summarize,
     top_k,
 )
 from ckh.assess.noise import Ceiling, DeviceNoise, RepeatNoiseOfParts, ScoredAgain, ceiling, scored_again
+from ckh.assess.ranked_rows import Coverage, CoverageOfPart, RankedRows, coverage, coverage_of
 from ckh.assess.slices import SliceReport, SlicesOfPart, slices, slices_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.assess.measured import Scorer
+    from ckh.assess.ranked_rows import Ranker
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
 
@@ -41,16 +44,27 @@ RANDOM, FIXED, NEAREST = "random kernel (expected)", "best single kernel", "near
 class Choice:
     """The kernel that was chosen for a problem, and the one that would have been best.
 
-    `is_best` says whether it is as good as the best, to what can be measured.
+    Attributes:
+        problem: canonical text.
+        kernel: name of the choice; None where the problem is refused.
+        latency_ms: its measured time; None where it failed or was never measured.
+        best_kernel: name of the fastest measured kernel.
+        best_latency_ms: its time.
+        best_is_candidate: whether the model could have chosen it.
+        efficiency: of the choice, 0 where it failed; None where it was never measured.
+        is_best: whether it is as good as the best, to what can be measured.
+        refusal: why there is no kernel; empty if there is one.
     """
 
     problem: str
-    kernel: str
+    kernel: str | None
     latency_ms: float | None
     best_kernel: str
     best_latency_ms: float
-    efficiency: float
+    best_is_candidate: bool
+    efficiency: float | None
     is_best: bool
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +73,12 @@ class Evaluation:
 
     Attributes:
         rows: how many rows were judged on.
-        efficiency: of the model's choices.
+        coverage: how far answers and measurements meet.
+        efficiency: of the choices that were measured; None if none was.
+        best_ranked_measured: of the best-ranked kernel that was measured, which is not the answer where the choice was
+            never measured; None if no candidate was measured.
         top: what measuring the first k choices would give.
-        baselines: choices without the model, those that the given data allow.
+        baselines: choices without the model, those that the given data allow, on the problems of `efficiency`.
         slices: efficiency on parts of the problems.
         choices: of each problem.
         noise: how far repeated measurements lie apart, by device; empty where nothing was measured more than once.
@@ -70,7 +87,9 @@ class Evaluation:
     """
 
     rows: int
-    efficiency: Efficiency
+    coverage: Coverage
+    efficiency: Efficiency | None
+    best_ranked_measured: Efficiency | None
     top: list[TopK]
     baselines: dict[str, Efficiency]
     slices: list[SliceReport]
@@ -82,18 +101,18 @@ class Evaluation:
 
 def evaluate(
     parts: DatasetParts,
-    score: Scorer,
+    rank: Ranker,
     learned: baselines.Learned | None = None,
     others: Mapping[str, Scorer] | None = None,
     is_copy: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
-    """Judge scores on a dataset all of whose problems have an oracle (`measured.judged`).
+    """Judge a model's answers on a dataset all of whose problems have an oracle (`measured.judged`).
 
     A part at a time is in memory, and what is kept of it is by problem.
 
     Args:
         parts: what is judged on.
-        score: gives the model's scores of a part's rows, higher is better.
+        rank: gives a part's rows in the model's order.
         learned: what the baselines that learn have learned.
         others: what gives scores of other models to stand beside it, by name.
         is_copy: whether the same layer was trained on at another batch size, shape (problems,); None: not known.
@@ -103,23 +122,34 @@ def evaluate(
     for part in parts:
         times = times_of(part)
         repeats.add(part, times)
-        found.append(_judged(part, times, score(part), {name: one(part) for name, one in scorers.items()}))
+        found.append(_judged(part, times, rank(part), {name: one(part) for name, one in scorers.items()}))
     noise = repeats.result()
     tolerance = known_or(None if noise is None else noise.tolerance, np.concatenate([one.tolerance for one in found]))
     made = [choice for one in found for choice in one.choices]
     others_found = {name: np.concatenate([one.others[name] for one in found]) for name in found[0].others}
     random, hindsight = others_found.pop(RANDOM), baselines.hindsight_efficiency(parts)
     others_found |= {} if hindsight is None else {HINDSIGHT: hindsight}
-    efficiency = np.array([choice.efficiency for choice in made])
-    whole = summaries({"model": efficiency, **others_found, RANDOM: random})
+    efficiency = np.array([np.nan if choice.efficiency is None else choice.efficiency for choice in made])
+    is_judged = np.isfinite(efficiency)
+    whole = summaries(
+        {
+            name: values[is_judged] if is_judged.any() else values
+            for name, values in {"model": efficiency, **others_found, RANDOM: random}.items()
+            if name != "model" or is_judged.any()
+        }
+    )
+    best_ranked = np.concatenate([one.best_ranked for one in found])
+    ranks_any = np.isfinite(best_ranked)
     unstable, measured = np.sum([one.unstable for one in found], axis=0).tolist()
     return Evaluation(
         rows=sum(one.rows for one in found),
-        efficiency=whole.pop("model"),
+        coverage=coverage([one.coverage for one in found]),
+        efficiency=whole.pop("model", None),
+        best_ranked_measured=summarize(best_ranked[ranks_any]) if ranks_any.any() else None,
         top=top_k(np.concatenate([one.best_of_first for one in found], axis=1), tolerance),
         baselines=whole,
         slices=slices([one.slices for one in found], parts.op.kernel_slice, is_copy),
-        choices=_judged_best(made, tolerance),
+        choices=_judged_best(made, efficiency, tolerance),
         noise=() if noise is None else noise.devices,
         ceiling=ceiling([one.again for one in found], RANDOM if learned is None else FIXED),
         unstable=unstable / measured if measured else 0.0,
@@ -132,7 +162,9 @@ class _JudgedPart:
 
     Attributes:
         rows: how many there are.
+        coverage: how far answers and measurements meet.
         choices: of each problem; whether one is best follows when the noise of all is known.
+        best_ranked: efficiency of the best-ranked measured kernel, NaN without one, shape (problems,).
         others: efficiency of choices without the model, by name, shape (problems,) each.
         best_of_first: as `metrics.best_of_first`.
         tolerance: where nothing was measured again, shape (problems,).
@@ -142,7 +174,9 @@ class _JudgedPart:
     """
 
     rows: int
+    coverage: CoverageOfPart
     choices: list[Choice]
+    best_ranked: NDArray[np.float64]
     others: dict[str, NDArray[np.float64]]
     best_of_first: NDArray[np.float64]
     tolerance: NDArray[np.float64]
@@ -151,20 +185,20 @@ class _JudgedPart:
     unstable: NDArray[np.int64]
 
 
-def _judged(
-    part: Dataset, times: Times, scores: NDArray[np.float64], others: Mapping[str, NDArray[np.float64]]
-) -> _JudgedPart:
-    chosen = choices(scores, times.problem, times.count)
+def _judged(part: Dataset, times: Times, ranked: RankedRows, others: Mapping[str, NDArray[np.float64]]) -> _JudgedPart:
     rows = {name: choices(one, times.problem, times.count) for name, one in others.items()}
-    efficiency = times.efficiency()
+    efficiency, best_ranked = times.efficiency(), ranked.best_ranked(times.problem)
+    again = scored_again(part, best_ranked, rows.get(FIXED))
     return _JudgedPart(
         rows=len(part),
-        choices=choices_made(part, times, chosen),
+        coverage=coverage_of(ranked, times),
+        choices=choices_made(part, times, ranked),
+        best_ranked=np.where(ranked.ranks_any(times.problem), efficiency[best_ranked], np.nan),
         others={name: efficiency[one] for name, one in rows.items()} | {RANDOM: baselines.random_efficiency(times)},
-        best_of_first=best_of_first(times, scores),
+        best_of_first=best_of_first(times, ranked.place),
         tolerance=times.own_tolerance(),
-        slices=slices_of(part, times, scores),
-        again=scored_again(part, chosen, rows.get(FIXED)),
+        slices=slices_of(part, times, ranked),
+        again=replace(again, is_known=again.is_known & ranked.is_measured(times.problem)),
         unstable=unstable_counts(part),
     )
 
@@ -176,28 +210,34 @@ def _learned_baselines(learned: baselines.Learned | None) -> dict[str, Scorer]:
     return {NEAREST: learned.nearest_problem_scores, FIXED: learned.single_kernel_scores}
 
 
-def _judged_best(made: list[Choice], tolerance: NDArray[np.float64]) -> list[Choice]:
-    """The choices with whether each is best, to what can be measured."""
-    is_best = as_good(np.array([choice.efficiency for choice in made]), tolerance).tolist()
+def _judged_best(made: list[Choice], efficiency: NDArray[np.float64], tolerance: NDArray[np.float64]) -> list[Choice]:
+    """The choices with whether each is best, to what can be measured; of no choice that was not."""
+    is_best = as_good(efficiency, tolerance).tolist()
     return [
         choice if choice.is_best == found else replace(choice, is_best=found)
         for choice, found in zip(made, is_best, strict=True)
     ]
 
 
-def choices_made(dataset: Dataset, times: Times, chosen: NDArray[np.int64]) -> list[Choice]:
-    """The chosen row of each problem, shape (problems,), beside the best."""
+def choices_made(dataset: Dataset, times: Times, ranked: RankedRows) -> list[Choice]:
+    """The choice for each problem, beside the best; `is_best` by the spread of the best's own samples."""
     best = choices(-times.latency_ms, times.problem, times.count)
+    chosen, is_measured = ranked.best_ranked(times.problem), ranked.is_measured(times.problem).tolist()
     names, efficiency, is_best = dataset.frame["kernel_name"].to_numpy(), times.efficiency(), times.is_best()
+    is_candidate = ranked.ranks_best(times).tolist()
     return [
         Choice(
             problem=problem.canonical(),
-            kernel=str(names[row]),
-            latency_ms=float(times.latency_ms[row]) if np.isfinite(times.latency_ms[row]) else None,
+            kernel=str(ranked.first[number]) or None,
+            latency_ms=float(times.latency_ms[row])
+            if is_measured[number] and np.isfinite(times.latency_ms[row])
+            else None,
             best_kernel=str(names[oracle]),
             best_latency_ms=float(times.latency_ms[oracle]),
-            efficiency=float(efficiency[row]),
-            is_best=bool(is_best[row]),
+            best_is_candidate=is_candidate[number],
+            efficiency=float(efficiency[row]) if is_measured[number] else None,
+            is_best=is_measured[number] and bool(is_best[row]),
+            refusal=str(ranked.refusal[number]),
         )
-        for problem, row, oracle in zip(dataset.problems(), chosen, best, strict=True)
+        for number, (problem, row, oracle) in enumerate(zip(dataset.problems(), chosen, best, strict=True))
     ]

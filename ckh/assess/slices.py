@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.assess.ranked_rows import RankedRows
     from ckh.data.dataset import Dataset
 
 # Columns by whose values problems are distinguished where they differ, unless the operation has slices of that name.
@@ -39,7 +40,7 @@ class SliceReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slice:
-    """Which problems are inside, and the efficiency on each, 0 outside; shape (problems,) both."""
+    """Which problems are inside, and the efficiency on each, NaN where unknown; shape (problems,) both."""
 
     kind: str
     name: str
@@ -52,7 +53,7 @@ class SlicesOfPart:
     """The facts of a part of the problems that slices need.
 
     Attributes:
-        efficiency: of the choices, shape (problems,).
+        efficiency: of the choices, NaN where the choice was never measured, shape (problems,).
         values: texts that distinguish problems, by kind, shape (problems,) each.
         inside: whether a test holds, by kind and name, shape (problems,) each.
         kernels: efficiency among the kernels of a kind, NaN where a problem has none with a time, shape (problems,)
@@ -65,17 +66,17 @@ class SlicesOfPart:
     kernels: dict[str, NDArray[np.float64]]
 
 
-def slices_of(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> SlicesOfPart:
+def slices_of(dataset: Dataset, times: Times, ranked: RankedRows) -> SlicesOfPart:
     """The slices of a part.
 
     Args:
         dataset: whole problems.
         times: its times.
-        scores: the model's, shape (rows,).
+        ranked: its rows in the model's order.
     """
     op, first, problems = dataset.op, dataset.frame.iloc[dataset.first_rows], dataset.problems()
     return SlicesOfPart(
-        times.efficiency()[choices(scores, times.problem, times.count)],
+        np.where(ranked.is_measured(times.problem), times.efficiency()[ranked.best_ranked(times.problem)], np.nan),
         {
             kind: first[column].astype(str).to_numpy(dtype=object)
             for kind, column in _BY_VALUE.items()
@@ -86,7 +87,7 @@ def slices_of(dataset: Dataset, times: Times, scores: NDArray[np.float64]) -> Sl
             for kind, tests in op.slices.items()
             for name, test in tests.items()
         },
-        dict(_of_kernels(dataset, times, scores)),
+        dict(_of_kernels(dataset, times, ranked.place)),
     )
 
 
@@ -104,7 +105,12 @@ def slices(
     found = [*_of_problems(parts, efficiency), *_joined_kernels(parts, kernel_slice)]
     if is_copy is not None and is_copy.any():
         halves = ((COPY, is_copy), (NEW, ~is_copy))
-        found = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves if inside.any()] + found
+        found = [_Slice(SEEN_LAYERS, name, inside, efficiency) for name, inside in halves] + found
+    found = [
+        _Slice(one.kind, one.name, judged, one.efficiency)
+        for one in found
+        if (judged := one.inside & np.isfinite(one.efficiency)).any()
+    ]
     if not found:
         return []
     means = estimates({str(i): mean_of(one.efficiency, one.inside) for i, one in enumerate(found)}, len(efficiency))
@@ -130,22 +136,22 @@ def _of_problems(parts: Sequence[SlicesOfPart], efficiency: NDArray[np.float64])
         for name in names if len(names) > 1 else ():
             yield _Slice(kind, name, values == name, efficiency)
     for kind, name in parts[0].inside:
-        inside = np.concatenate([part.inside[kind, name] for part in parts])
-        if inside.any():
-            yield _Slice(kind, name, inside, efficiency)
+        yield _Slice(kind, name, np.concatenate([part.inside[kind, name] for part in parts]), efficiency)
 
 
 def _joined_kernels(parts: Sequence[SlicesOfPart], kernel_slice: str) -> Iterator[_Slice]:
     for name in sorted({name for part in parts for name in part.kernels}):
         found = np.concatenate([part.kernels.get(name, np.full(len(part.efficiency), np.nan)) for part in parts])
-        inside = np.isfinite(found)
-        yield _Slice(kernel_slice, name, inside, np.where(inside, found, 0.0))
+        yield _Slice(kernel_slice, name, np.isfinite(found), found)
 
 
 def _of_kernels(
-    dataset: Dataset, times: Times, scores: NDArray[np.float64]
+    dataset: Dataset, times: Times, place: NDArray[np.float64]
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Efficiency among the kernels of one kind, e.g. pipeline: what is chosen of them over the best of them."""
+    """Efficiency among the kernels of one kind, e.g. pipeline: the best-ranked over the fastest of those measured.
+
+    NaN where none of them is a candidate.
+    """
     from pandas import factorize
 
     has_time = np.isfinite(times.latency_ms)
@@ -156,6 +162,6 @@ def _of_kernels(
             continue
         numbers, problems = factorize(times.problem[rows])
         own = Times(numbers, times.latency_ms[rows], times.spread[rows])
-        efficiency = np.full(times.count, np.nan)
-        efficiency[problems] = own.efficiency()[choices(scores[rows], own.problem, own.count)]
+        efficiency, chosen = np.full(times.count, np.nan), choices(-place[rows], own.problem, own.count)
+        efficiency[problems] = np.where(np.isfinite(place[rows[chosen]]), own.efficiency()[chosen], np.nan)
         yield str(kind), efficiency

@@ -75,8 +75,15 @@ class WinnerChoice:
 
 @dataclass(frozen=True, slots=True)
 class WinnerReport:
-    """All that is reported of a model's choices on winners; `baseline` is None without training data."""
+    """All that is reported of a model's choices on winners; `baseline` is None without training data.
 
+    `coverage` is the share of problems whose winner is a candidate, `refused` how many problems have no kernel, and
+    `winner_no_candidate` how many have some, without the winner.
+    """
+
+    coverage: float
+    refused: int
+    winner_no_candidate: int
     model: Hits
     baseline: Hits | None
     bound: Bound
@@ -108,7 +115,11 @@ def report(dataset: Dataset, ranked: WinnerPlaces, learned_from: Dataset | None 
     """
     least = bounds(dataset, ranked.first)
     baseline = None if learned_from is None else _hits("wins most at this size", most_frequent(dataset, learned_from))
+    refused, missing = ranked.first == "", ranked.place >= MISSING
     return WinnerReport(
+        coverage=float((~missing).mean()),
+        refused=int(refused.sum()),
+        winner_no_candidate=int((missing & ~refused).sum()),
         model=_hits("model", ranked.place),
         baseline=baseline,
         bound=_bound(least, ranked.place),

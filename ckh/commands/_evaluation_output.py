@@ -23,6 +23,7 @@ NOT_LEARNED = (
     "what was best on the nearest measured problem, and the best fixed kernel, are learned from training data: what "
     "the model was trained on was not found beside it or the data, so name it with --train-data"
 )
+BEST_RANKED_MEASURED = "best-ranked measured kernel"
 _BARS = 20
 _LEAST_SHOWN = 0.8  # of efficiency
 NOT_REPEATED = (
@@ -37,7 +38,7 @@ def document(result: Evaluation, spec: ModelSpec, worst: int) -> dict[str, Any]:
 
     found = asdict(result)
     found["baselines"].setdefault(HINDSIGHT, None)  # unknown
-    ranked = sorted(result.choices, key=lambda one: one.efficiency)[: worst or None]
+    ranked = _worst_first(result.choices)[: worst or None]
     found["choices"] = [{**asdict(one), "measure_again": measure_again([one], spec) or None} for one in ranked]
     return found
 
@@ -47,9 +48,21 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     from ckh.assess.report import FIXED, HINDSIGHT
 
     columns = ("efficiency", "mean", "95 % interval", "geomean", "P50", "P10", "P5", "min")
-    rows = [_row("model", result.efficiency), *(_row(name, one) for name, one in result.baselines.items())]
-    print_table(f"{title}: {result.rows} rows, {result.efficiency.problems} problems", columns, rows)
-    say(distribution_line([one.efficiency for one in result.choices]))
+    coverage, own = result.coverage, [("model", result.efficiency)]
+    if coverage.judged < coverage.problems:
+        own.append((BEST_RANKED_MEASURED, result.best_ranked_measured))
+    rows = [_row(name, one) for name, one in (*own, *result.baselines.items()) if one is not None]
+    judged = "" if coverage.judged == coverage.problems else f", {coverage.judged} with a choice that was measured"
+    print_table(f"{title}: {result.rows} rows, {coverage.problems} problems{judged}", columns, rows)
+    if coverage.judged < coverage.problems and result.best_ranked_measured is not None:
+        say(
+            f"{BEST_RANKED_MEASURED}: {result.best_ranked_measured.problems} problems; it is not predict's answer "
+            "where the choice was never measured"
+        )
+    for line in coverage.lines():
+        say(line)
+    if known := [one.efficiency for one in result.choices if one.efficiency is not None]:
+        say(distribution_line(known))
     if HINDSIGHT not in result.baselines:
         say(f"{HINDSIGHT}: unknown, as no kernel was measured on every problem")
     if FIXED not in result.baselines:
@@ -59,8 +72,12 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     if result.unstable:
         say(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
     say()
-    top = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
-    print_table("", ("first k choices", "hold a best kernel", "mean of the best", "P10 of the best"), top)
+    top = [
+        [str(k.k), str(k.problems), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)]
+        for k in result.top
+    ]
+    columns = ("first k choices", "problems", "hold a best kernel", "mean of the best", "P10 of the best")
+    print_table("", columns, top)
     say()
     slices = [
         [
@@ -75,7 +92,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     ]
     print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
     if worst:
-        _print_worst(sorted(result.choices, key=lambda choice: choice.efficiency)[:worst], spec)
+        _print_worst(_worst_first(result.choices)[:worst], spec)
 
 
 def distribution_line(efficiency: Sequence[float]) -> str:
@@ -125,9 +142,22 @@ def measure_again(choices: Sequence[Choice], spec: ModelSpec) -> str:
     return f"printf '%s\\n' {problems} > worst.txt && ckh bench {' '.join(words)} --problems worst.txt --out runs/worst"
 
 
+def _worst_first(choices: Sequence[Choice]) -> list[Choice]:
+    """The choices, refused problems first, then those that were never measured, then by efficiency."""
+    return sorted(choices, key=lambda one: (not one.refusal, one.efficiency is not None, one.efficiency or 0.0))
+
+
 def _print_worst(ranked: Sequence[Choice], spec: ModelSpec) -> None:
     say()
-    lines = [[one.problem, percent(one.efficiency), one.kernel, one.best_kernel] for one in ranked]
+    lines = [
+        [
+            one.problem,
+            "never measured" if one.efficiency is None else percent(one.efficiency),
+            one.kernel or "refused",
+            one.best_kernel,
+        ]
+        for one in ranked
+    ]
     print_table("", ("worst choices", "efficiency", "chosen", "best"), lines)
     if command := measure_again(ranked, spec):
         say(f"\nmeasure them again: {command}")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.errors import DataError
+from ckh.commands import _completion
+from ckh.errors import DataError, UsageError
 from ckh.log import note, warn
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,15 +18,75 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.assess.ranked_rows import Ranker
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
     from ckh.learn.spec import ModelSpec
 
+
+class Among(StrEnum):
+    """The kernels that a judged choice is made among."""
+
+    CANDIDATES = "candidates"
+    MEASURED = "measured"
+
+
+AMONG = typer.Option(
+    Among.CANDIDATES,
+    "--among",
+    help="What choices are made among: predict's candidates, as it answers, or the measured kernels of a problem alone.",
+)
+MODEL = typer.Option(
+    None,
+    "--model",
+    "-m",
+    autocompletion=_completion.models,
+    help="Model directory.  [what predict answers these problems by]",
+)
 LEAST_PROBLEMS = 10  # problems: fewer have no 10th percentile to speak of
 MIN_PROBLEMS = typer.Option(LEAST_PROBLEMS, "--min-problems", min=1, help="Least problems that a verdict rests on.")
 LEARNED_FROM = "What the baselines learn from; by default what the model was trained on, where that is found."
 MOST_UNSTABLE = 0.2  # share of times: of a machine that was loaded, more are
+
+
+def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
+    """The model that was named, or that by which predict answers the problems of the data; says what stands in for one.
+
+    Raises:
+        CkhError: there is no such model, or several answer; a file is unusable.
+    """
+    from ckh.data.parts import read_parts
+    from ckh.learn.artifact import load_model
+    from ckh.learn.judged_answers import answering_model
+
+    if path is not None:
+        return load_model(path)
+    problems, archs = [], set()
+    for part in read_parts(*data, columns=lambda _op: frozenset()):
+        problems += part.problems()
+        archs.update(part.archs)
+    if len(archs) > 1:
+        raise UsageError(f"the data are of {len(archs)} architectures, {', '.join(sorted(archs))}", "add --model")
+    model = answering_model(problems, archs.pop())
+    if model.not_measured is None:
+        note(f"predict answers these problems by {model.path}")
+    else:
+        warn(f"no model is for these problems: what is judged is {model.not_measured.source}")
+    return model
+
+
+def ranker_of(model: Model, among: Among) -> Ranker:
+    """What gives rows in the model's order."""
+    from ckh.learn.judged_answers import judged_rows
+
+    return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
+
+
+def stands_in(model: Model) -> dict[str, str] | None:
+    """What answers in place of a model that nobody has, for JSON; None where the model is for these problems."""
+    known = model.not_measured
+    return None if known is None else {"basis": known.basis, "source": known.source, "worth": known.worth}
 
 
 def load_judged(model: Model, paths: Sequence[Path]) -> DatasetParts:
@@ -64,7 +126,7 @@ def files_learned_from(model: Model, named: Sequence[Path], data: Sequence[Path]
     """
     from ckh.learn.training_files import training_files
 
-    if named:
+    if named or model.not_measured is not None:
         return list(named)
     folder = model.path.resolve().parent
     found = list(training_files(model.path, [folder, folder.parent / "data", *(path.parent for path in data)]))
@@ -144,11 +206,12 @@ def _is_seen(parts: DatasetParts, models: Sequence[Model], *, with_trained: bool
     import numpy as np
 
     from ckh.learn.manifest import problem_id, trained_problems
+    from ckh.learn.transfer import EstimateModel
 
     ids = [problem_id(problem) for part in parts for problem in part.problems()]
     found = np.zeros(len(ids), dtype=bool)
     for model in models:
-        known = trained_problems(model.path)
+        known = frozenset() if isinstance(model, EstimateModel) else trained_problems(model.path)
         if known is None:
             warn(f"whether {model.path} was trained on these problems cannot be known: its manifest does not say")
         is_seen = np.array([one in (known or ()) for one in ids])

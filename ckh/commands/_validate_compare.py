@@ -10,17 +10,22 @@ import typer
 
 from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
-from ckh.commands._judging import MIN_PROBLEMS, for_verdict, load_judged, percent
+from ckh.commands._judging import AMONG, MIN_PROBLEMS, Among, for_verdict, load_judged, percent, ranker_of
 from ckh.commands._verdicts import FORCE, JUNIT, SUMMARY, VerdictFiles, give_verdict
 from ckh.errors import UsageError
 
 if TYPE_CHECKING:
     from ckh.assess.compare import Comparison
+    from ckh.assess.ranked_rows import Coverage
     from ckh.assess.verdict import Verdict, VerdictTable
 
 _HELP = """Compare a new model with an old one on the same problems. Exit code 1: it may not replace it.
 
-It may if mean and median efficiency stay within 0.5 points, P10 within 2, and no problem loses more than 10 %.
+Each model's own answer is judged, as `ckh predict` would give it with --model, on the problems where both choices were
+measured; the others are counted. Where a sample of the kernels was measured, --among measured ranks these alone.
+
+The new model may replace it if mean and median efficiency stay within 0.5 points, P10 within 2, no problem loses more than 10 %, and
+none is refused that the old model answers.
 Problems that either was trained on, and those with a single measured kernel, do not count.
 
 Each difference has its 95 % interval, of a bootstrap over problems that draws the same ones for both models: one that
@@ -55,6 +60,7 @@ def compare(
     max_p10_loss: float = typer.Option(0.02, "--max-p10-loss", min=0, max=1, help="Of P10 efficiency."),
     max_problem_loss: float = typer.Option(0.10, "--max-problem-loss", min=0, max=1, help="Of one problem, relative."),
     min_problems: int = MIN_PROBLEMS,
+    among: Among = AMONG,
     junit: Path | None = JUNIT,
     summary: Path | None = SUMMARY,
     force: bool = FORCE,
@@ -71,11 +77,12 @@ def compare(
         raise UsageError(f"{old} is for {before.spec.purpose}, {new} for {after.spec.purpose}: they cannot be compared")
     parts = for_verdict(load_judged(after, data), [before, after], min_problems)
     thresholds = comparing.Thresholds(max_mean_loss, max_median_loss, max_p10_loss, max_problem_loss)
-    result = comparing.compare(parts, before.scores, after.scores, thresholds)
+    rankers = ranker_of(before, among), ranker_of(after, among)
+    result = comparing.compare(parts, *rankers, thresholds, min_problems)
     verdict = _verdict(result, f"{old} -> {new}")
     files.write(verdict)
     if as_json:
-        said = {"old": str(old), "new": str(new), **asdict(result), "failures": result.failures}
+        said = {"old": str(old), "new": str(new), "among": str(among), **asdict(result), "failures": result.failures}
         print_json("validate_compare", {**said, "passes": result.passes})
     else:
         _print(verdict)
@@ -91,9 +98,19 @@ def _verdict(result: Comparison, title: str) -> Verdict:
         command="ckh validate compare",
         title=f"{title}: {result.problems} problems",
         checks=result.checks,
-        lines=(f"same choice on {percent(result.agreement)} of problems; {counts}",),
+        lines=(
+            f"same choice on {percent(result.agreement)} of problems; {counts}",
+            *_coverage_lines("old", result.old_coverage),
+            *_coverage_lines("new", result.new_coverage),
+        ),
         tables=tuple(tables),
     )
+
+
+def _coverage_lines(name: str, coverage: Coverage) -> list[str]:
+    """The sentences on a model's coverage, where it is not complete."""
+    lines = coverage.lines()
+    return [f"{name} model: {lines[0]}", *lines[1:]] if lines else []
 
 
 def _differences(result: Comparison) -> VerdictTable:

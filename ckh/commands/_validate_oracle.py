@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, print_table, say
 from ckh.commands._duration import parse_duration
-from ckh.commands._judging import MIN_PROBLEMS, MOST_UNSTABLE, for_verdict, load_judged, percent, refuse_unstable
+from ckh.commands._judging import (
+    AMONG,
+    MIN_PROBLEMS,
+    MODEL,
+    MOST_UNSTABLE,
+    Among,
+    for_verdict,
+    judged_model,
+    load_judged,
+    percent,
+    ranker_of,
+    refuse_unstable,
+    stands_in,
+)
 from ckh.commands._verdicts import give_verdict
-from ckh.errors import UsageError
+from ckh.errors import DataError, UsageError
 from ckh.log import warn
 
 if TYPE_CHECKING:
@@ -23,11 +35,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.assess.oracle import Contest, Remeasured
+    from ckh.assess.ranked_rows import Coverage
     from ckh.bench.protocol import Reply
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
 
-_HELP = """Compare a model's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
+_HELP = """Compare predict's choices with the measured best of a hold-out. Exit code 1: they are too far from it.
+
+What is judged is the answer of `ckh predict`, on the problems where its choice was measured; problems that are refused,
+choices that were never measured and best kernels that are no candidates are counted. Where a sample of the kernels was
+measured, --among measured ranks these alone.
 
 Where the data have pairs that were measured more than once, kernels within that noise of the best are as good as it.
 
@@ -36,7 +53,7 @@ again on this machine, in turns, so that the verdict does not rest on times of a
 were thought good. The report states what the sample may have missed: 59 random kernels hold one of the fastest 5 %
 with a probability of 95 %.
 
-There is no verdict, and exit code 4, where fewer than --min-problems are left: those that the model was trained on do
+There is no verdict, and exit code 4, where fewer than --min-problems are left whose choice was measured: those that the model was trained on do
 not count (for models of AMD's tools this cannot be known, and the report says so), nor those with a single measured
 kernel.
 """
@@ -45,10 +62,14 @@ _SAMPLE = 59
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Judged:
-    """Efficiency of the first choice on each problem, shape (problems,), further figures, and what to know of them."""
+    """Efficiency of the first choice on each problem, shape (problems,), further figures, and what to know of them.
+
+    `coverage` is None where kernels were measured again.
+    """
 
     efficiency: NDArray[np.float64]
     figures: dict[str, float]
+    coverage: Coverage | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -66,11 +87,12 @@ def register(group: typer.Typer) -> None:
 
 
 def oracle(
-    model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
+    model: Path | None = MODEL,
     data: list[Path] = typer.Option(..., "--data", help="Measured hold-out; may be repeated."),
     min_mean: float = typer.Option(0.90, "--min-mean", min=0, max=1, help="Least mean efficiency."),
     min_p10: float = typer.Option(0.75, "--min-p10", min=0, max=1, help="Least P10 efficiency."),
     min_problems: int = MIN_PROBLEMS,
+    among: Among = AMONG,
     max_unstable: float = typer.Option(
         MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
     ),
@@ -87,9 +109,7 @@ def oracle(
     """Judge, print and give the verdict."""
     import numpy as np
 
-    from ckh.learn.artifact import load_model
-
-    loaded, timeout_s = load_model(model), parse_duration(timeout)
+    loaded, timeout_s = judged_model(model, data), parse_duration(timeout)
     if limit is not None and limit < min_problems:
         raise UsageError(
             f"--limit {limit} leaves fewer than the {min_problems} problems that a verdict takes", "set --min-problems"
@@ -97,15 +117,14 @@ def oracle(
     parts = for_verdict(load_judged(loaded, data), [loaded], min_problems)
     refuse_unstable(parts, max_unstable)
     if on_device:
-        from ckh.assess.oracle import contests
         from ckh.learn.known import other_device
 
         if other := other_device(loaded.spec.arch, loaded.spec.device, None):
-            warn(f"{model} was {other}: it is judged where it did not learn")
-        found = _some([one for part in parts for one in contests(part, loaded.scores(part), top_k)], limit, seed)
+            warn(f"{loaded.path} was {other}: it is judged where it did not learn")
+        found = _some(_contests(loaded, parts, among, top_k, min_problems), limit, seed)
         judged = _judged_again(_measure_again(loaded, found, sample, seed, timeout_s), top_k)
     else:
-        judged = _judged_as_measured(loaded, parts, top_k)
+        judged = _judged_as_measured(loaded, parts, among, top_k, min_problems)
     figures = {
         "mean efficiency": float(judged.efficiency.mean()),
         "median efficiency": float(np.median(judged.efficiency)),
@@ -118,49 +137,89 @@ def oracle(
         for name, least in (("mean efficiency", min_mean), ("P10 efficiency", min_p10))
         if figures[name] < least
     ]
-    said = {"model": str(model), "problems": len(judged.efficiency), "on_device": on_device, "figures": figures}
+    said = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
+    said |= {"problems": len(judged.efficiency), "on_device": on_device, "figures": figures}
     if as_json:
+        said["coverage"] = None if judged.coverage is None else asdict(judged.coverage)
         document = {**said, "notes": list(judged.notes), "failures": failures, "passes": not failures}
         print_json("validate_oracle", document)
     else:
         how = "measured again on this machine" if on_device else "as measured in the data"
-        title = f"{model}: {len(judged.efficiency)} problems, {how}"
+        title = f"{loaded.path}: {len(judged.efficiency)} problems, {how}"
         print_table(title, ("", "value"), [[name, percent(value)] for name, value in figures.items()])
-        say("".join(f"\n{line}" for line in judged.notes))
+        lines = [*judged.notes, *(judged.coverage.lines() if judged.coverage else [])]
+        say("".join(f"\n{line}" for line in lines))
     give_verdict(failures)
 
 
-def _judged_as_measured(model: Model, parts: DatasetParts, top_k: int) -> _Judged:
+def _judged_as_measured(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> _Judged:
+    """The choices by the times of the data.
+
+    Raises:
+        DataError: fewer than the least choices were measured.
+    """
     import numpy as np
 
+    from ckh.assess.compare import too_few_choices
     from ckh.assess.measured import times_of
-    from ckh.assess.metrics import best_of_first, choices, known_or
+    from ckh.assess.metrics import best_of_first, known_or
     from ckh.assess.metrics import top_k as first_k
     from ckh.assess.noise import RepeatNoiseOfParts, ceiling, scored_again
+    from ckh.assess.ranked_rows import coverage, coverage_of
     from ckh.assess.report import RANDOM
     from ckh.commands._evaluation_output import noise_lines
 
-    repeats, ks = RepeatNoiseOfParts(), (1, top_k)
-    tolerances, bests, again = [], [], []
+    repeats, ks, rank = RepeatNoiseOfParts(), (1, top_k), ranker_of(model, among)
+    tolerances, bests, again, covered = [], [], [], []
     for part in parts:
-        times, scores = times_of(part), model.scores(part)
+        times, ranked = times_of(part), rank(part)
         repeats.add(part, times)
+        covered.append(coverage_of(ranked, times))
         tolerances.append(times.own_tolerance())
-        bests.append(best_of_first(times, scores, ks))
-        again.append(scored_again(part, choices(scores, times.problem, times.count), None))
+        bests.append(best_of_first(times, ranked.place, ks))
+        scored = scored_again(part, ranked.best_ranked(times.problem), None)
+        again.append(replace(scored, is_known=scored.is_known & covered[-1].is_measured))
     noise, best, efficiency = repeats.result(), ceiling(again, RANDOM), np.concatenate(bests, axis=1)
+    of_all, chosen = coverage(covered), efficiency[0][np.isfinite(efficiency[0])]
+    if len(chosen) < least:
+        raise too_few_choices(len(chosen), of_all.problems, least)
     tolerance = known_or(None if noise is None else noise.tolerance, np.concatenate(tolerances))
     of_1, of_k = first_k(efficiency, tolerance, ks)
     figures = {
         "first choice is a best kernel": of_1.hit,
         f"a best kernel is in the first {top_k}": of_k.hit,
         f"mean efficiency of the best of {top_k}": of_k.efficiency_mean,
+        "coverage": of_all.coverage,
     }
     if best is not None:
         figures["mean efficiency of a repeated measurement"] = best.repeated.value
         figures["share of a repeated measurement"] = best.share.value
     lines = noise_lines(() if noise is None else noise.devices, best)
-    return _Judged(efficiency[0], figures, tuple(lines))
+    return _Judged(chosen, figures, of_all, tuple(lines))
+
+
+def _contests(model: Model, parts: DatasetParts, among: Among, top_k: int, least: int) -> list[Contest]:
+    """The kernels to measure again, of the problems that the model answers.
+
+    Raises:
+        DataError: it answers fewer than the least.
+    """
+    from ckh.assess.oracle import contests, first_measured
+    from ckh.learn.judged_answers import first_kernels
+
+    found, problems = [], 0
+    for part in parts:
+        if among is Among.MEASURED:
+            first = first_measured(part, model.scores(part), top_k)
+        else:
+            first = first_kernels(model, part, top_k)
+        problems += len(first)
+        found += contests(part, first)
+    if len(found) < problems:
+        warn(f"left out {problems - len(found)} of {problems} problems, for which predict has no kernel")
+    if len(found) < least:
+        raise DataError(f"no verdict: {len(found)} problems have an answer, and it takes {least}")
+    return found
 
 
 def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
@@ -170,16 +229,16 @@ def _some(found: list[Contest], limit: int | None, seed: int) -> list[Contest]:
 
 
 def _measure_again(model: Model, found: list[Contest], sample: int, seed: int, timeout_s: float) -> list[Remeasured]:
-    from ckh.archs import load_arch
     from ckh.assess.oracle import measured_again, with_sample
     from ckh.bench.device_choice import device_of
     from ckh.bench.rounds import compare_kernels
+    from ckh.learn.batches import known_candidates
 
-    device, op, arch = device_of(model.spec.arch), model.spec.op, load_arch(model.spec.arch)
+    device, op = device_of(model.spec.arch), model.spec.op
 
     def candidates(problem: str) -> list[str]:
-        known = op.candidates(op.parse_problem(problem), arch, model.path)
-        return [op.kernel_name(known.pool[number]) for number in known.chosen]
+        known = known_candidates(op.parse_problem(problem), model)
+        return [op.kernel_name(kernel) for kernel in known.kernels]
 
     found = with_sample(found, candidates, sample, seed) if sample else found
     by_problem = {one.problem: one for one in found}
@@ -202,7 +261,9 @@ def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
     }
     first = np.array([one.first_efficiency for one in again])
     if not any(one.contest.sample for one in again):
-        return _Judged(first, figures, ("no random kernel was measured: how much faster others are is not known",))
+        return _Judged(
+            first, figures, notes=("no random kernel was measured: how much faster others are is not known",)
+        )
     figures["problems where a random kernel was the fastest"] = float(np.mean([one.sample_won for one in again]))
     estimated = [one.estimated_efficiency for one in again]
     figures["mean efficiency, by the estimated best of all"] = float(np.mean(estimated))
@@ -214,4 +275,4 @@ def _judged_again(again: Sequence[Remeasured], top_k: int) -> _Judged:
         f"missed: with 95 % confidence, at most {missed} of a problem's kernels are faster than the best of these",
         "the best of all is estimated from the two fastest random kernels (2 s1 - s2 of their speeds)",
     )
-    return _Judged(first, figures, notes)
+    return _Judged(first, figures, notes=notes)

@@ -10,55 +10,64 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ckh.cluster.connection import CLUSTER_HELP, connected
-from ckh.commands import _completion
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._judging import (
+    AMONG,
     LEARNED_FROM,
     LEAST_PROBLEMS,
+    MODEL,
     MOST_UNSTABLE,
+    Among,
     files_learned_from,
     for_verdict,
     held_out,
     is_copy,
+    judged_model,
     load_judged,
     refuse_unstable,
+    stands_in,
 )
 from ckh.errors import ExitCode, UsageError
 from ckh.log import note, warn
 from ckh.training import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ckh.assess.measured import Scorer
+    from ckh.assess.ranked_rows import RankedRows
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
     from ckh.learn.predicted_times import TimeRatios
 
-    # A part's scores, and its measured over predicted times.
-    Scored = Callable[[Dataset], tuple[NDArray[np.float64], TimeRatios]]
+    # A part's rows in the model's order, and its measured over predicted times.
+    Judging = Callable[[Dataset], tuple[RankedRows, TimeRatios]]
 
-_HELP = """Measure a model's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
+COVERAGE = "coverage"  # the gate
+_HELP = """Measure predict's choices on a dataset: efficiency is the best measured time over the chosen kernel's.
+
+What is judged is the answer of `ckh predict`: the first of all its candidates. Its figures are over the problems whose
+choice was measured. Beside them stand how many problems are refused, how often the choice was never measured, and how
+often the fastest measured kernel is no candidate. coverage is the share of problems whose choice was measured and whose
+fastest measured kernel is a candidate. Where a sample of the kernels was measured, --among measured ranks these alone.
 
 Efficiency is reported over all problems with 95 % intervals, for the first k choices, by slice, and beside baselines:
 the nearest problem and the best single kernel of the training data, the best single kernel in hindsight, a random one.
 Where pairs were measured more than once, kernels within that noise of the best are as good as the best, and choices
 stand beside those of a repeated measurement: chosen by one, scored in the other. --fail-under makes it
-a gate: mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
+a gate: coverage, mean_efficiency, geomean_efficiency, p50_efficiency, p10_efficiency, p5_efficiency, min_efficiency.
 
 Of a model of winners (`ckh train --labels winners`) the report is how often the measured winner is first, or among the
 first choices, of all candidates; a near-tie counts as a miss. Beside it stands the kernel that wins most at this size
 in the training data, and what measured times of other sizes say of the efficiency, at least. Gates: top1, top3, top5,
-top10.
+top10, and coverage, the share of winners that are candidates.
 
 Problems that the model was trained on are left out (for models of AMD's tools this cannot be known), unless
 --with-trained says so; data of nothing else are refused, and data of which too many times are unstable. Layers that
 were trained on at another batch size are a slice of their own. A gate does not count problems with a single measured
-kernel. Where fewer than --min-problems are left, there is no verdict, and exit code 4.
+kernel. Where fewer than --min-problems are left, or a gate of efficiency has fewer whose choice was measured, there is
+no verdict, and exit code 4.
 """
 
 
@@ -77,7 +86,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evaluate(
-    model: Path = typer.Option(..., "--model", "-m", autocompletion=_completion.models, help="Model directory."),
+    model: Path | None = MODEL,
     data: list[Path] = typer.Option(..., "--data", help="Measured dataset to judge on; may be repeated."),
     train_data: list[Path] = typer.Option([], "--train-data", help=LEARNED_FROM),
     fail_under: list[str] = typer.Option(
@@ -89,6 +98,7 @@ def evaluate(
     min_problems: int | None = typer.Option(
         None, "--min-problems", min=1, help=f"Least problems that a gate rests on.  [{LEAST_PROBLEMS}]"
     ),
+    among: Among = AMONG,
     with_trained: bool = typer.Option(False, "--with-trained", help="Judge on problems of the training data too."),
     max_unstable: float = typer.Option(
         MOST_UNSTABLE, "--max-unstable", min=0, max=1, help="Refuse data with a larger share of unstable times."
@@ -101,16 +111,17 @@ def evaluate(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Evaluate, print, and be the gate."""
-    from ckh.learn.artifact import load_model
     from ckh.learn.manifest import labels_of
 
-    loaded = load_model(model)
+    loaded = judged_model(model, data)
     is_winners = (labels or labels_of(loaded.path)) is Labels.WINNERS
     gates = [_parse_gate(text, is_winners=is_winners) for text in fail_under]
     if not gates and min_problems is not None:
         raise UsageError("--min-problems is for gates", "add --fail-under FIGURE=VALUE")
     if is_winners and cluster is not None:
         raise UsageError("a few rows of winners are judged in no time", "leave out --cluster")
+    if is_winners and among is Among.MEASURED:
+        raise UsageError("where only winners are known, nothing was measured beside them", "leave out --among")
     parts = load_judged(loaded, data)
     if gates:
         least = min_problems or LEAST_PROBLEMS
@@ -124,14 +135,16 @@ def evaluate(
         document, values, show = _judge_winners(loaded, parts, learned_from, worst)
     else:
         others = _amd_recipe(loaded, learned_from) if amd_recipe else {}
-        with _scores(loaded, parts, cluster) as score:
-            document, values, show = _judge_times(loaded, parts, learned_from, others, worst, score)
+        with _judging(loaded, parts, cluster, among) as judging:
+            document, values, show = _judge_times(loaded, parts, learned_from, others, worst, judging)
+        _require_judged(gates, document["coverage"], min_problems or LEAST_PROBLEMS)
     failures = [f"{name} is {values[name]:.4f}, under {least:g}" for name, least in gates if not values[name] >= least]
     if as_json:
         schema = "evaluate_winners" if is_winners else "evaluate"
-        print_json(schema, {"model": str(model), **document, "figures": values, "failures": failures})
+        said = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
+        print_json(schema, {**said, **document, "figures": values, "failures": failures})
     else:
-        show(str(model))
+        show(str(loaded.path))
     for failure in failures:
         warn(failure)
     if gates and not failures:
@@ -154,23 +167,38 @@ def _amd_recipe(model: Model, learned_from: DatasetParts | None) -> dict[str, Sc
     return {"AMD's recipe, same data": amd_scorer(learned_from.whole(), model.hardware, jobs)}
 
 
+def _require_judged(gates: Sequence[tuple[str, float]], coverage: Mapping[str, Any], least: int) -> None:
+    """Refuse a gate of efficiency that would rest on too few choices.
+
+    Raises:
+        DataError: fewer than the least were measured.
+    """
+    from ckh.assess.compare import too_few_choices
+
+    judged = coverage["problems"] - coverage["refused"] - coverage["not_measured"]
+    if judged < least and any(name != COVERAGE for name, _ in gates):
+        raise too_few_choices(judged, coverage["problems"], least)
+
+
 @contextmanager
-def _scores(model: Model, parts: DatasetParts, cluster: str | None) -> Iterator[Scored]:
-    """The scores of each part in their order, and times over predicted times; by workers, if any."""
-    from ckh.learn.predicted_times import time_ratios
+def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Among) -> Iterator[Judging]:
+    """What gives each part, in their order, in the model's order, and its times over predicted times."""
+    from ckh.learn.judged_answers import judged_rows
 
+    measured_alone = among is Among.MEASURED
     if cluster is not None:
-        from ckh.learn.far_scores import FarScores
+        from ckh.learn.far_answers import FarAnswers
+        from ckh.learn.transfer import EstimateModel
 
-        with connected(cluster) as nodes, closing(FarScores(nodes, model, parts)) as far:
+        if isinstance(model, EstimateModel):
+            raise UsageError("an estimate has no files that workers could load", "leave out --cluster")
+        with (
+            connected(cluster) as nodes,
+            closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far,
+        ):
             yield lambda _part: far.next()
         return
-
-    def here(part: Dataset) -> tuple[NDArray[np.float64], TimeRatios]:
-        scores = model.scores(part)
-        return scores, time_ratios(model, part, scores)
-
-    yield here
+    yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
 
 
 def _judge_times(
@@ -179,7 +207,7 @@ def _judge_times(
     learned_from: DatasetParts | None,
     others: dict[str, Scorer],
     worst: int,
-    scored: Scored,
+    judging: Judging,
 ) -> tuple[dict[str, Any], dict[str, float], Callable[[str], None]]:
     """The document, the figures that gates use, and what prints the result under a title."""
     from ckh.assess import report
@@ -190,14 +218,16 @@ def _judge_times(
 
     ratios = []
 
-    def score(part: Dataset) -> NDArray[np.float64]:
-        scores, of_part = scored(part)
+    def rank(part: Dataset) -> RankedRows:
+        ranked, of_part = judging(part)
         ratios.append(of_part)
-        return scores
+        return ranked
 
     learned = None if learned_from is None else Learned(learned_from)
-    result = report.evaluate(parts, score, learned, others, is_copy=is_copy(parts, model, learned_from))
-    values, times = figures(result.efficiency), time_errors(ratios)
+    result = report.evaluate(parts, rank, learned, others, is_copy=is_copy(parts, model, learned_from))
+    values = {COVERAGE: result.coverage.coverage}
+    values |= {} if result.efficiency is None else figures(result.efficiency)
+    times = time_errors(ratios)
     whole = {**document(result, model.spec, worst), "times": None if times is None else asdict(times)}
 
     def show(title: str) -> None:
@@ -218,7 +248,7 @@ def _judge_winners(
 
     dataset, known = parts.whole(), None if learned_from is None else learned_from.whole()
     result = winners.report(dataset, ranked_winners(dataset, model), known)
-    figures = {f"top{k}": share for k, share in result.model.first.items()}
+    figures = {f"top{k}": share for k, share in result.model.first.items()} | {COVERAGE: result.coverage}
     return document(result, worst), figures, lambda title: print_report(result, title, worst)
 
 
@@ -226,7 +256,7 @@ def _parse_gate(text: str, *, is_winners: bool) -> tuple[str, float]:
     from ckh.assess.metrics import FIGURES
     from ckh.assess.winners import FIRST
 
-    known = tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES
+    known = (COVERAGE, *(tuple(f"top{k}" for k in FIRST) if is_winners else FIGURES))
     name, _, value = text.partition("=")
     if name not in known:
         raise UsageError(f"--fail-under {text!r}: unknown figure {name!r}", "one of " + ", ".join(known))

@@ -10,7 +10,7 @@ import typer
 
 from ckh.commands._common import JSON_HELP, examples, print_json, say
 from ckh.commands._duration import parse_duration
-from ckh.commands._judging import LEARNED_FROM, files_learned_from
+from ckh.commands._judging import AMONG, LEARNED_FROM, Among, files_learned_from
 from ckh.errors import DataError, UsageError
 from ckh.log import note
 from ckh.outputs import FileKind, check_output, head_of, write_output
@@ -26,7 +26,7 @@ _HELP = """Draw what was measured or learned, as one page that loads nothing, or
 WHAT is a dataset (sizes, kernels that ever win, failures, noise and drift over time), a folder of ckh bench or ckh
 search --measure (progress, noise and drift over time, the best found), a model with --data (efficiency beside
 baselines, regret, a heat map, calibration, learning curve, the worst choices), or two models with --data, which are
-compared.
+compared. Models are judged by the answers of `ckh predict`; --among measured ranks the measured kernels alone.
 
 The page has light and dark colours, fits a phone, and has every figure's numbers for screen readers. --plots writes
 each figure as SVG and as PNG too. --watch writes the page again while a run is measuring;
@@ -62,6 +62,7 @@ def report(
     by_data: bool = typer.Option(
         False, "--learning-curve", help="A model: train on parts of --train-data by its settings, which takes minutes."
     ),
+    among: Among = AMONG,
     watch: bool = typer.Option(False, "--watch", help="A run: write again until it ends."),
     every: str = typer.Option("10s", "--every", metavar="TIME", help="How often --watch writes."),
     force: bool = typer.Option(False, "--force", help="Replace files of an earlier report."),
@@ -85,7 +86,7 @@ def report(
         written = _write_run(what[0], out, plots, every_s if watch else None, force=force)
     else:
         if _are_models(what):
-            made = _report_models(what, data, train_data, over, by_data=by_data)
+            made = _report_models(what, data, train_data, over, among, by_data=by_data)
         else:
             made = _report_data(what, [*data, *train_data], over)
         written = _write(made, out, plots, force=force)
@@ -142,7 +143,7 @@ def _report_data(paths: list[Path], data: Sequence[Path], over: str | None) -> R
 
 
 def _report_models(
-    paths: list[Path], data: list[Path], train_data: list[Path], over: str | None, *, by_data: bool
+    paths: list[Path], data: list[Path], train_data: list[Path], over: str | None, among: Among, *, by_data: bool
 ) -> Report:
     from ckh.commands._evaluation_output import measure_again
     from ckh.commands._judging import held_out, load_judged
@@ -160,7 +161,7 @@ def _report_models(
         if labels_of(model.path) is Labels.WINNERS:
             raise UsageError(f"{model.path} learned from winners alone, which have no efficiency", "see ckh evaluate")
     dataset = held_out(load_judged(models[-1], data), models).whole()
-    judged = [judge(model, dataset) for model in models]
+    judged = [judge(model, dataset, measured_alone=among is Among.MEASURED) for model in models]
     if len(models) > 1:
         if models[0].spec.purpose != models[1].spec.purpose:
             raise UsageError(f"{paths[0]} is for {models[0].spec.purpose}, {paths[1]} for {models[1].spec.purpose}")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ckh.assess.ranked_rows import RankedRows
     from ckh.data.dataset import Dataset
     from ckh.learn.artifact import Model
 
@@ -124,6 +125,23 @@ def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> T
             low, high = interval_at(model.bands, float(found.tflops[start]))
             covered.append(float(np.mean((times[-1] >= low) & (times[-1] <= high))))
     return TimeRatios(np.concatenate(times), np.array(covered))
+
+
+def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:
+    """Measured over predicted times of the first kernels of the model's answers, as far as they were measured."""
+    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    shown = model.spec.op.timed or SHOWN
+    rows = np.flatnonzero((ranked.place < shown) & (measured > 0) & np.isfinite(ranked.tflops))
+    rows = rows[np.lexsort((ranked.place[rows], dataset.problem_ids[rows]))]
+    times = ranked.tflops[rows] / measured[rows]
+    if not model.bands or not len(rows):
+        return TimeRatios(times, np.zeros(0))
+    problems, starts = np.unique(dataset.problem_ids[rows], return_index=True)
+    covered = []
+    for problem, some in zip(problems, np.split(times, starts[1:]), strict=True):
+        low, high = interval_at(model.bands, float(ranked.first_tflops[problem]))
+        covered.append(float(np.mean((some >= low) & (some <= high))))
+    return TimeRatios(times, np.array(covered))
 
 
 def time_errors(ratios: Sequence[TimeRatios]) -> TimeErrors | None:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess import baselines
+from ckh.assess.compare import too_few_choices
 from ckh.assess.metrics import choices
 from ckh.assess.noise import noise_times
+from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
+from ckh.learn.judged_answers import judged_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,17 +31,40 @@ class Judged:
         model: the model.
         dataset: problems that have an oracle.
         times: of all rows.
-        scores: the model's, shape (rows,).
-        chosen: row of the first choice of each problem, shape (problems,).
-        efficiency: of the first choices, shape (problems,).
+        ranked: the rows in the model's order.
+        coverage: how far the model's answers and the measurements meet.
     """
 
     model: Model
     dataset: Dataset
     times: Times
-    scores: NDArray[np.float64]
-    chosen: NDArray[np.int64]
-    efficiency: NDArray[np.float64]
+    ranked: RankedRows
+    coverage: Coverage
+
+    @property
+    def all_efficiency(self) -> NDArray[np.float64]:
+        """Efficiency of the choices, NaN where a choice was never measured, shape (problems,)."""
+        problem = self.times.problem
+        efficiency = self.times.efficiency()[self.ranked.best_ranked(problem)]
+        return np.where(self.ranked.is_measured(problem), efficiency, np.nan)
+
+    @property
+    def efficiency(self) -> NDArray[np.float64]:
+        """Efficiency of the choices that were measured, shape (measured choices,)."""
+        found = self.all_efficiency
+        return found[np.isfinite(found)]
+
+    @property
+    def coverage_facts(self) -> list[tuple[str, str]]:
+        """Facts of a page on what could not be judged; none where every answer could."""
+        coverage = self.coverage
+        if coverage.coverage == 1.0:
+            return []
+        return [
+            ("choices that were measured", f"{coverage.judged:,} of {coverage.problems:,}"),
+            ("refused problems", f"{coverage.refused:,}"),
+            ("best kernel is no candidate", f"{coverage.best_no_candidate:,}"),
+        ]
 
     @property
     def name(self) -> str:
@@ -46,20 +72,26 @@ class Judged:
         return self.model.path.resolve().name
 
     def mean_and_low(self, scores: NDArray[np.float64]) -> tuple[float, float]:
-        """Mean and tenth percentile of the efficiency of what other scores choose."""
+        """Mean and tenth percentile of the efficiency of the measured kernels that other scores choose."""
         efficiency = self.times.efficiency()[choices(scores, self.times.problem, self.times.count)]
         return float(efficiency.mean()), float(np.percentile(efficiency, 10))
 
 
-def judge(model: Model, dataset: Dataset) -> Judged:
-    """The choices of a model on measured problems, all of which have an oracle."""
-    (times, _noise), scores = noise_times(dataset), model.scores(dataset)
-    chosen = choices(scores, times.problem, times.count)
-    return Judged(model, dataset, times, scores, chosen, times.efficiency()[chosen])
+def judge(model: Model, dataset: Dataset, *, measured_alone: bool = False) -> Judged:
+    """The answers of a model for measured problems, all of which have an oracle; or its order of the measured alone.
+
+    Raises:
+        DataError: no choice was measured.
+    """
+    (times, _noise), (ranked, _) = noise_times(dataset), judged_rows(model, dataset, measured_alone=measured_alone)
+    judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]))
+    if not len(judged.efficiency):
+        raise too_few_choices(0, times.count, 1)
+    return judged
 
 
 def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[str, NDArray[np.float64]]:
-    """Efficiencies of choices that need no model, by name, shape (problems,) each."""
+    """Efficiencies of choices that need no model, by name, on the problems of `Judged.efficiency`."""
     times, dataset = judged.times, judged.dataset
     found: dict[str, NDArray[np.float64]] = {}
     if learned_from is not None:
@@ -72,4 +104,5 @@ def baseline_efficiencies(judged: Judged, learned_from: Dataset | None) -> dict[
     if (hindsight := baselines.hindsight_efficiency([dataset])) is not None:
         found[HINDSIGHT] = hindsight
     found["random kernel"] = baselines.random_efficiency(times)
-    return found
+    is_judged = np.isfinite(judged.all_efficiency)
+    return {name: values[is_judged] for name, values in found.items()}

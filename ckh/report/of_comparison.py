@@ -12,6 +12,8 @@ from ckh.report.drawing import Bars, Drawing, Line, Lines, PageTable, Report, Sp
 from ckh.report.of_model import spread_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ckh.report.judged import Judged
 
 _FIRST = 20
@@ -22,7 +24,7 @@ _SLICES = 14
 
 def report_comparison(old: Judged, new: Judged) -> Report:
     """Both models on the same rows."""
-    found = compare([new.dataset], lambda _: old.scores, lambda _: new.scores, Thresholds())
+    found = compare([new.dataset], lambda _: old.ranked, lambda _: new.ranked, Thresholds())
     mean = found.differences[0]
     names = _names(old, new)
     figures = [_change(old, new, found), _distributions(old, new, names), _regret(old, new), _slices(old, new)]
@@ -35,6 +37,11 @@ def report_comparison(old: Judged, new: Judged) -> Report:
             ("improved", f"{found.improved:,}"),
             ("same", f"{found.same:,}"),
             ("degraded", f"{len(found.degraded):,}"),
+            *(
+                (f"{name}: {words}", value)
+                for name, one in zip(names, (old, new))
+                for words, value in one.coverage_facts
+            ),
         ],
         figures=[figure for figure in figures if figure is not None],
         tables=[_degraded(found)] if found.degraded else [],
@@ -56,9 +63,16 @@ def _in_words(low: float, high: float) -> str:
     return "worse" if high < 0 else "not distinguishable from the old"
 
 
+def _both(old: Judged, new: Judged) -> NDArray[np.float64]:
+    """Efficiencies of both models' choices where both were measured, shape (2, problems)."""
+    found = np.array([old.all_efficiency, new.all_efficiency])
+    return found[:, np.isfinite(found).all(axis=0)]
+
+
 def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
     mean = found.differences[0]
-    change = np.sort(new.efficiency - old.efficiency)
+    before, after = _both(old, new)
+    change = np.sort(after - before)
     at = np.linspace(0, 1, min(_POINTS, len(change)))
     values = np.quantile(change, at)
     return Drawing(
@@ -87,22 +101,24 @@ def _change(old: Judged, new: Judged, found: Comparison) -> Drawing:
 
 
 def _distributions(old: Judged, new: Judged, names: tuple[str, str]) -> Drawing:
+    before, after = _both(old, new)
     return Drawing(
         "efficiency",
-        f"One problem in ten is under {np.percentile(new.efficiency, 10):.1%} with the new model, under "
-        f"{np.percentile(old.efficiency, 10):.1%} with the old",
+        f"One problem in ten is under {np.percentile(after, 10):.1%} with the new model, under "
+        f"{np.percentile(before, 10):.1%} with the old",
         "Efficiency is the least measured time over the chosen kernel's. Thin lines go from the 5th to the 95th "
         "percentile of the problems, thick ones cover the middle half; the ring is the median, the bar the mean.",
-        Spreads(
-            [spread_of(f"new: {names[1]}", new.efficiency), spread_of(f"old: {names[0]}", old.efficiency)], "efficiency"
-        ),
+        Spreads([spread_of(f"new: {names[1]}", after), spread_of(f"old: {names[0]}", before)], "efficiency"),
     )
 
 
 def _regret(old: Judged, new: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(new.times.problem).max()))
     k = list(range(1, most + 1))
-    best = {name: best_of_first(one.times, one.scores, k) for name, one in (("new", new), ("old", old))}
+    is_judged = np.isfinite(old.all_efficiency) & np.isfinite(new.all_efficiency)
+    best = {
+        name: best_of_first(one.times, one.ranked.place, k)[:, is_judged] for name, one in (("new", new), ("old", old))
+    }
     lines = {name: 1.0 - one.mean(axis=1) for name, one in best.items()}
     at = min(5, most)
     return Drawing(
@@ -120,11 +136,11 @@ def _regret(old: Judged, new: Judged) -> Drawing:
 
 
 def _slices(old: Judged, new: Judged) -> Drawing | None:
-    problems, change = new.dataset.problems(), new.efficiency - old.efficiency
+    problems, change = new.dataset.problems(), new.all_efficiency - old.all_efficiency
     found = []
     for kind, tests in new.dataset.op.slices.items():
         for name, test in tests.items():
-            inside = np.array([test(problem) for problem in problems])
+            inside = np.array([test(problem) for problem in problems]) & np.isfinite(change)
             if inside.any() and not inside.all():
                 found.append((float(change[inside].mean()), f"{kind}: {name}", int(inside.sum())))
     if not found:

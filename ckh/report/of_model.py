@@ -9,7 +9,6 @@ import numpy as np
 from ckh.assess.metrics import best_of_first
 from ckh.assess.report import choices_made
 from ckh.errors import UsageError
-from ckh.learn.predicted_times import predicted_speeds
 from ckh.report.drawing import Drawing, Heat, Line, Lines, PageTable, Report, Spread, Spreads
 from ckh.report.judged import baseline_efficiencies
 from ckh.report.learning import learning_curve
@@ -61,12 +60,13 @@ def report_model(
     ]
     return Report(
         title=f"Model: {judged.name}",
-        subtitle=f"{spec.purpose}, judged on {judged.times.count:,} measured problems",
+        subtitle=f"{spec.purpose}, judged on {len(efficiency):,} measured problems",
         facts=[
             ("mean efficiency", f"{efficiency.mean():.1%}"),
             ("median", f"{np.median(efficiency):.1%}"),
             ("P10", f"{np.percentile(efficiency, 10):.1%}"),
             ("least", f"{efficiency.min():.1%}"),
+            *judged.coverage_facts,
         ],
         figures=[figure for figure in figures if figure is not None],
         tables=[_worst(judged, again)],
@@ -97,7 +97,8 @@ def _distribution(judged: Judged, learned_from: Dataset | None) -> Drawing:
 
 def _regret(judged: Judged) -> Drawing:
     most = min(_FIRST, int(np.bincount(judged.times.problem).max()))
-    regret = 1.0 - best_of_first(judged.times, judged.scores, range(1, most + 1))
+    best = best_of_first(judged.times, judged.ranked.place, range(1, most + 1))
+    regret = 1.0 - best[:, np.isfinite(best[0])]  # of problems whose first choice was measured
     k = list(range(1, most + 1))
     mean, far = regret.mean(axis=1), np.quantile(regret, 0.9, axis=1)
     at = min(5, most)
@@ -118,7 +119,9 @@ def _regret(judged: Judged) -> Drawing:
 
 
 def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
-    first = judged.dataset.frame.iloc[judged.dataset.first_rows]
+    efficiency = judged.all_efficiency
+    is_judged = np.isfinite(efficiency)
+    efficiency, first = efficiency[is_judged], judged.dataset.frame.iloc[judged.dataset.first_rows[is_judged]]
     sizes = {name: first[name].to_numpy(dtype=np.float64) for name in judged.dataset.op.sizes}
     for name in over or ():
         if name not in sizes:
@@ -137,7 +140,7 @@ def _heat(judged: Judged, over: tuple[str, str] | None) -> Drawing | None:
         for column in range(len(x_names)):
             inside = (y_bins == row) & (x_bins == column)
             counts[row][column] = int(inside.sum())
-            values[row][column] = float(judged.efficiency[inside].mean()) if inside.any() else None
+            values[row][column] = float(efficiency[inside].mean()) if inside.any() else None
     known = [
         (counts[row][column] < _LEAST_PROBLEMS, value, row, column)
         for row, some in enumerate(values)
@@ -173,11 +176,11 @@ def _bins(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], list[str]]:
 
 def _calibration(judged: Judged) -> Drawing | None:
     """Predicted over measured times, by the measured time."""
-    found = predicted_speeds(judged.model, judged.dataset, judged.scores)
-    if found is None:
+    speed = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)
+    rows = np.flatnonzero((speed > 0) & np.isfinite(judged.ranked.tflops))
+    if len(rows) < 2:  # noqa: PLR2004 - one point is no curve
         return None
-    measured = judged.times.latency_ms[found.rows]
-    off = judged.dataset.frame["tflops"].to_numpy(dtype=np.float64)[found.rows] / found.tflops - 1.0
+    measured, off = judged.times.latency_ms[rows], speed[rows] / judged.ranked.tflops[rows] - 1.0
     parts = np.array_split(np.argsort(measured, kind="stable"), max(2, min(_PARTS, len(measured) // _LEAST_ROWS)))
     quantiles = np.array([np.quantile(off[part], (0.05, 0.25, 0.5, 0.75, 0.95)) for part in parts])
     x = [float(np.median(measured[part])) for part in parts]
@@ -186,7 +189,7 @@ def _calibration(judged: Judged) -> Drawing | None:
         "calibration",
         f"Half of the predicted times are within {np.median(np.abs(off)):.1%} of the measured ones, "
         f"nine of ten within {np.quantile(np.abs(off), 0.9):.0%}",
-        "Predicted over measured time of all measured kernels, by the measured time: the line is the median, bands "
+        "Predicted over measured time of all measured candidates, by the measured time: the line is the median, bands "
         "hold half and nine tenths. Above zero, the model expects more time than was measured.",
         Lines(
             [Line("median", x, middle, low=low, high=high), Line("", x, middle, low=quarter, high=three)],
@@ -200,9 +203,10 @@ def _calibration(judged: Judged) -> Drawing | None:
 
 
 def _worst(judged: Judged, again: Callable[[Sequence[Choice]], str]) -> PageTable:
-    made = choices_made(judged.dataset, judged.times, judged.chosen)
-    worst = sorted(made, key=lambda one: one.efficiency)[:_WORST]
-    rows = [[f"{one.efficiency:.1%}", one.problem, one.kernel, one.best_kernel, again([one])] for one in worst]
+    made = choices_made(judged.dataset, judged.times, judged.ranked)
+    known = [(one.efficiency, one) for one in made if one.efficiency is not None]
+    worst = sorted(known, key=lambda one: one[0])[:_WORST]
+    rows = [[f"{value:.1%}", one.problem, one.kernel or "", one.best_kernel, again([one])] for value, one in worst]
     return PageTable(
         f"The {len(rows)} worst choices",
         ["efficiency", "problem", "chosen", "best", "measure it again"],

@@ -1,4 +1,4 @@
-"""Scores of the parts of a dataset, computed by the workers of a cluster: what takes longest of judging a model.
+"""The parts of a dataset in a model's order, ranked by the workers of a cluster: what takes longest of judging a model.
 
 A part goes to the next worker that is free, with the files of the model, whose machine need not have them.
 """
@@ -12,43 +12,43 @@ from typing import TYPE_CHECKING
 
 from ckh.cluster.calls import Call
 from ckh.learn.artifact import load_model
-from ckh.learn.predicted_times import TimeRatios, time_ratios
+from ckh.learn.judged_answers import judged_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from ckh.assess.ranked_rows import RankedRows
     from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
+    from ckh.learn.predicted_times import TimeRatios
 
 _MODELS: dict[str, tuple[Model, tempfile.TemporaryDirectory[str]]] = {}  # of this worker, by digest
 
 
-class FarScores:
-    """Scores of each part, and times over predicted times, in the order of the parts.
+class FarAnswers:
+    """`judged_rows` of each part, in the order of the parts.
 
     Args:
         cluster: whose workers compute them.
-        model: what scores.
+        model: what ranks.
         parts: the rows; of each worker two parts are in memory here at a time.
+        measured_alone: as of `judged_rows`.
     """
 
-    def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts) -> None:
+    def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts, *, measured_alone: bool) -> None:
         files = {path.name: path.read_bytes() for path in model.path.iterdir() if path.is_file()}
-        calls = (Call(_score, (number, files, part)) for number, part in enumerate(parts))
+        calls = (Call(_rank, (number, files, part, measured_alone)) for number, part in enumerate(parts))
         self._results = cluster.results(calls)
-        self._found: dict[int, tuple[NDArray[np.float64], TimeRatios]] = {}
+        self._found: dict[int, tuple[RankedRows, TimeRatios]] = {}
         self._next = 0
 
-    def next(self) -> tuple[NDArray[np.float64], TimeRatios]:
+    def next(self) -> tuple[RankedRows, TimeRatios]:
         """Those of the next part.
 
         Raises:
-            CkhError: the model cannot score it.
+            CkhError: the model cannot rank it.
             DeviceError: the cluster is gone.
         """
         while self._next not in self._found:
@@ -62,11 +62,11 @@ class FarScores:
         self._results.close()
 
 
-def _score(_number: int, files: Mapping[str, bytes], part: Dataset) -> tuple[NDArray[np.float64], TimeRatios]:
+def _rank(
+    _number: int, files: Mapping[str, bytes], part: Dataset, measured_alone: bool
+) -> tuple[RankedRows, TimeRatios]:
     """Run by a worker."""
-    model = _model(files)
-    scores = model.scores(part)
-    return scores, time_ratios(model, part, scores)
+    return judged_rows(_model(files), part, measured_alone=measured_alone)
 
 
 def _model(files: Mapping[str, bytes]) -> Model:

@@ -1,0 +1,153 @@
+"""The measured rows of problems in a model's order: what every figure of a model's choices is computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.assess.metrics import choices, places
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    from ckh.assess.metrics import Times
+    from ckh.data.dataset import Dataset
+
+    Ranker: TypeAlias = Callable[[Dataset], "RankedRows"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedRows:
+    """A model's answer for each problem of a dataset, joined with the measured rows.
+
+    Attributes:
+        place: where the answer has each row's kernel, 0 for its first; infinite where it does not have it; shape
+            (rows,).
+        first: name of each answer's first kernel, empty where the problem is refused; shape (problems,).
+        refusal: why a problem has no kernel, empty where it has one; shape (problems,).
+        tflops: the speed that the answer states for each row, NaN where none; shape (rows,).
+        first_tflops: the speed that the answer states for its first kernel, NaN where none; shape (problems,).
+    """
+
+    place: NDArray[np.float64]
+    first: NDArray[np.object_]
+    refusal: NDArray[np.object_]
+    tflops: NDArray[np.float64]
+    first_tflops: NDArray[np.float64]
+
+    @classmethod
+    def by_scores(cls, dataset: Dataset, scores: NDArray[np.float64]) -> RankedRows:
+        """The measured rows alone, in the order of scores, highest first: the first choice is always measured."""
+        problem = dataset.problem_ids
+        count = int(problem.max()) + 1
+        first = dataset.frame["kernel_name"].to_numpy(dtype=object)[choices(scores, problem, count)]
+        nothing = np.full(count, "", dtype=object)
+        return cls(
+            places(scores, problem).astype(np.float64),
+            first,
+            nothing,
+            np.full(len(scores), np.nan),
+            np.full(count, np.nan),
+        )
+
+    def best_ranked(self, problem: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The measured row that the answer ranks best, shape (problems,); any where it ranks none of them."""
+        return choices(-self.place, problem, len(self.first))
+
+    def is_measured(self, problem: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """True if the answer's first kernel was measured on the problem, shape (problems,)."""
+        return np.asarray(self.place[self.best_ranked(problem)] == 0)
+
+    def ranks_any(self, problem: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """True if any measured kernel of a problem is a candidate, shape (problems,)."""
+        return np.isfinite(self.place[self.best_ranked(problem)])
+
+    def ranks_best(self, times: Times) -> NDArray[np.bool_]:
+        """True if a problem's fastest measured kernel is a candidate, shape (problems,)."""
+        found = np.zeros(times.count, dtype=bool)
+        found[times.problem[(times.efficiency() >= 1.0) & np.isfinite(self.place)]] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How far a model's answers and the measurements meet.
+
+    Attributes:
+        problems: how many have a measured time.
+        coverage: share of them whose choice was measured and whose fastest measured kernel is a candidate.
+        refused: problems that no kernel is offered for.
+        not_measured: problems whose choice was never measured.
+        best_no_candidate: problems with an answer that the fastest measured kernel is not in.
+        refusal: the first reason of a refusal; empty if there is none.
+    """
+
+    problems: int
+    coverage: float
+    refused: int
+    not_measured: int
+    best_no_candidate: int
+    refusal: str
+
+    @property
+    def judged(self) -> int:
+        """How many problems have a choice that was measured."""
+        return self.problems - self.refused - self.not_measured
+
+    def lines(self) -> list[str]:
+        """What is missing, as sentences; none where every choice was measured and every best kernel is a candidate."""
+        if self.coverage == 1.0:
+            return []
+        counts = {
+            "refused, predict offers no kernel": self.refused,
+            "the choice was never measured": self.not_measured,
+            "the fastest measured kernel is no candidate of predict": self.best_no_candidate,
+        }
+        said = [f"  {words}: {count} of {self.problems} problems" for words, count in counts.items() if count]
+        return [
+            f"coverage {self.coverage:.2%}: problems whose choice was measured and whose fastest measured kernel is a "
+            "candidate",
+            *said,
+            *([f"  the first refusal: {self.refusal}"] if self.refusal else []),
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CoverageOfPart:
+    """The facts of `Coverage` on a part of the problems, shape (problems,) each."""
+
+    is_refused: NDArray[np.bool_]
+    is_measured: NDArray[np.bool_]
+    ranks_best: NDArray[np.bool_]
+    refusal: str
+
+
+def coverage_of(ranked: RankedRows, times: Times) -> CoverageOfPart:
+    """The coverage of a part of the problems."""
+    refusals = [text for text in ranked.refusal if text]
+    return CoverageOfPart(
+        ranked.refusal != "",
+        ranked.is_measured(times.problem),
+        ranked.ranks_best(times),
+        refusals[0] if refusals else "",
+    )
+
+
+def coverage(parts: list[CoverageOfPart]) -> Coverage:
+    """The coverage of all problems."""
+    refused, measured, best = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("is_refused", "is_measured", "ranks_best")
+    )
+    return Coverage(
+        problems=len(refused),
+        coverage=float((measured & best).mean()),
+        refused=int(refused.sum()),
+        not_measured=int((~refused & ~measured).sum()),
+        best_no_candidate=int((~refused & ~best).sum()),
+        refusal=next((part.refusal for part in parts if part.refusal), ""),
+    )
