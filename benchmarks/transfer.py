@@ -2,10 +2,14 @@
 
     python benchmarks/transfer.py [MI200.parquet MI300X.parquet]
 
-The estimate is judged on AMD's measurements of CK Tile's convolutions on gfx950; models of AITER's mixtures of experts
-on the other GPU, and on each element type of gfx950 when trained without it (data/). With the find databases of the
-MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, and on each element type of the MI200 and
-sizes that were not learned either. Beside each: a random choice.
+The estimate is judged on AMD's measurements of CK Tile's convolutions on gfx950, alone and where it puts in the kernels
+of one pipeline of a model that has learned from the other; models of AITER's GEMMs and mixtures of experts on the other
+GPU, pool by pool, the latter also on each element type of gfx950 when trained without it (data/). With the find
+databases of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on the other GPU, direction by direction,
+and on each element type of the MI200 and sizes that were not learned either. Beside each: the 95 % interval of the
+first figure, of draws of problems, or of a GEMM's layers; and a random choice.
+
+The tables `JUDGED` of the operations hold what is printed here.
 """
 
 from __future__ import annotations
@@ -24,10 +28,14 @@ from ckh.assess.metrics import choices
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
-from ckh.learn.artifact import Model, load_model
+from ckh.learn.artifact import Model, ModelRef, Wanted, load_model
 from ckh.learn.estimate import estimated_us
+from ckh.learn.filled import filled
 from ckh.learn.save import save
+from ckh.learn.spec import ANY, read_spec
 from ckh.learn.train import train
+from ckh.learn.transfer import as_of
+from ckh.learn.winners import ranked_winners
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
@@ -41,7 +49,9 @@ ROOT = Path(__file__).parents[1]
 DATA = sorted((ROOT / "data").glob("amd-gfx950-conv-*.parquet"))
 GPUS = (("gfx90a", 104), ("gfx942", 304))
 MOST_PROBLEMS = 20_000
-MOE = ("gfx950", "gfx942")
+AITER = ("gfx950", "gfx942")
+FEW, FEWEST = 5, 10  # first choices; problems of a pool that is judged
+DRAWS = 2000
 HELD_OUT = 5  # of so many parts of the sizes one is held out, beside an element type
 
 
@@ -51,16 +61,36 @@ def show(what: str, dataset: Dataset, scores: NDArray[np.float64]) -> None:
     efficiency = times.efficiency()
     chosen = efficiency[choices(scores, times.problem, times.count)]
     random = np.bincount(times.problem, efficiency) / np.bincount(times.problem)
+    show_efficiency(what, chosen, float(random.mean()))
+
+
+def show_efficiency(what: str, chosen: NDArray[np.float64], random: float | None = None) -> None:
+    """Print mean, interval and P10 of efficiencies, shape (problems,)."""
+    low, high = interval(chosen, np.arange(len(chosen)))
+    chance = "" if random is None else f"  (random {random:.1%})"
     print(
-        f"{what:50s} {times.count:6d} problems  {chosen.mean():.1%} / {np.percentile(chosen, 10):.1%}"
-        f"  (random {random.mean():.1%})",
+        f"{what:62s} {len(chosen):6d} problems  {chosen.mean():.1%} [{low:.1%}, {high:.1%}]"
+        f" / {np.percentile(chosen, 10):.1%}{chance}",
         flush=True,
     )
 
 
-def estimate() -> None:
-    """Judge the estimate on gfx950."""
-    dataset = read_dataset(*DATA).valid()
+def interval(values: NDArray[np.float64], group: NDArray[np.int64]) -> tuple[float, float]:
+    """The 95 % interval of a mean, in which whole groups are drawn.
+
+    Args:
+        values: of each problem.
+        group: the number of its group.
+    """
+    count, total = np.bincount(group), np.bincount(group, values)
+    random = np.random.default_rng(0)
+    drawn = [random.integers(0, len(count), len(count)) for _ in range(DRAWS)]
+    low, high = np.percentile([total[one].sum() / count[one].sum() for one in drawn], (2.5, 97.5))
+    return float(low), float(high)
+
+
+def estimated(dataset: Dataset) -> NDArray[np.float64]:
+    """Minus the logarithm of each row's time as it is estimated."""
     arch = load_arch(dataset.arch)
     known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
     kernels = [known[name] for name in dataset.frame["kernel_name"]]
@@ -69,8 +99,28 @@ def estimate() -> None:
         rows = np.flatnonzero(dataset.problem_ids == number)
         sizes = dataset.op.tiled(problem) if dataset.op.tiled else None
         assert sizes is not None
-        scores[rows] = -estimated_us(problem, sizes, [kernels[row] for row in rows], arch)
+        scores[rows] = -np.log(estimated_us(problem, sizes, [kernels[row] for row in rows], arch))
+    return scores
+
+
+def estimate() -> None:
+    """Judge the estimate on gfx950, and models of one pipeline that it puts the other pipeline's kernels into."""
+    dataset = read_dataset(*DATA).valid()
+    scores = estimated(dataset)
     show("analytic estimate, CK Tile on gfx950", dataset, scores)
+    problems = int(dataset.problem_ids.max()) + 1
+    fold = np.random.default_rng(0).permutation(problems)[dataset.problem_ids] % HELD_OUT
+    for pipeline in sorted(dataset.frame["pipeline"].unique()):
+        is_known = (dataset.frame["pipeline"] == pipeline).to_numpy()
+        put_in = np.empty(len(dataset))
+        for number in range(HELD_OUT):
+            held = fold == number
+            learned = trained_scores(dataset.select(is_known & ~held), dataset.select(held))
+            for problem in np.unique(dataset.problem_ids[held]):
+                rows = dataset.problem_ids == problem
+                own = learned[rows[held]]
+                put_in[rows] = filled(own[None], scores[rows][None], is_known[rows])[0]
+        show(f"- puts kernels into a model of {pipeline} alone, {HELD_OUT} folds", dataset, put_in)
 
 
 def with_choice(dataset: Dataset) -> Dataset:
@@ -85,29 +135,70 @@ def on_other(source: str, dataset: Dataset, arch: str, num_cus: int) -> NDArray[
     return model.scores(dataset)
 
 
-def without(dataset: Dataset, left_out: NDArray[np.bool_], held: Dataset) -> NDArray[np.float64]:
-    """The scores of held-out rows by a model that was trained, by the defaults, on all rows but those left out."""
-    learned = dataset.select(~left_out)
+def trained_scores(learned: Dataset, held: Dataset) -> NDArray[np.float64]:
+    """The scores of held-out rows by a model that was trained, by the defaults, on others."""
     with tempfile.TemporaryDirectory() as folder:
-        options = replace(dataset.op.train_defaults(len(learned)), folds=0, jobs=1)
+        options = replace(learned.op.train_defaults(len(learned)), folds=0, jobs=1)
         save(train(learned, options, lambda *_: None), Path(folder) / "model")
         return load_model(Path(folder) / "model").scores(held)
 
 
+def gemms() -> None:
+    """Judge where models of AITER's GEMMs rank the winners of the other GPU, and of their own, pool by pool."""
+    for target in AITER:
+        dataset = read_dataset(ROOT / "data" / f"aiter-gemm-{target}.parquet")
+        first = dataset.frame.iloc[dataset.first_rows]
+        layer = np.unique(first[["n", "k"]].to_numpy(), axis=0, return_inverse=True)[1].reshape(-1)
+        for source in AITER:
+            place = ranked_winners(dataset, as_of(reference(f"aiter_gemm_{source}"), wanted_of(dataset, target))).place
+            pools = first["family"] + " " + first["library"]
+            name = f"GEMMs of {target} by the model of {source}" + (" (learned from)" if target == source else "")
+            show_hits(name, place, layer)
+            for pool in sorted(pools.unique()) if target != source else ():
+                is_in = (pools == pool).to_numpy()
+                if is_in.sum() >= FEWEST:
+                    show_hits(f"- {pool}", place[is_in], layer[is_in])
+
+
+def show_hits(what: str, place: NDArray[np.int64], layer: NDArray[np.int64]) -> None:
+    """Print how often the winner is first, and among the first five; layers are drawn for the interval."""
+    low, high = interval((place < 1).astype(np.float64), np.unique(layer, return_inverse=True)[1])
+    print(
+        f"{what:62s} {len(place):6d} problems  first {(place < 1).mean():.1%} [{low:.1%}, {high:.1%}]"
+        f"  in five {(place < FEW).mean():.1%}",
+        flush=True,
+    )
+
+
+def reference(name: str) -> ModelRef:
+    """A shipped model."""
+    path = ROOT / "models" / name
+    return ModelRef(path, read_spec(path))
+
+
+def wanted_of(dataset: Dataset, arch: str) -> Wanted:
+    """What a model of a dataset's problems on a GPU is."""
+    return Wanted(dataset.op.name, None, ANY, arch)
+
+
 def mixtures() -> None:
     """Judge models of mixtures of experts on the other GPU, and on each element type that they were trained without."""
-    for arch, source in zip(MOE, MOE[::-1], strict=True):
+    for arch, source in zip(AITER, AITER[::-1], strict=True):
         dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{arch}.parquet").valid())
         cus = int(dataset.frame["num_cus"].max())
-        for stage in (("stage1", "stage2"), ("both",)):
-            part = dataset.select(dataset.frame["stage"].isin(stage).to_numpy())
-            what = f"mixtures on {arch} by the model of {source}, {' and '.join(stage)}"
+        for stage in ("stage1", "stage2", "both"):
+            part = dataset.select((dataset.frame["stage"] == stage).to_numpy())
+            what = f"mixtures on {arch} by the model of {source}, {stage}"
             show(what, part, on_other(f"aiter_moe_{source}", part, arch, cus))
-    dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{MOE[0]}.parquet").valid())
+    dataset = with_choice(read_dataset(ROOT / "data" / f"aiter-moe-{AITER[0]}.parquet").valid())
     for dtype in sorted(dataset.frame["dtype"].unique()):
         is_held = (dataset.frame["dtype"] == dtype).to_numpy()
         held = dataset.select(is_held)
-        show(f"mixtures in {dtype} by models of other element types", held, without(dataset, is_held, held))
+        show(
+            f"mixtures in {dtype} by models of other element types",
+            held,
+            trained_scores(dataset.select(~is_held), held),
+        )
 
 
 def other_dtype(dataset: Dataset) -> None:
@@ -116,7 +207,11 @@ def other_dtype(dataset: Dataset) -> None:
     is_part = dataset.split_ids % HELD_OUT == 0
     for dtype in sorted(set(dtypes)):
         held = with_choice(dataset.select((dtypes == dtype) & is_part))
-        show(f"solvers in {dtype} by models of other types", held, without(dataset, (dtypes == dtype) | is_part, held))
+        show(
+            f"solvers in {dtype} by models of other types",
+            held,
+            trained_scores(dataset.select((dtypes != dtype) & ~is_part), held),
+        )
 
 
 def other_gpu(paths: list[Path]) -> None:
@@ -131,6 +226,9 @@ def other_gpu(paths: list[Path]) -> None:
             dataset = dataset.select(np.isin(dataset.problem_ids, drawn))
             scores = on_other(f"miopen_conv_{source}", dataset, arch, cus)
             show(f"MIOpen's solvers of {arch} by the model of {source}", dataset, scores)
+            for direction in sorted(dataset.frame["variant"].unique()):
+                is_in = (dataset.frame["variant"] == direction).to_numpy()
+                show(f"- {direction}", dataset.select(is_in), scores[is_in])
             if arch == GPUS[0][0]:
                 other_dtype(dataset)
 
@@ -138,6 +236,7 @@ def other_gpu(paths: list[Path]) -> None:
 def main() -> None:
     """Judge what there are data of."""
     estimate()
+    gemms()
     mixtures()
     paths = [Path(argument) for argument in sys.argv[1:]]
     if len(paths) == len(GPUS) and all(path.is_file() for path in paths):

@@ -185,7 +185,7 @@ class KnownBefore:
             model = find_model(wanted) if fitting_models(wanted) else stand_in(wanted, problem)
         except ModelError:
             return None
-        found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.path)
+        found = operation_of_problem(problem).candidates(problem, load_arch(self.arch), model.candidates_of)
         known = {found.pool[number] for number in found.chosen}
         if has_estimate(wanted) and not known.issuperset(kernels):
             return EstimateModel(wanted)

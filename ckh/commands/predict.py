@@ -44,8 +44,9 @@ The model is chosen by operation, direction, dtype and architecture (the GPU of 
 folders of $CKH_MODELS, then your own, then those that ship; of several in one of these, that with more features, then
 that of more problems, then by name. The others are named below it.
 
-Where no model fits, the nearest answers: of another element type or GPU of the family; else an analytic estimate. Such
-an answer says NOT MEASURED, what it comes from and what that is worth. --require measured refuses instead.
+Where no model fits, the nearest answers, of another element type or GPU of the family, or an analytic estimate, if its
+answers were judged better or there is no such model. Such an answer says NOT MEASURED, what it comes from and what that
+is worth, or that it was not judged. --require measured refuses instead.
 
 --probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
 by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
@@ -260,6 +261,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         beyond=found.beyond,
         probe=found.probe,
         not_measured=doubts,
+        estimated=found.estimated,
         compiled=found.compiled,
         known=found.known(top),
         frequent=found.frequent,

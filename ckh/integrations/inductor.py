@@ -183,7 +183,7 @@ def _places(
     except UsageError:  # the model that was named is for something else
         return {}
     if chosen.not_measured is not None:
-        _say(op, arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth)
+        _say(op, arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not judged")
     kernels = tuple(sorted({kernel for _, kernel in members}))
     try:
         scores, _ = chosen.score_pool([problem], kernels, tflops=False)

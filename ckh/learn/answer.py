@@ -14,6 +14,7 @@ from ckh.errors import NoKernelError, UsageError
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
+from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known
 from ckh.learn.probes import in_front
@@ -98,10 +99,18 @@ class Answer:
     @property
     def compiled(self) -> int | None:
         """How many candidates an estimate takes the compiler's registers and LDS of; None: no estimate answers."""
-        if not isinstance(self.model, EstimateModel):
+        estimate = _estimate_of(self.model)
+        if estimate is None:
             return None
-        known, name = self.model.compiled, self.model.spec.op.kernel_name
+        known, name = estimate.compiled, self.model.spec.op.kernel_name
         return sum(name(self.pool[index]) in known for index in self.order) if known else 0
+
+    @property
+    def estimated(self) -> int:
+        """How many candidates have their score from an estimate: those that the model does not know, or all."""
+        if isinstance(self.model, FilledModel):
+            return int((~self.model.is_known(self.pool)[self.order]).sum())
+        return len(self.order) if isinstance(self.model, EstimateModel) else 0
 
     @property
     def beyond(self) -> str:
@@ -126,6 +135,12 @@ class Answer:
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
+
+
+def _estimate_of(model: Model) -> EstimateModel | None:
+    """The estimate that scores kernels, alone or beside a model, if one does."""
+    estimate = model.estimate if isinstance(model, FilledModel) else model
+    return estimate if isinstance(estimate, EstimateModel) else None
 
 
 def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out: Iterable[str] = ()) -> Known:

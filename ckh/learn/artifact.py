@@ -190,12 +190,14 @@ class Model:
         candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
         only: the kernels that its answers are limited to; None: all candidates.
+        candidates_of: the folder that `Operation.candidates` is given: its own, unless it ranks other kernels too.
         calibration: what makes speeds agree with the order (`calibration`); None without.
         not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
     """
 
     def __init__(self, path: Path, spec: ModelSpec) -> None:
         self.path = path
+        self.candidates_of = path
         self.spec = spec
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}

@@ -173,7 +173,7 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
     if known is None:
-        found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
+        found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.candidates_of)
         found = found if model.only is None else found.among(model.only)
         known = replace(found, chosen=model.same(found).chosen)
         model.candidates.put(key, known)

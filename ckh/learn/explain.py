@@ -67,7 +67,7 @@ def explain(found: Answer) -> Explanation | None:
     difference = float(found.score[0] - found.score[1])
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
-    if model.spec.feature_names:
+    if model.spec.feature_names and not found.estimated:
         names, values = model.spec.feature_names, model.matrix(problem, kernels)
         more = difference_by_feature(model.packed_forest(model.spec.rank_by), *values)
         difference, reasons = float(more.sum()), _by_word(names, more)

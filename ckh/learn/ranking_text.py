@@ -47,13 +47,14 @@ class NotMeasured:
     Attributes:
         basis: "model" of another GPU or element type, or "estimate".
         source: what it is.
-        worth: how good such choices were where that was judged.
+        worth: how good such answers were, where they were judged on the same operation, direction, pool and GPUs; None
+            where they were not.
         next_commands: what would measure, the quicker first.
     """
 
     basis: str
     source: str
-    worth: str
+    worth: str | None
     next_commands: tuple[str, ...]
 
     def lines(self) -> list[str]:
@@ -62,7 +63,7 @@ class NotMeasured:
         return [
             "NOT MEASURED on this architecture and element type",
             f"source   {self.source}",
-            f"worth    {self.worth}",
+            f"worth    {self.worth or 'not judged'}",
             *following,
         ]
 
@@ -84,6 +85,7 @@ class Ranking(NamedTuple):
         probe: what was measured here, if it decides the order.
         kernels: the first of those that apply.
         not_measured: what to know where nothing was measured; None: the model is of this architecture and dtype.
+        estimated: how many candidates have their score from an estimate: those that the model does not know, or all.
         compiled: of how many candidates an estimate knows what the compiler reported; None: no estimate answers.
         bands: measured over predicted times that nine in ten held-out ones lay between, by the speed that is predicted
             (`interval_at`); empty where nothing says.
@@ -105,6 +107,7 @@ class Ranking(NamedTuple):
     probe: Probe | None
     kernels: Sequence[KernelRow]
     not_measured: NotMeasured | None = None
+    estimated: int = 0
     compiled: int | None = None
     known: Known = ALL_KNOWN
     frequent: Frequent | None = None
@@ -153,6 +156,10 @@ class Ranking(NamedTuple):
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
             f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
         ]
+        if 0 < self.estimated < self.candidates:
+            lines.append(
+                f"         {self.estimated} of kinds that the model does not know, put in by the analytic estimate"
+            )
         if self.compiled is not None:
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
         if why:
@@ -192,7 +199,7 @@ class Ranking(NamedTuple):
             "refused": self.refused,
             "not_measured": None
             if self.not_measured is None
-            else {**asdict(self.not_measured), "compiled": self.compiled},
+            else {**asdict(self.not_measured), "estimated": self.estimated, "compiled": self.compiled},
             "known": self.known.document(),
             "most_frequent": None if self.frequent is None else self.frequent._asdict(),
             **({} if self.explanation is None else {"explanation": self.explanation.document()}),

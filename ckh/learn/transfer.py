@@ -1,15 +1,18 @@
 """Answers where nothing was measured: the nearest model, or an analytic estimate, and how much that is worth.
 
 A model of another GPU or element type ranks the kernels that the architecture builds, with features of the compute
-units, memory and clock of this one. Models of another family of GPUs are used where there is no estimate. Host models
-say nothing about a GPU, and so stand in for none. Nothing here is ever called measured.
+units, memory and clock of this one; the estimate puts in those that the model does not know. Where the estimate can
+answer too, the one whose answers were judged better does. Models of another family of GPUs are used where there is no
+estimate, or were judged better. Host models say nothing about a GPU, and so stand in for none. Nothing here is ever
+called measured.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,10 +21,10 @@ from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
 from ckh.learn.artifact import Model, find_model, fitting_models, list_models
 from ckh.learn.estimate import KernelShapes, estimated_us
+from ckh.learn.filled import FilledModel
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
-from ckh.ops.base import Elsewhere, Worth
 from ckh.paths import model_folders
 from ckh.problems import Direction
 from ckh.training import RANK
@@ -34,35 +37,11 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
     from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import ModelRef, Wanted
-    from ckh.ops.base import Kernel, Problem
+    from ckh.ops.base import Kernel, Problem, Worth
     from ckh.resources import Resources
 
 ESTIMATE = "analytic estimate"
 _BENCH_BUDGET = "15m"
-
-
-# By `benchmarks/transfer.py`, each the nearest situation that could be judged.
-_OF_ESTIMATE = Worth(
-    0.940,
-    0.805,
-    "on 344 forward convolutions of gfx950 (random kernels: 67.7%); on other GPUs and of other operations nothing "
-    "could be judged",
-)
-# Where an operation's own kernels were not measured on two GPUs, or in two element types.
-_NOT_JUDGED = "; of these kernels nothing could be judged"
-_ELSEWHERE = Elsewhere(
-    Worth(
-        0.835,
-        0.396,
-        "where MIOpen's solvers of the MI200 were chosen by the model of the MI300X (random ones: 60.1%)" + _NOT_JUDGED,
-    ),
-    Worth(
-        0.919,
-        0.689,
-        "where MIOpen's solvers in fp32 were chosen by a model of other element types (random ones: 66.7%)"
-        + _NOT_JUDGED,
-    ),
-)
 
 
 class EstimateModel(Model):
@@ -143,6 +122,9 @@ def has_estimate(wanted: Wanted) -> bool:
 def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """The model that ranks kernels where there is none of its own, and says so (`Model.not_measured`).
 
+    Of the nearest model of the family, the estimate and the nearest model of another family it is the one whose answers
+    were judged best; one that was not judged comes behind those that were, and of equals the first.
+
     Args:
         wanted: what no model is for, or only one that knows no kernel for the problem.
         problem: one such problem.
@@ -153,18 +135,60 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     Raises:
         ModelError: nothing can answer though there are kernels: of the host other machines say nothing.
     """
-    near, far = ([_of_other(ref, wanted) for ref in refs] for refs in _others_nearest_first(wanted))
-    if (model := _first_with_kernels(near, problem)) is not None:
-        return model
+    near, far = _others_nearest_first(wanted)
+    options = [_first_with_kernels(near, wanted, problem)]
     if has_estimate(wanted):
-        estimate = EstimateModel(wanted)
-        estimate.not_measured = _said("estimate", f"{ESTIMATE}: no data of any GPU", str(_OF_ESTIMATE), wanted)
-        return estimate
-    if (model := _first_with_kernels(far, problem)) is not None:
-        return model
+        options.append(_Option(EstimateModel(wanted), judged_estimate(wanted, problem)))
+    options.append(_first_with_kernels(far, wanted, problem))
+    if found := [option for option in options if option is not None]:
+        return _answering(reduce(_better, found), wanted)
     # The reasons of the model that knows most such kernels say most.
-    without = max([*near, *far], key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
+    models = [as_of(ref, wanted) for ref in [*near, *far]]
+    without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
     return find_model(wanted) if has_kernels(problem, without) else without
+
+
+class _Option(NamedTuple):
+    """A model that can answer, how its answers were judged, if they were, and the model that it is another's of."""
+
+    model: Model
+    judged: Worth | None
+    ref: ModelRef | None = None
+
+
+def _better(first: _Option, second: _Option) -> _Option:
+    """The one whose answers were judged better; the first where that cannot be said."""
+    if first.judged is None or second.judged is None:
+        return second if first.judged is None and second.judged is not None else first
+    is_comparable = first.judged.measure == second.judged.measure
+    return second if is_comparable and second.judged.figures > first.judged.figures else first
+
+
+def _answering(option: _Option, wanted: Wanted) -> Model:
+    """The model of an option, with what it says of its answers; the estimate adds the kernels that it does not know."""
+    model, ref = option.model, option.ref
+    if ref is None:
+        basis, source = "estimate", f"{ESTIMATE}: no data of any GPU"
+    else:
+        basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
+        knows = None if model.spec.op.knows is None else model.spec.op.knows(model.path)
+        if knows is not None and has_estimate(wanted):
+            model = FilledModel(model, knows, EstimateModel(wanted))
+    worth = None if option.judged is None else str(option.judged)
+    model.not_measured = NotMeasured(basis, source, worth, _next_commands(wanted))
+    return model
+
+
+def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
+    """How the estimate's answers were judged on such problems: on this GPU if they were, else where they were worst."""
+    judged = [one for one in operation(wanted.op_type).judged if not one.source and one.holds_for(problem)]
+    return min(judged, key=lambda one: (one.target != wanted.arch, one.figures), default=None)
+
+
+def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
+    """How the answers of a GPU's models were judged on such problems of this GPU."""
+    pairs = (one for one in operation(wanted.op_type).judged if (one.source, one.target) == (source, wanted.arch))
+    return next((one for one in pairs if one.holds_for(problem)), None)
 
 
 def nearest_model(wanted: Wanted) -> Path:
@@ -196,17 +220,18 @@ def _kernels(problem: Problem, model: Model) -> Candidates[Kernel] | None:
         return None
 
 
-def _first_with_kernels(models: Sequence[Model], problem: Problem) -> Model | None:
-    return next((model for model in models if has_kernels(problem, model)), None)
+def _first_with_kernels(refs: Sequence[ModelRef], wanted: Wanted, problem: Problem) -> _Option | None:
+    for ref in refs:
+        model = as_of(ref, wanted)
+        if has_kernels(problem, model):
+            return _Option(model, judged_model(ref.arch, wanted, problem), ref)
+    return None
 
 
-def _of_other(ref: ModelRef, wanted: Wanted) -> Model:
+def as_of(ref: ModelRef, wanted: Wanted) -> Model:
     """A model of another GPU or element type as one of this."""
     spec = replace(ref.spec, arch=wanted.arch, dtype=_dtype(ref.spec, wanted), hardware={}, targets=(RANK,))
-    model = Model(ref.path, spec)
-    source = f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
-    model.not_measured = _said("model", source, _worth(ref.spec, wanted), wanted)
-    return model
+    return Model(ref.path, spec)
 
 
 def _dtype(spec: ModelSpec, wanted: Wanted) -> str:
@@ -241,20 +266,6 @@ def _distance(spec: ModelSpec, wanted: Wanted) -> tuple[bool, bool, bool, int, s
     # Of other generations the later: names of GPUs ascend with them.
     earlier = sum(other < there.family for other in {load_arch(name).family for name in arch_names()})
     return spec.arch != wanted.arch, width, here.family != there.family, -earlier, spec.arch
-
-
-def _worth(spec: ModelSpec, wanted: Wanted) -> str:
-    """The measured worth of a model of another GPU or element type."""
-    elsewhere = operation(wanted.op_type).elsewhere or _ELSEWHERE
-    is_other_gpu = spec.arch != wanted.arch
-    # A model of this GPU and of all element types stands in for kinds of problems that it has not seen.
-    is_other_dtype = spec.dtype not in (ANY, wanted.dtype) or not is_other_gpu
-    found = [elsewhere.other_gpu] * is_other_gpu + [elsewhere.other_dtype] * is_other_dtype
-    return "; ".join(map(str, found))
-
-
-def _said(basis: str, source: str, worth: str, wanted: Wanted) -> NotMeasured:
-    return NotMeasured(basis, source, worth, _next_commands(wanted))
 
 
 def _next_commands(wanted: Wanted) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ckh.archs import HOST
+from ckh.strenum import StrEnum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
     from ckh.features.law import TimeLaw
-    from ckh.kernels.pools import Candidates
+    from ckh.kernels.pools import Candidates, Knows
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
@@ -76,24 +77,54 @@ class LoadProblems(Protocol[P_co]):
         """The distinct problems, in order."""
 
 
+class Measure(StrEnum):
+    """The measures by which answers are judged.
+
+    EFFICIENCY is the best measured time over that of the choice: its mean, and its tenth percentile. HITS are shares of
+    problems whose measured winner is the first kernel of the answer, and among its first five.
+    """
+
+    EFFICIENCY = "efficiency"
+    HITS = "hits"
+
+
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """Held-out efficiency of choices made in one way, and where that was judged (`benchmarks/transfer.py`)."""
+    """A situation in which answers without measurements of a GPU were judged (`benchmarks/transfer.py`).
 
-    mean: float
-    p10: float
-    where: str
+    Attributes:
+        of: the values of a problem's columns that it holds for, e.g. its direction; without a GPU of the model, too,
+            which makes it the analytic estimate's.
+        target: the GPU whose kernels were chosen.
+        on: what was judged, in words.
+        measure: what the figures are.
+        figures: mean and tenth percentile of efficiency, or the shares of hits.
+        interval: the 95 % interval of the first figure.
+        random: the first figure of a random choice; None: unknown.
+        source: the GPU of the model that chose; empty: the analytic estimate chose.
+    """
+
+    of: Mapping[str, str]
+    target: str
+    on: str
+    figures: tuple[float, float]
+    interval: tuple[float, float]
+    random: float | None = None
+    measure: Measure = Measure.EFFICIENCY
+    source: str = ""
 
     def __str__(self) -> str:
-        return f"{self.mean:.1%} of the best speed on average, {self.p10:.1%} at the tenth percentile, {self.where}"
+        low, high = self.interval
+        first, second = self.figures
+        chance = "" if self.random is None else f"; random kernels: {self.random:.1%}"
+        where = f"on {self.on} of {self.target} (95% interval {low:.1%} to {high:.1%}{chance})"
+        if self.measure is Measure.HITS:
+            return f"the fastest kernel is the first in {first:.1%} and among the first five in {second:.1%}, {where}"
+        return f"{first:.1%} of the best speed on average, {second:.1%} at the tenth percentile, {where}"
 
-
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """The worth of models that were measured on another GPU, and on another element type; of several the poorest."""
-
-    other_gpu: Worth
-    other_dtype: Worth
+    def holds_for(self, problem: Problem) -> bool:
+        """True if it was judged on such problems."""
+        return all(str(getattr(problem, name)) == value for name, value in self.of.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +225,8 @@ class Operation(Generic[P, K]):
         requested: how its problems are requested on a command line, a `ckh.requested.Requested`; None: in files and
             sets alone.
         law: what a kernel's time is a sum of, if that is known.
-        elsewhere: the worth of its models on another GPU or element type, where that was judged.
+        judged: how good answers are where nothing was measured: of its models on other GPUs, and of the estimate.
+        knows: the kernels that the model in a folder has learned from; None: models know all kernels.
         tiled: a problem as the matrix products that kernels cover with tiles; None: its kernels have no tiles.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
@@ -241,7 +273,8 @@ class Operation(Generic[P, K]):
     requested: Callable[[], object] | None = None
     measured: Callable[[], object] | None = None
     law: TimeLaw | None = None
-    elsewhere: Elsewhere | None = None
+    judged: tuple[Worth, ...] = ()
+    knows: Callable[[Path], Knows | None] | None = None
     tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None

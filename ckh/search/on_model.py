@@ -91,7 +91,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     """
     space = _scorable(product_of(problem, arch), model)
     model.require(wanted_for(problem, model.spec.arch))
-    candidates = model.spec.op.candidates(problem, arch, model.path).kernels
+    candidates = model.spec.op.candidates(problem, arch, model.candidates_of).kernels
     product = space.product
     bases, rows = product.numbers_of(candidates)
     assert (bases >= 0).all(), "a candidate is no kernel of the space"

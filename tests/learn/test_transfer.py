@@ -18,10 +18,11 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
 from ckh.learn.estimate import compiled_blocks_per_cu, estimated_us
+from ckh.learn.filled import filled
 from ckh.learn.transfer import ESTIMATE, EstimateModel, stand_in
-from ckh.ops.base import TiledSizes
+from ckh.ops import operation as operation_named
+from ckh.ops.base import Measure, TiledSizes, Worth
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.miopen_conv.problem import MiopenProblem
@@ -37,34 +38,158 @@ PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1,
 SOURCE = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
 
 
-def test_a_model_of_another_gpu_ranks_with_this_ones_hardware() -> None:
-    """On gfx942 the model of gfx950 ranks kernels that gfx942 builds, by features of its hardware, without times."""
-    found = answer(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
-    assert {one.kernel for one in found.ranked} <= set(conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "bf16"))
-    names = [kernel_name(one.kernel) for one in found.ranked]  # type: ignore[arg-type]
-    assert all("_compv3_" in name or "_compv4_" in name for name in names)
-    assert all(one.tflops is None for one in found.ranked)
-    source = load_model(SOURCE)
-    source.hardware = load_arch("gfx942").hardware.to_dict()
-    kernels = [one.kernel for one in found.ranked]
-    assert [one.score for one in found.ranked] == pytest.approx(source.predict(PROBLEM, kernels, "rank").tolist())
+BACKWARD = replace(PROBLEM, variant=Direction.BWD_DATA)
+
+
+@pytest.fixture
+def backward_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The model of gfx950's forward convolutions, called one of backward data, whose answers nobody judged."""
+    path = tmp_path / "models" / "backward"
+    shutil.copytree(SOURCE, path)
+    spec = json.loads((path / "feature_spec.json").read_text())
+    spec["ckh"]["variant"] = "bwd_data"
+    (path / "feature_spec.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("CKH_MODELS", str(tmp_path / "models"))
+    return path
+
+
+def test_a_model_of_another_gpu_ranks_all_kernels_of_this_one(backward_model: Path) -> None:
+    """On gfx942 known kernels have the model's scores with its hardware, the others those of a line by NumPy."""
+    found = answer(BACKWARD, stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD))
+    assert found.model.path == backward_model
     assert found.model.not_measured is not None
-    assert found.model.not_measured.basis == "model"
+    assert (found.model.not_measured.basis, found.model.not_measured.worth) == ("model", None)
     assert "gfx950" in found.model.not_measured.source
+    kernels = [one.kernel for one in found.ranked]
+    assert set(kernels) == set(conv_pool(Direction.BWD_DATA, load_arch("gfx942"), 2, "bf16"))
+    assert all(one.tflops is None for one in found.ranked)
+    source = load_model(backward_model)
+    source.hardware = load_arch("gfx942").hardware.to_dict()
+    learned = json.loads((SOURCE / "kernels.json").read_text())
+    tiles, pipelines = {tuple(tile) for tile in learned["tiles"]}, {row[0] for row in learned["variants"]}
+    is_known = np.array(
+        [
+            (one.tile_m, one.tile_n, one.tile_k) in tiles  # type: ignore[attr-defined]
+            and one.pipeline in pipelines  # type: ignore[attr-defined]
+            and not one.split_image  # type: ignore[attr-defined]
+            and one.double_smem_buffer == (one.pipeline == "compv4")  # type: ignore[attr-defined]
+            and one.scheduler == "intrawave"  # type: ignore[attr-defined]
+            for one in kernels
+        ]
+    )
+    own = source.predict(BACKWARD, kernels, "rank")
+    estimated = EstimateModel(wanted_for(BACKWARD, "gfx942")).predict(BACKWARD, kernels)
+    slope, start = np.polyfit(estimated[is_known], own[is_known], 1)
+    assert slope > 0
+    expected = np.where(is_known, own, start + slope * estimated)
+    assert [one.score for one in found.ranked] == pytest.approx(expected.tolist())
+    assert found.estimated == int((~is_known).sum()) > is_known.sum() > 0
+
+
+def test_the_answer_says_how_many_kernels_were_put_in(
+    backward_model: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In text and JSON; a worth that nobody judged is said to be none. Of an estimate alone it is all candidates."""
+    command = ["predict", "--arch", "gfx942", "--variant", "bwd_data", "--n", "16", "--c", "256", "--explain"]
+    assert run(command) == ExitCode.OK
+    text = " ".join(capsys.readouterr().out.split())
+    assert "worth not judged" in text
+    assert run([*command[:-1], "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    put_in, candidates = document["not_measured"]["estimated"], document["candidates"]
+    assert 0 < put_in < candidates
+    assert f"{put_in} put in by the analytic estimate, as the model does not know their kind" in text
+    assert document["not_measured"]["worth"] is None
+    assert run([*command[:4], "bwd_weight", *command[5:-1], "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["not_measured"]["estimated"] == document["candidates"]
+
+
+def test_a_line_that_would_fall_is_level() -> None:
+    """Where the estimate contradicts the model, unknown kernels have the mean of known scores; also of one known."""
+    score = np.array([[1.0, 3.0, 9.0], [1.0, 3.0, 9.0]])
+    estimated = np.array([[2.0, 1.0, 5.0], [1.0, 2.0, 5.0]])
+    found = filled(score, estimated, np.array([True, True, False]))
+    assert found.tolist() == [[1.0, 3.0, 2.0], [1.0, 3.0, 9.0]]
+    assert filled(score[:1], estimated[:1], np.array([False, True, False])).tolist() == [[3.0, 3.0, 3.0]]
+
+
+def test_forward_on_another_gpu_has_all_kernels_in_the_order_of_what_was_judged_better() -> None:
+    """The estimate was judged, gfx950's model on gfx942 was not: the estimate ranks the whole pool of 208."""
+    found = answer(PROBLEM, stand_in(wanted_for(PROBLEM, "gfx942"), PROBLEM))
+    assert isinstance(found.model, EstimateModel)
+    assert len(found.order) == found.estimated == 208
+    assert found.model.not_measured is not None
+    assert found.model.not_measured.worth is not None
+    assert found.model.not_measured.worth.startswith("94.0% of the best speed on average, 80.5% at the tenth")
+    assert "gfx950" in found.model.not_measured.worth
+
+
+@pytest.mark.parametrize(
+    ("model", "estimate", "basis"),
+    [
+        (None, None, "model"),
+        (None, (0.5, 0.4), "estimate"),
+        ((0.5, 0.4), None, "model"),
+        ((0.9, 0.4), (0.8, 0.7), "model"),
+        ((0.8, 0.7), (0.9, 0.4), "estimate"),
+        ((0.8, 0.7), (0.8, 0.7), "model"),
+    ],
+)
+def test_what_was_judged_better_answers(
+    model: tuple[float, float] | None,
+    estimate: tuple[float, float] | None,
+    basis: str,
+    backward_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of model and estimate that with the better mean; what was not judged comes behind, the model before its equal."""
+    judged = [
+        Worth({"variant": "bwd_data"}, "gfx942", "problems", figures, (0.0, 1.0), source=source)
+        for figures, source in ((model, "gfx950"), (estimate, ""))
+        if figures is not None
+    ]
+    others = [  # of another direction and pair of GPUs
+        Worth({"variant": "forward"}, "gfx942", "problems", (1.0, 1.0), (0.0, 1.0)),
+        Worth({"variant": "bwd_data"}, "gfx90a", "problems", (1.0, 1.0), (0.0, 1.0), source="gfx950"),
+    ]
+    operation = replace(operation_named("grouped_conv"), judged=(*others, *judged))
+    monkeypatch.setattr("ckh.learn.transfer.operation", lambda _name: operation)
+    found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
+    assert found is not None
+    assert found.basis == basis
+    own = {"model": model, "estimate": estimate}[basis]
+    assert (found.worth is None) == (own is None)
+
+
+def test_hits_and_efficiencies_are_not_compared(
+    backward_model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the figures are of different measures the order is as without them: the model answers."""
+    hits = Worth({}, "gfx942", "problems", (0.9, 0.95), (0.8, 1.0), measure=Measure.HITS)
+    efficiency = Worth({}, "gfx942", "problems", (0.5, 0.4), (0.4, 0.6), source="gfx950")
+    operation = replace(operation_named("grouped_conv"), judged=(hits, efficiency))
+    monkeypatch.setattr("ckh.learn.transfer.operation", lambda _name: operation)
+    found = stand_in(wanted_for(BACKWARD, "gfx942"), BACKWARD).not_measured
+    assert found is not None
+    assert found.basis == "model"
+    assert str(hits).startswith("the fastest kernel is the first in 90.0% and among the first five in 95.0%")
 
 
 @pytest.mark.parametrize(
     ("arch", "problem", "basis"),
     [
-        ("gfx950", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "model"),
-        ("gfx90a", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "model"),
+        ("gfx950", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "estimate"),
+        ("gfx90a", ConvProblem(Direction.FORWARD, 1, 64, 64, 1, 14, 14, 3, 3, dtype="fp16"), "estimate"),
         ("gfx942", ConvProblem(Direction.BWD_DATA, 1, 64, 64, 1, 14, 14, 3, 3, dtype="bf16"), "estimate"),
         ("gfx942", GemmProblem(128, 1536, 7168, dtype="fp8"), "estimate"),
         ("gfx950", GemmProblem(1, 4096, 4096, dtype="bf16"), "estimate"),
     ],
 )
 def test_what_stands_in(arch: str, problem: ConvProblem | GemmProblem, basis: str) -> None:
-    """The same direction on a GPU of the family goes before the estimate; every such answer has kernels."""
+    """The estimate, where it alone was judged or can answer; every such answer has kernels."""
     found = answer(problem, stand_in(wanted_for(problem, arch), problem))
     assert found.model.not_measured is not None
     assert found.model.not_measured.basis == basis
@@ -85,14 +210,15 @@ def test_predict_says_that_nothing_was_measured(capsys: pytest.CaptureFixture[st
     assert run(command) == ExitCode.OK
     text = capsys.readouterr().out
     assert "NOT MEASURED" in text
-    assert "grouped_conv_forward_bf16_gfx950" in text
+    assert "source   analytic estimate" in text
+    assert "worth    94.0% of the best speed on average" in text
     assert "next     ckh predict --n 16 --c 256 --arch gfx942 --probe 5\n" in text
     assert "next     ckh bench --op grouped_conv --variant forward --arch gfx942 --dtype bf16" in text
     assert run([*command, "--variant", "bwd_weight", "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["not_measured"]["basis"] == "estimate"
     assert document["not_measured"]["source"].startswith(ESTIMATE)
-    assert document["not_measured"]["worth"]
+    assert document["not_measured"]["worth"] is None
     assert document["not_measured"]["next_commands"][0].endswith("--probe 5")
     assert document["kernels"][0]["predicted_tflops"] is None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ckh.kernels.table import column_of
 from ckh.ops.aiter_gemm.features import AITER_GEMM, INPUT_COLUMNS
+from ckh.ops.aiter_gemm.judged import JUDGED
 from ckh.ops.aiter_gemm.kernel import NUMBERS, AiterKernel, parse_kernel
 from ckh.ops.aiter_gemm.pool import candidates, candidates_key
 from ckh.ops.aiter_gemm.problem import (
@@ -154,6 +155,7 @@ OPERATION = Operation(
     set_names=tuple,
     formats=lazily("ckh.ops.aiter_gemm.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_gemm.requested:REQUESTED"),
+    judged=JUDGED,
     exported=lazily("ckh.ops.aiter_gemm.exported:EXPORTED"),
     consumers=lazily("ckh.ops.aiter_gemm.consumed:CONSUMERS"),
     grows_with="m",

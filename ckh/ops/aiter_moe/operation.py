@@ -9,10 +9,11 @@ import numpy as np
 
 from ckh.kernels.table import column_of
 from ckh.ops.aiter_moe.features import AITER_MOE, INPUT_COLUMNS
+from ckh.ops.aiter_moe.judged import JUDGED
 from ckh.ops.aiter_moe.kernel import NUMBERS, MoeChoice, parse_choice
 from ckh.ops.aiter_moe.pool import candidates, candidates_key, other_names
 from ckh.ops.aiter_moe.problem import IDENTITY, KINDS, OP_TYPE, PREFIX, SIZES, STAGES, AiterMoe, parse_aiter_moe
-from ckh.ops.base import Elsewhere, Operation, Worth, lazily
+from ckh.ops.base import Operation, lazily
 from ckh.schema import Column, dataset_columns
 
 if TYPE_CHECKING:
@@ -130,19 +131,7 @@ OPERATION = Operation(
     set_names=tuple,
     formats=lazily("ckh.ops.aiter_moe.formats:FORMATS"),
     requested=lazily("ckh.ops.aiter_moe.requested:REQUESTED"),
-    elsewhere=Elsewhere(
-        Worth(
-            0.881,
-            0.745,
-            "where kernels of gfx942 were chosen by the model of gfx950 (random ones: 57.4%; the other way 97.5%)",
-        ),
-        Worth(
-            0.858,
-            0.574,
-            "where kernels in pk_fp4 were chosen by a model of other element types (random ones: 79.1%; fp8 95.1%, "
-            "bf16 97.6%)",
-        ),
-    ),
+    judged=JUDGED,
     exported=lazily("ckh.ops.aiter_moe.exported:EXPORTED"),
     consumers=lazily("ckh.ops.aiter_moe.consumed:CONSUMERS"),
     grows_with="tokens",

@@ -10,6 +10,7 @@ from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
 from ckh.ops.grouped_conv.feature_columns import legacy_columns, problem_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMNS
+from ckh.ops.grouped_conv.judged import JUDGED
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.law import CONV_LAW
 from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
@@ -152,6 +153,8 @@ OPERATION = Operation(
     requested=lazily("ckh.ops.grouped_conv.requested:REQUESTED"),
     measured=lazily("ckh.ops.grouped_conv.measured:MEASURED"),
     law=CONV_LAW,
+    judged=JUDGED,
+    knows=learned_kernels,
     tiled=_tiled,
     searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
     exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.kernels.pools import Candidates
-from ckh.ops.base import Elsewhere, Operation, Worth, lazily
+from ckh.ops.base import Operation, lazily
 from ckh.ops.grouped_conv.columns import CONV_IDENTITY, CONV_IDENTITY_COLUMNS, CONV_SIZES
 from ckh.ops.grouped_conv.operation import OPERATION as CONVOLUTION
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS
@@ -23,6 +23,7 @@ from ckh.ops.miopen_conv.candidates import (
 )
 from ckh.ops.miopen_conv.devices import runs_on
 from ckh.ops.miopen_conv.features import INPUT_COLUMNS, MIOPEN_CONV
+from ckh.ops.miopen_conv.judged import JUDGED
 from ckh.ops.miopen_conv.problem import MiopenProblem, from_convolution, parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import Serves, Solver, parse_solver
 from ckh.problems import Direction
@@ -149,15 +150,7 @@ OPERATION = Operation(
     batch="n",
     formats=lazily("ckh.ops.miopen_conv.formats:FORMATS"),
     requested=lazily("ckh.ops.miopen_conv.requested:REQUESTED"),
-    elsewhere=Elsewhere(
-        Worth(0.835, 0.396, "where solvers of the MI200 were chosen by the model of the MI300X (random ones: 60.1%)"),
-        Worth(
-            0.919,
-            0.689,
-            "where solvers in fp32 were chosen by a model of other element types (random ones: 66.7%; fp16 93.5%, "
-            "bf16 96.2%)",
-        ),
-    ),
+    judged=JUDGED,
     exported=lazily("ckh.ops.miopen_conv.exported:EXPORTED"),
     consumers=lazily("ckh.ops.miopen_conv.fdb_text:CONSUMERS"),
 )

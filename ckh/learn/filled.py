@@ -1,0 +1,87 @@
+"""A model of another GPU or element type, with the kernels put in by the analytic estimate that it does not know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ckh.learn.artifact import Model
+from ckh.learn.scoring import Remembered
+from ckh.training import RANK
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from ckh.kernels.pools import Knows
+    from ckh.ops.base import Kernel, Problem
+
+_POOLS = 64  # of which it is remembered which kernels are known
+
+
+class FilledModel(Model):
+    """A model that ranks all kernels: those that it has learned from by its trees, the others by an estimate.
+
+    Args:
+        model: the model, as one of this GPU and element type, which predicts no speed.
+        knows: the kernels that it has learned from.
+        estimate: what scores all kernels.
+    """
+
+    def __init__(self, model: Model, knows: Knows, estimate: Model) -> None:
+        super().__init__(model.path, model.spec)
+        self.candidates_of = estimate.path
+        self.estimate = estimate
+        self._knows = knows
+        self._known: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_POOLS)
+
+    def is_known(self, pool: tuple[Kernel, ...]) -> NDArray[np.bool_]:
+        """Which kernels of a pool the model has learned from, shape (kernels,)."""
+        found = self._known.get(id(pool))
+        if found is None:
+            found = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
+            self._known.put(id(pool), found)
+        return found[1]
+
+    def score_pool(
+        self,
+        problems: Sequence[Problem],
+        pool: tuple[Kernel, ...],
+        *,
+        tflops: bool = True,  # noqa: ARG002 - as of a model
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """The scores of known kernels, and of others those that the estimate gives on the known ones' scale."""
+        score, _ = super().score_pool(problems, pool, tflops=False)
+        is_known = self.is_known(pool)
+        if is_known.all():
+            return score, None
+        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
+        return filled(score, estimated, is_known), None
+
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
+        """The scores of kernels, shape (kernels,)."""
+        assert target == RANK
+        scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+        return scores
+
+
+def filled(
+    score: NDArray[np.float64], estimated: NDArray[np.float64], is_known: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Scores in which those of unknown kernels are read off a line, the least squares of known scores by estimates.
+
+    The line never falls: a kernel that is estimated to be faster scores no less.
+
+    Args:
+        score: a model's scores, those of unknown kernels without meaning; shape (problems, kernels).
+        estimated: minus the logarithms of estimated times, the same shape.
+        is_known: which kernels the model knows, at least one; shape (kernels,).
+    """
+    known, mean = estimated[:, is_known], estimated[:, is_known].mean(axis=1, keepdims=True)
+    middle = score[:, is_known].mean(axis=1, keepdims=True)
+    variance = ((known - mean) ** 2).sum(axis=1, keepdims=True)
+    product = ((known - mean) * (score[:, is_known] - middle)).sum(axis=1, keepdims=True)
+    slope = np.divide(product, variance, out=np.zeros_like(product), where=variance > 0)
+    return np.where(is_known, score, middle + np.maximum(slope, 0.0) * (estimated - mean))
