@@ -177,6 +177,10 @@ class JsonFields:
             self.fail(name, f"must be of type {kind.__name__}, not {value!r}")
         return value
 
+    def value(self, name: str) -> Any:
+        """A value of any type."""
+        return self._take(name)
+
     def number(self, name: str) -> float:
         """A number."""
         value = self._take(name)

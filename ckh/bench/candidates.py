@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ckh.bench.registry import read_registry
-from ckh.errors import UsageError
 from ckh.kernels.filter import parse_filter
 from ckh.kernels.judging import ProblemRules, RefusedKernel
 from ckh.kernels.table import KernelTable
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.bench.registry import Registry
+    from ckh.kernels.lists import Registry
     from ckh.kernels.pools import Pools
     from ckh.ops.base import AnyOperation
 
@@ -70,23 +69,31 @@ class PoolSource(Generic[P, K]):
         if self.registry is None:
             refused = tuple(one for one in self.pools.refused(arch, *own) if self.wants(one.kernel))
             return tuple(filter(self.wants, self.pools.of(arch, *own))), refused
-        found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own))
-        judged = [RefusedKernel(one, self.pools.rules.of_arch(one, arch)) for one in filter(self.wants, found)]
-        return tuple(one.kernel for one in judged if not one.reasons), tuple(one for one in judged if one.reasons)
+        found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
+        table = found if isinstance(found, KernelTable) else KernelTable.of(self.pools.kind, found)
+        verdicts = self.pools.rules.judge(table, arch)
+        refused = (
+            RefusedKernel(table[number], (verdicts.sentences[why],))
+            for number, why in enumerate(verdicts.number.tolist())
+            if why >= 0
+        )
+        built = tuple(filter(self.wants, table.take(verdicts.passed)))
+        return built, tuple(one for one in refused if self.wants(one.kernel))
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """The rules that decide which of some kernels apply to a problem."""
         return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
 
 
-def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool]) -> tuple[K, ...]:
-    """The kernels of a registry that belong to a group.
+def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:
+    """The kernels of a registry that belong to a group: of a list, or all combinations of a configuration.
 
     Raises:
         UsageError: it is another architecture's.
     """
-    if registry.arch != arch.name:
-        raise UsageError(f"the registry holds kernels of {registry.arch}, not of {arch.name}")
+    registry.require(arch.name)
+    if registry.product is not None:
+        return registry.product.table(arch, *group)
     return tuple(filter(belongs, registry.kernels))
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from ckh.archs import load_arch
 from ckh.errors import CkhError, DataError, UsageError
 from ckh.jsonfields import JsonFields, read_json
 from ckh.kernels.filter import field_types
-from ckh.ops import operation_of_kernel
+from ckh.kernels.lists import ListFormat, Registry
+from ckh.ops import operation_of_kernel, part_of
 from ckh.outputs import FileKind, head_of, write_output
 
 if TYPE_CHECKING:
@@ -25,18 +27,9 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel
 
-K = TypeVar("K")
 VERSION = 1
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
 REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class Registry(Generic[K]):
-    """The kernels of a file, in its order, and the name of the architecture they are for."""
-
-    arch: str
-    kernels: tuple[K, ...]
 
 
 def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
@@ -55,13 +48,16 @@ def write_registry(path: Path, kernels: Sequence[Kernel], *, arch: str) -> None:
 
 
 def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
-    """Read what `write_registry` wrote of an operation's kernels.
+    """Read what `write_registry` wrote of an operation's kernels, or a list of kernels of AMD's tools.
 
     Raises:
         DataError: the file cannot be read, is damaged or of another version; a kernel has an unknown field, lacks one,
             has a value of the wrong type, has a name that disagrees with its fields, or is there twice.
     """
     document = read_json(path, unique=True)
+    lists = part_of(op, "lists", ListFormat)
+    if lists is not None and isinstance(document, dict) and lists.recognises(document):
+        return lists.read(path, document)
     entries = document.pop("kernels", None) if isinstance(document, dict) else None
     file = JsonFields(path, document)
     version = file.scalar("version", int)
@@ -86,10 +82,10 @@ def limit_models(path: Path, models: Iterable[Model]) -> None:
         UsageError: it is another architecture's.
     """
     for model in models:
-        registry = read_registry(path, model.spec.op)
-        if registry.arch != model.spec.arch:
-            raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {model.spec.arch}")
-        model.limit_to(registry.kernels)
+        registry, spec = read_registry(path, model.spec.op), model.spec
+        if registry.arch not in ("", spec.arch):
+            raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}")
+        model.limit_to(registry.built(load_arch(spec.arch), spec.dtype))
 
 
 def _name(kernel: Kernel) -> str:

@@ -230,6 +230,7 @@ class Operation(Generic[P, K]):
         tiled: a problem as the matrix products that kernels cover with tiles; None: its kernels have no tiles.
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
+        lists: AMD's forms of lists of its kernels, a `ckh.kernels.lists.ListFormat`; None: there are none.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
         consumers: the programs that use its choices, a `ckh.export.consumers.Consumers`; None: ckh knows none.
     """
@@ -277,6 +278,7 @@ class Operation(Generic[P, K]):
     knows: Callable[[Path], Knows | None] | None = None
     tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
+    lists: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
     consumers: Callable[[], object] | None = None
 

@@ -151,6 +151,7 @@ OPERATION = Operation(
     measured=lazily("ckh.ops.gemm_universal.measured:MEASURED"),
     tiled=_tiled,
     searched=lazily("ckh.ops.gemm_universal.search_space:SEARCHED"),
+    lists=lazily("ckh.ops.gemm_universal.amd_lists:LISTS"),
     exported=lazily("ckh.ops.gemm_universal.exported:EXPORTED"),
     consumers=lazily("ckh.ops.gemm_universal.consumed:CONSUMERS"),
 )

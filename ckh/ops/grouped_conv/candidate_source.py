@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ckh.archs import ArchSpec
-    from ckh.bench.registry import Registry
     from ckh.data.settings import Settings
+    from ckh.kernels.lists import Registry
     from ckh.ops.grouped_conv.problem import ConvProblem
 
 
@@ -76,7 +76,7 @@ class SetCandidates:
     def _registered(self, variant: Direction, ndim_spatial: int, dtype: str, arch: ArchSpec) -> tuple[ConvKernel, ...]:
         assert self.registry is not None
         group = (variant, ndim_spatial, dtype)
-        return of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group)
+        return tuple(of_registry(self.registry, arch, lambda k: (k.variant, k.ndim_spatial, k.dtype) == group, *group))
 
     def _splits(self, kernel: ConvKernel) -> Iterator[ConvKernel]:
         if kernel.variant is not Direction.BWD_WEIGHT or self.split_k == (1,):

@@ -157,6 +157,7 @@ OPERATION = Operation(
     knows=learned_kernels,
     tiled=_tiled,
     searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
+    lists=lazily("ckh.ops.grouped_conv.amd_lists:LISTS"),
     exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
     consumers=lazily("ckh.ops.grouped_conv.consumed:CONSUMERS"),
 )

@@ -1,0 +1,208 @@
+"""Lists of GEMM kernels in files of AMD's tools: the dispatcher's registry, and configurations of the tile engine."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import CkhError
+from ckh.jsonfields import JsonFields
+from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
+from ckh.kernels.name_grammar import EPILOGUES, MOST, PIPELINE
+from ckh.kernels.scheduler import Scheduler
+from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH, GemmKernel
+from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
+from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, OP_TYPE, output_dtype
+from ckh.ops.gemm_universal.spaces import GemmSpace, WaveBlock
+from ckh.ops.gemm_universal.validity import GEMM_RULES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.table import KernelTable
+
+# AMD's names of sizes -> ours.
+_SIZES = {
+    f"{theirs}_{axis}": f"{ours}_{axis}"
+    for theirs, ours in (("tile", "tile"), ("warp", "wave"), ("warp_tile", "warp_tile"))
+    for axis in "mnk"
+}
+_FLAGS = ("pad_m", "pad_n", "pad_k", "persistent")
+_TRAITS: dict[str, Callable[[Any], bool]] = {
+    "pipeline": lambda value: type(value) is str and PIPELINE.fullmatch(value) is not None,
+    "scheduler": lambda value: value in tuple(map(str, Scheduler)),
+    "epilogue": lambda value: value in EPILOGUES,
+    **dict.fromkeys(_FLAGS, lambda value: type(value) is bool),
+}
+_SHAPES = {"tile_shape": "tile", "wave_shape": "wave", "warp_tile_shape": "warp_tile"}
+_MAJOR = {"r": "row_major", "c": "col_major"}
+
+
+def _recognises(document: Mapping[str, Any]) -> bool:
+    is_registry = "kernels" in document and bool(document.keys() & {"name", "metadata"})
+    return is_registry or "trait_config" in document
+
+
+def _read(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
+    return (_read_configuration if "trait_config" in document else _read_registry)(path, document)
+
+
+def _read_registry(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
+    """The registry of the dispatcher in C++; the identifier of a kernel says all of it."""
+    file = JsonFields(path, document)
+    entries = document["kernels"]
+    if not isinstance(entries, list) or not entries:
+        file.fail("kernels", "must be a list of at least one kernel")
+    kernels: list[GemmKernel] = []
+    archs: list[str] = []
+    for number, entry in enumerate(entries):
+        part = JsonFields(path, entry, f"kernels[{number}].")
+        kernels.append(_of_entry(part))
+        archs.append(part.scalar("gfx_arch", str))
+        for what, there, first in (("arch", archs[-1], archs[0]), ("dtype", kernels[-1].dtype, kernels[0].dtype)):
+            if there != first:
+                file.fail(
+                    f"kernels[{number}]", f"is of another {what} ({there}) than the first ({first}): split the file"
+                )
+    return Registry(archs[0], tuple(dict.fromkeys(kernels)))
+
+
+def _of_entry(part: JsonFields) -> GemmKernel:
+    if "identifier" not in part.names():
+        part.fail("identifier", "is missing: it is no kernel of a GEMM")
+    identifier = part.scalar("identifier", str)
+    try:
+        kernel = parse_kernel_name(identifier if identifier.startswith(OP_TYPE) else f"{OP_TYPE}_{identifier}")
+        kernel_name(kernel)
+    except CkhError as error:
+        part.fail("identifier", f"is no kernel's: {error.message}")
+    algorithm = part.part("algorithm")
+    for name, ours in _SHAPES.items():
+        shape = algorithm.part(name)
+        if (said := tuple(shape.scalar(axis, int) for axis in "mnk")) != (known := getattr(kernel, ours)):
+            algorithm.fail(name, f"is {_by(said)}, the identifier says {_by(known)}")
+    return kernel
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[GemmKernel]:
+    """A configuration of the tile engine; element type and layout are the problem's."""
+    file = JsonFields(path, document)
+    if "variant" in document:
+        file.fail("variant", "is of convolutions: name their operation")
+    tiles, traits = file.part("tile_config"), file.part("trait_config")
+    if "k_block_per_cu" in file.names() and (blocks := file.scalar("k_block_per_cu", int)) != 1:
+        file.fail("k_block_per_cu", f"is {blocks}, ckh's GEMMs have 1")
+    file.finish()
+    sizes = {ours: _values(tiles, name, _is_size) for name, ours in _SIZES.items()}
+    said = {name: _values(traits, name, is_one) for name, is_one in _TRAITS.items()}
+    tiles.finish()
+    traits.finish()
+    count = prod(map(len, (*sizes.values(), *said.values())))
+    if count > MOST_COMBINATIONS:
+        file.fail("tile_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
+    space = _space(sizes, said)
+
+    def table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
+        return space.narrowed(arch, dtype).table(dtype, layout)
+
+    def groups(dtype: str) -> list[tuple[Any, ...]]:
+        return [(dtype, layout) for layout in GEMM_LAYOUTS]
+
+    return Registry("", (), KernelProduct(GEMM_RULES, table, groups, count))
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= MOST
+
+
+def _values(part: JsonFields, name: str, is_one: Callable[[Any], bool]) -> list[Any]:
+    values = values_of(part.value(name))
+    if not values:
+        part.fail(name, "must be a list of values, or a range with min, max and step")
+    for value in values:
+        if not is_one(value):
+            part.fail(name, f"has the unknown value {value!r}")
+    return list(dict.fromkeys(values))
+
+
+def _space(sizes: Mapping[str, list[Any]], traits: Mapping[str, list[Any]]) -> GemmSpace:
+    tile, wave, warp_tile = (
+        tuple(product(*(sizes[f"{what}_{axis}"] for axis in "mnk"))) for what in ("tile", "wave", "warp_tile")
+    )
+    return GemmSpace(
+        tiles=tile,
+        blocks=tuple(WaveBlock(*block) for block in product(wave, warp_tile)),
+        pipelines=tuple(traits["pipeline"]),
+        schedulers=tuple(map(Scheduler, traits["scheduler"])),
+        epilogues=tuple(traits["epilogue"]),
+        pads=tuple(product(*(traits[f"pad_{axis}"] for axis in "mnk"))),
+        persistent=tuple(traits["persistent"]),
+    )
+
+
+def _write(kernels: Sequence[GemmKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
+    """For each element type and layout a registry and, of kernels with native widths, the smallest configuration."""
+    groups: dict[tuple[str, str], list[GemmKernel]] = {}
+    for kernel in kernels:
+        groups.setdefault((kernel.dtype, kernel.layout), []).append(kernel)
+    files = {}
+    for (dtype, layout), some in groups.items():
+        entries = [_entry(kernel, arch.name) for kernel in some]
+        registry = {"metadata": {"registry_name": name, "total_kernels": len(some)}, "kernels": entries}
+        files[f"registry_{dtype}_{layout}.json"] = WrittenList(_text(registry), len(some), "registry")
+        if all(kernel.vectors == (NATIVE_WIDTH,) * 3 and not kernel.suffix for kernel in some):
+            document = _configuration(some)
+            described = _read_configuration(Path(name), document).product
+            assert described is not None
+            table = described.table(arch, dtype, layout)
+            count = len(GEMM_RULES.judge(table, arch).passed)
+            files[f"config_{dtype}_{layout}.json"] = WrittenList(_text(document), count, "configuration")
+    return files
+
+
+def _text(document: object) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _configuration(kernels: Sequence[GemmKernel]) -> dict[str, Any]:
+    """The smallest configuration that describes all of these kernels."""
+    return {
+        "tile_config": {name: _there(kernels, ours) for name, ours in _SIZES.items()},
+        "trait_config": {name: _there(kernels, name) for name in _TRAITS},
+        "k_block_per_cu": 1,
+    }
+
+
+def _there(kernels: Sequence[GemmKernel], name: str) -> dict[str, list[Any]]:
+    values = {getattr(kernel, name) for kernel in kernels}
+    return {"values": [str(value) if isinstance(value, Scheduler) else value for value in sorted(values)]}
+
+
+def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
+    identifier = kernel_name(kernel).removeprefix(f"{OP_TYPE}_")
+    layouts = dict(zip(("layout_a", "layout_b", "layout_c"), (_MAJOR[letter] for letter in kernel.layout), strict=True))
+    shapes = {name: dict(zip("mnk", getattr(kernel, ours), strict=True)) for name, ours in _SHAPES.items()}
+    traits = {"pipeline": kernel.pipeline, "scheduler": str(kernel.scheduler), "epilogue": kernel.epilogue}
+    return {
+        "name": identifier,
+        "identifier": identifier,
+        "signature": {
+            "dtype_a": kernel.dtype,
+            "dtype_b": kernel.dtype,
+            "dtype_c": output_dtype(kernel.dtype),
+            **layouts,
+        },
+        "algorithm": {**shapes, **traits, "persistent": kernel.persistent},
+        "gfx_arch": arch,
+    }
+
+
+LISTS = ListFormat(_recognises, _read, _write)

@@ -1,0 +1,321 @@
+"""Lists of convolution kernels in files of AMD's tools.
+
+Read are the registry of its dispatcher (`GroupedConvRegistry`, of Python and of C++), the code generator's instances,
+and configurations of the tile engine. Written are the first and the last.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import CkhError, DataError
+from ckh.jsonfields import JsonFields
+from ckh.kernels.lists import MOST_COMBINATIONS, KernelProduct, ListFormat, Registry, WrittenList, values_of
+from ckh.kernels.name_grammar import NUMBER
+from ckh.kernels.pipelines import PIPELINE_CODES
+from ckh.kernels.scheduler import Scheduler
+from ckh.kernels.table import KernelTable
+from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.name_grammar import DIRECTION_TOKENS
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.pool import table_of, tile_axis
+from ckh.ops.grouped_conv.rules.full import blocks_per_cu
+from ckh.ops.grouped_conv.tiles import CONV_TILES, tile_of, tiles_of, vectors_of, warp_tile_of, wave_of
+from ckh.ops.grouped_conv.validity import CONV_RULES
+from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION
+from ckh.problems import DTYPE_BYTES, Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ckh.archs import ArchSpec
+
+_DIRECTIONS = DIRECTION_TOKENS | {str(one): one for one in Direction}
+_THREE = re.compile(rf"{NUMBER}x{NUMBER}x{NUMBER}")
+# What a configuration may say of a kernel: the field, its values, and those that are taken where it says nothing.
+_OPTIONS: dict[str, tuple[tuple[Any, ...], tuple[Any, ...]]] = {
+    "pipeline": (tuple(PIPELINE_CODES), tuple(PIPELINE_CODES)),
+    "scheduler": (tuple(map(str, Scheduler)), tuple(map(str, Scheduler))),
+    "num_groups_to_merge": ((1, 2, 4, 8, 16, 32), (1,)),
+    "double_smem_buffer": ((False, True), (False,)),
+    "split_image": ((False, True), (False,)),
+    "explicit_gemm": ((False, True), (False,)),
+    "two_stage": ((False, True), (False,)),
+}
+# Options that a registry of the dispatcher leaves out, with the tokens of AMD's names, and more that names may say.
+_FLAGS = {"double_smem_buffer": "_dsb", "split_image": "_si", "two_stage": "_2stage", "explicit_gemm": "_explicit_gemm"}
+_SAID_BY_NAME = ("specialization", "streamk", "streamk_persistent", "pad_m", "pad_n", "pad_k", "split_k")
+
+
+def _recognises(document: Mapping[str, Any]) -> bool:
+    is_registry = "kernels" in document and bool(document.keys() & {"name", "metadata"})
+    return is_registry or "instances" in document or "trait_config" in document
+
+
+def _read(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
+    if "trait_config" in document:
+        return _read_configuration(path, document)
+    if "instances" in document:
+        return _read_instances(path, document)
+    return _read_registry(path, document)
+
+
+def _entries(path: Path, file: JsonFields, entries: Any, name: str) -> list[JsonFields]:
+    if not isinstance(entries, list) or not entries:
+        file.fail(name, "must be a list of at least one kernel")
+    return [JsonFields(path, entry, f"{name}[{number}].") for number, entry in enumerate(entries)]
+
+
+def _read_registry(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
+    file = JsonFields(path, document)
+    archs: dict[str, int] = {}
+    kernels = []
+    for number, part in enumerate(_entries(path, file, document.get("kernels"), "kernels")):
+        kernels.append(_of_registry(part))
+        archs.setdefault(part.scalar("arch", str), number)
+        part.finish()
+    if len(archs) > 1:
+        first, other = list(archs)[:2]
+        file.fail(f"kernels[{archs[other]}].arch", f"is {other}, the first kernel's is {first}: one file, one GPU")
+    return Registry(next(iter(archs)), _of_one_dtype(file, kernels, "kernels"))
+
+
+def _of_registry(part: JsonFields) -> ConvKernel:
+    """A kernel of the dispatcher's registry; what its fields leave out is in its name."""
+    name = part.scalar("name", str)
+    signature = part.part("signature")
+    names = signature.names()
+    if not {"variant", "op"} & set(names):
+        part.fail("signature", "has no direction (variant or op): it is no kernel of a convolution")
+    direction = _choice(signature, "variant" if "variant" in names else "op", _DIRECTIONS)
+    dtype = _dtype(signature)
+    head: dict[str, Any] = {
+        "variant": direction,
+        "dtype": dtype,
+        "ndim_spatial": signature.scalar("ndim_spatial", int),
+        "layout": signature.scalar("layout", str),
+    }
+    signature.finish()
+    algorithm = part.part("algorithm")
+    wave, warp = _by(algorithm, "wave"), _by(algorithm, "warp")
+    said: dict[str, Any] = {flag: token in name for flag, token in _FLAGS.items()}
+    said |= _sizes("wave", wave) | _sizes("warp_tile", warp) | _algorithm(algorithm)
+    vectors = algorithm.triple("vector_sizes")
+    said |= dict(zip(("vector_a", "vector_b", "vector_c"), vectors, strict=True))
+    said["block_per_cu"] = algorithm.scalar("block_per_cu", int)
+    algorithm.finish()
+    return _named(part, {**head, **said, **_of_name(part, name)})
+
+
+def _of_name(part: JsonFields, name: str) -> dict[str, Any]:
+    """The options that a full name says and the fields of a registry do not; of other names, those of any kernel."""
+    options = (*_SAID_BY_NAME, *_FLAGS)
+    try:
+        kernel = parse_kernel_name(name)
+    except DataError:
+        kernel = None
+    if kernel is not None and kernel.is_complete:
+        return {option: getattr(kernel, option) for option in options}
+    if not name:
+        part.fail("name", "must not be empty")
+    return {"specialization": DEFAULT_SPECIALIZATION, "pad_m": True, "pad_n": True, "pad_k": True}
+
+
+def _dtype(signature: JsonFields) -> str:
+    """The element type of a signature, which C++ states for each tensor."""
+    if "dtype" in signature.names():
+        return str(_choice(signature, "dtype", dict.fromkeys(DTYPE_BYTES)) or "")
+    found = [signature.scalar(f"dtype_{tensor}", str) for tensor in ("in", "wei", "out")]
+    if len(set(found)) > 1:
+        signature.fail("dtype_in", f"is {found[0]}, the others are {found[1]} and {found[2]}: ckh has no such kernels")
+    return found[0]
+
+
+def _read_instances(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
+    """Instances of the code generator, which are of no architecture."""
+    file = JsonFields(path, document)
+    entries = _entries(path, file, document.get("instances"), "instances")
+    head: dict[str, Any] = {
+        "variant": _choice(file, "variant", _DIRECTIONS),
+        "ndim_spatial": file.scalar("ndim_spatial", int),
+        "layout": file.scalar("layout", str),
+        "dtype": file.scalar("datatype", str),
+    }
+    kernels = []
+    for part in entries:
+        part.scalar("id", int)
+        said = _algorithm(part)
+        for ours, theirs in (("wave", "warp"), ("warp_tile", "warp_tile")):
+            said |= {f"{ours}_{axis}": part.scalar(f"{theirs}_{axis}", int) for axis in "mnk"}
+        said |= {f"vector_{one}": part.scalar(f"vector_size_{one}", int) for one in "abc"}
+        said |= {flag: part.scalar(flag, bool) for flag in _FLAGS}
+        said["specialization"] = part.scalar("specialization", str)
+        is_streamed = part.scalar("streamk_enabled", bool)
+        strategy = "" if part.is_null("streamk_reduction_strategy") else part.scalar("streamk_reduction_strategy", str)
+        said["streamk"] = strategy if is_streamed else None
+        said["streamk_persistent"] = part.scalar("streamk_persistent", bool)
+        said |= {"pad_m": True, "pad_n": True, "pad_k": True, "block_per_cu": blocks_per_cu(said["pipeline"])}
+        part.finish()
+        kernels.append(_named(part, {**head, **said}))
+    return Registry("", _of_one_dtype(file, kernels, "instances"))
+
+
+def _algorithm(part: JsonFields) -> dict[str, Any]:
+    """The fields that a registry and an instance have alike."""
+    return {
+        **{f"tile_{axis}": part.scalar(f"tile_{axis}", int) for axis in "mnk"},
+        "pipeline": part.scalar("pipeline", str),
+        "epilogue": part.scalar("epilogue", str),
+        "scheduler": _choice(part, "scheduler", {str(one): one for one in Scheduler}),
+        "num_wave_groups": part.scalar("num_wave_groups", int),
+        "num_groups_to_merge": part.scalar("num_groups_to_merge", int),
+    }
+
+
+def _named(part: JsonFields, values: dict[str, Any]) -> ConvKernel:
+    """The kernel of these values, which are such as a name can say."""
+    kernel = ConvKernel(**values)
+    try:
+        is_said = parse_kernel_name(kernel_name(kernel)) == kernel
+    except CkhError as error:
+        part.fail("algorithm", f"has a value that no kernel has: {error.message}")
+    if not is_said:
+        part.fail("algorithm", "has values that contradict each other")
+    return kernel
+
+
+def _of_one_dtype(file: JsonFields, kernels: Sequence[ConvKernel], name: str) -> tuple[ConvKernel, ...]:
+    """The distinct kernels, which must be of one element type."""
+    for number, kernel in enumerate(kernels):
+        if kernel.dtype != kernels[0].dtype:
+            file.fail(f"{name}[{number}]", f"is {kernel.dtype}, the first kernel {kernels[0].dtype}: split the file")
+    return tuple(dict.fromkeys(kernels))
+
+
+def _choice(part: JsonFields, name: str, known: Mapping[str, Any]) -> Any:
+    value = part.scalar(name, str)
+    if value not in known:
+        part.fail(name, f"must be one of {', '.join(known)}, not {value!r}")
+    return known[value] or value
+
+
+def _by(part: JsonFields, name: str) -> tuple[int, ...]:
+    """Three sizes such as 2x2x1."""
+    text = part.scalar(name, str)
+    if not _THREE.fullmatch(text):
+        part.fail(name, "must be three sizes such as 2x2x1")
+    return tuple(map(int, text.split("x")))
+
+
+def _sizes(what: str, sizes: Sequence[int]) -> dict[str, int]:
+    return {f"{what}_{axis}": size for axis, size in zip("mnk", sizes, strict=True)}
+
+
+def _read_configuration(path: Path, document: dict[str, Any]) -> Registry[ConvKernel]:
+    """A configuration of the tile engine, whose tiles are its list of ten."""
+    file = JsonFields(path, document)
+    if "tile_config" in document:
+        file.fail("tile_config", "is of GEMMs: the tile engine's convolutions have tiles of their own")
+    variant = _choice(file, "variant", _DIRECTIONS)
+    traits = file.part("trait_config")
+    file.finish()
+    said = {name: _values(traits, name, known) for name, (known, _) in _OPTIONS.items() if name in traits.names()}
+    dtypes = _values(traits, "data_type", tuple(DTYPE_BYTES)) if "data_type" in traits.names() else None
+    ndims = _values(traits, "ndim_spatial", (1, 2, 3)) if "ndim_spatial" in traits.names() else [2]
+    traits.finish()
+    if variant is Direction.BWD_WEIGHT:
+        said.setdefault("two_stage", [False, True])
+    options = {name: said.get(name, list(usual)) for name, (_, usual) in _OPTIONS.items()}
+    options["scheduler"] = list(map(Scheduler, options["scheduler"]))
+    count = len(CONV_TILES) * prod(map(len, options.values()))
+    if count > MOST_COMBINATIONS:
+        file.fail("trait_config", f"describes {count} kernels, ckh reads up to {MOST_COMBINATIONS}")
+
+    def table(arch: ArchSpec, direction: Direction, ndim: int, dtype: str) -> KernelTable[ConvKernel]:
+        if direction is not variant or ndim not in ndims or (dtypes is not None and dtype not in dtypes):
+            return KernelTable.of(ConvKernel, ())
+        axes = [((name,), [(value,) for value in values]) for name, values in options.items()]
+        return table_of(direction, ndim, dtype, tile_axis(tiles_of(arch)), *axes)
+
+    def groups(dtype: str) -> list[tuple[Any, ...]]:
+        return [(variant, ndim, dtype) for ndim in ndims]
+
+    return Registry("", (), KernelProduct(CONV_RULES, table, groups, count))
+
+
+def _values(part: JsonFields, name: str, known: Sequence[Any]) -> list[Any]:
+    """The values of a parameter, each one that is known."""
+    values = values_of(part.value(name))
+    if not values:
+        part.fail(name, "must be a list of values, or a range with min, max and step")
+    for value in values:
+        if not any(type(value) is type(one) and value == one for one in known):
+            part.fail(name, f"has no value {value!r}, but " + ", ".join(map(str, known)))
+    return list(dict.fromkeys(values))
+
+
+def _write(kernels: Sequence[ConvKernel], arch: ArchSpec, name: str) -> dict[str, WrittenList]:
+    """A registry and, for each direction, number of dimensions and element type, the smallest configuration."""
+    groups: dict[tuple[Direction, int, str], list[ConvKernel]] = {}
+    for kernel in kernels:
+        groups.setdefault((kernel.variant, kernel.ndim_spatial, kernel.dtype), []).append(kernel)
+    files = {}
+    for (variant, ndim, dtype), some in groups.items():
+        words = f"{variant}_{ndim}d_{dtype}"
+        entries = [_registry_entry(kernel, arch.name) for kernel in some]
+        files[f"registry_{words}.json"] = WrittenList(_text({"name": name, "kernels": entries}), len(some), "registry")
+        document = _configuration(some)
+        product = _read_configuration(Path(words), document).product
+        assert product is not None
+        built = product.built(arch, dtype)
+        if set(some) <= set(built):
+            files[f"config_{words}.json"] = WrittenList(_text(document), len(built), "configuration")
+    return files
+
+
+def _text(document: object) -> bytes:
+    return (json.dumps(document, indent=2) + "\n").encode()
+
+
+def _configuration(kernels: Sequence[ConvKernel]) -> dict[str, Any]:
+    """The smallest configuration that has the options of all kernels; it has no choice of tiles."""
+    values: dict[str, Sequence[Any]] = {"data_type": [kernels[0].dtype], "ndim_spatial": [kernels[0].ndim_spatial]}
+    for name, (known, _) in _OPTIONS.items():
+        there = {str(getattr(kernel, name)) for kernel in kernels}
+        values[name] = [value for value in known if str(value) in there]
+    return {
+        "variant": str(kernels[0].variant),
+        "trait_config": {name: {"values": some} for name, some in values.items() if some},
+    }
+
+
+def _registry_entry(kernel: ConvKernel, arch: str) -> dict[str, Any]:
+    return {
+        "name": kernel_name(kernel),
+        "signature": {
+            "variant": str(kernel.variant),
+            "dtype": kernel.dtype,
+            "ndim_spatial": kernel.ndim_spatial,
+            "layout": kernel.layout,
+        },
+        "algorithm": {
+            **_sizes("tile", tile_of(kernel)),
+            "wave": "x".join(map(str, wave_of(kernel))),
+            "warp": "x".join(map(str, warp_tile_of(kernel))),
+            "pipeline": kernel.pipeline,
+            "epilogue": kernel.epilogue,
+            "scheduler": str(kernel.scheduler),
+            "vector_sizes": list(vectors_of(kernel)),
+            "block_per_cu": kernel.block_per_cu,
+            "num_wave_groups": kernel.num_wave_groups,
+            "num_groups_to_merge": kernel.num_groups_to_merge,
+        },
+        "arch": arch,
+    }
+
+
+LISTS = ListFormat(_recognises, _read, _write)

@@ -1,0 +1,269 @@
+"""AMD's lists of kernels as registries: what they say, what is refused of them, and what is written in their forms.
+
+The files in tests/fixtures/amd_lists are AMD's, MIT; its README says where they are from.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.registry import read_registry
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode
+from ckh.kernels.lists import ListFormat
+from ckh.ops import operation, part_of
+from ckh.ops.gemm_universal.validity import GEMM_RULES
+from ckh.ops.grouped_conv.names import kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+AMD = Path(__file__).parents[1] / "fixtures" / "amd_lists"
+CONV, GEMM = operation("grouped_conv"), operation("gemm_universal")
+# A configuration of the tile engine's grouped convolutions.
+FORWARD = {
+    "variant": "forward",
+    "trait_config": {
+        "data_type": {"values": ["bf16"]},
+        "pipeline": {"values": ["compv3", "compv4", "mem"]},
+        "scheduler": {"values": ["intrawave", "interwave"]},
+        "ndim_spatial": {"values": [2]},
+        "num_groups_to_merge": {"values": [1, 2]},
+        "double_smem_buffer": {"values": [False, True]},
+    },
+}
+
+
+def registry(**changes: Any) -> dict[str, Any]:
+    """A registry as the dispatcher's `GroupedConvRegistry.to_json` writes it, with changes of its second kernel."""
+    kernels: list[dict[str, Any]] = [
+        {
+            "name": f"grouped_conv_forward_bf16_2d_{tile}x64x64_compv4_intrawave_dsb",
+            "signature": {"variant": "forward", "dtype": "bf16", "ndim_spatial": 2, "layout": "nhwgc"},
+            "algorithm": {
+                "tile_m": tile,
+                "tile_n": 64,
+                "tile_k": 64,
+                "wave": "2x2x1",
+                "warp": "16x16x16",
+                "pipeline": "compv4",
+                "epilogue": "cshuffle",
+                "scheduler": "intrawave",
+                "vector_sizes": [4, 8, 8],
+                "block_per_cu": 1,
+                "num_wave_groups": 1,
+                "num_groups_to_merge": 1,
+            },
+            "arch": "gfx950",
+        }
+        for tile in (32, 64)
+    ]
+    for name, value in changes.items():
+        part = next(part for part in (kernels[1], kernels[1]["signature"], kernels[1]["algorithm"]) if name in part)
+        part[name] = value
+    return {"name": "default", "kernels": kernels}
+
+
+def written(path: Path, document: object) -> Path:
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_registry_of_the_dispatcher_is_read(tmp_path: Path) -> None:
+    """Fields are the kernel's, and its name says what they leave out: here the double buffer."""
+    found = read_registry(written(tmp_path / "a.json", registry()), CONV)
+    assert found.arch == "gfx950"
+    assert [kernel_name(kernel) for kernel in found.kernels] == [
+        f"grouped_conv_fwd_bf16_nhwgc_2d_compv4_cshuffle_intrawave_{tile}x64x64_2x2x1_16x16x16_dsb" for tile in (32, 64)
+    ]
+
+
+def test_a_registry_of_the_dispatcher_in_cpp_is_read(tmp_path: Path) -> None:
+    """Its signature has the element type of each tensor and the direction as `op`."""
+    document = registry()
+    for one in document["kernels"]:
+        one["signature"] = {
+            **{f"dtype_{tensor}": "bf16" for tensor in ("in", "wei", "out")},
+            "layout": "nhwgc",
+            "ndim_spatial": 2,
+            "op": "bwd_data",
+        }
+    found = read_registry(written(tmp_path / "a.json", {"metadata": {}, **document}), CONV)
+    assert {kernel.variant for kernel in found.kernels} == {Direction.BWD_DATA}
+
+
+def test_instances_of_the_code_generator_are_read() -> None:
+    """All six kernels of AMD's file, field by field, for any GPU."""
+    path = AMD / "forward_nhwgc_bf16.json"
+    found = read_registry(path, CONV)
+    assert found.arch == ""
+    instances = json.loads(path.read_text())["instances"]
+    assert len(found.kernels) == len(instances) == 6
+    for kernel, one in zip(found.kernels, instances, strict=True):
+        assert (kernel.tile_m, kernel.tile_n, kernel.tile_k) == (one["tile_m"], one["tile_n"], one["tile_k"])
+        assert (kernel.wave_m, kernel.wave_n, kernel.wave_k) == (one["warp_m"], one["warp_n"], one["warp_k"])
+        assert (kernel.vector_a, kernel.vector_b, kernel.vector_c) == tuple(one[f"vector_size_{x}"] for x in "abc")
+        assert (kernel.specialization, kernel.split_image) == (one["specialization"], one["split_image"])
+        assert kernel.num_groups_to_merge == one["num_groups_to_merge"]
+        assert str(kernel.scheduler) == one["scheduler"]
+
+
+@pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "fp16"), ("gfx950", "fp8")])
+def test_the_default_configuration_of_gemms_is_its_product(arch: str, dtype: str) -> None:
+    """The kernels are those of 622,080 combinations that break no rule, judged one by one here."""
+    path = AMD / "gemm_default_config.json"
+    spec = load_arch(arch)
+    described = read_registry(path, GEMM).product
+    assert described is not None
+    assert described.count == 4**3 * 3**2 * (3 * 3 * 5) * (3 * 2 * 2 * 2) == 622_080
+    document = json.loads(path.read_text())
+    warp_tiles = [tuple(document["tile_config"][f"warp_tile_{axis}"]["values"]) for axis in "mnk"]
+    table = described.table(spec, dtype, "rcr")
+    built = table.take(GEMM_RULES.judge(table, spec).passed)
+    known = {kernel for kernel in built if kernel.tile == (128, 128, 64) and kernel.pipeline == "compv3"}
+    assert known
+    some = next(iter(known))
+    expected = set()
+    for wave in product((4, 2, 1), (4, 2, 1)):
+        for warp_tile in product(*warp_tiles):
+            for scheduler, epilogue, persistent in product(
+                ("intrawave", "interwave"), ("cshuffle", "default"), (False, True)
+            ):
+                kernel = replace(
+                    some,
+                    wave_m=wave[0],
+                    wave_n=wave[1],
+                    epilogue=epilogue,
+                    persistent=persistent,
+                    **{f"warp_tile_{axis}": size for axis, size in zip("mnk", warp_tile, strict=True)},
+                    scheduler=type(some.scheduler)(scheduler),
+                )
+                if not GEMM_RULES.of_arch(kernel, spec):
+                    expected.add(kernel)
+    assert known == expected
+
+
+def test_a_configuration_of_convolutions_is_part_of_the_pool(tmp_path: Path) -> None:
+    """Of kernels without merged groups these are the pool's with such pipelines and without split images."""
+    arch = load_arch("gfx950")
+    found = read_registry(written(tmp_path / "a.json", FORWARD), CONV)
+    assert found.product is not None
+    assert found.product.count == 10 * 3 * 2 * 2 * 2
+    built = found.product.built(arch, "bf16")
+    pool = conv_pool(Direction.FORWARD, arch, 2, "bf16")
+    wanted = {one for one in pool if one.pipeline in ("compv3", "compv4", "mem") and not one.split_image}
+    assert {one for one in built if one.num_groups_to_merge == 1} == wanted
+    assert {one.num_groups_to_merge for one in built} == {1, 2}
+    assert found.product.built(arch, "fp16") == ()
+
+
+@pytest.mark.parametrize("kind", ["list", "configuration"])
+def test_predict_ranks_such_lists(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever is ranked is of the file."""
+    document = registry() if kind == "list" else FORWARD
+    path = written(tmp_path / "a.json", document)
+    known = {kernel_name(one) for one in read_registry(path, CONV).built(load_arch("gfx950"), "bf16")}
+    sizes = ["--n", "16", "--c", "256", "--hi", "14", "--arch", "gfx950", "--dtype", "bf16"]
+    assert run(["predict", *sizes, "--registry", str(path), "--json", "--top", "500"]) == ExitCode.OK
+    ranked = {one["kernel"] for one in json.loads(capsys.readouterr().out)["kernels"]}
+    assert ranked
+    assert ranked <= known
+
+
+def test_bench_plans_the_kernels_of_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one kernel of AMD's `user_provided_config.json`, and how many combinations the GPU does not build."""
+    (tmp_path / "p.csv").write_text("m,n,k\n64,192,64\n")
+    path = AMD / "gemm_user_provided_config.json"
+    command = ["bench", "--op", "gemm_universal", "--device", "hip", "--arch", "gfx942", "--dtype", "fp16", "--dry-run"]
+    assert run([*command, "--problems", str(tmp_path / "p.csv"), "--registry", str(path), "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["kernels"] == document["pairs"] == 1
+    assert [(one["kernels"], one["refused"]) for one in document["groups"]] == [(1, 0)]
+
+
+def change(document: dict[str, Any], **values: Any) -> dict[str, Any]:
+    return document | {"trait_config": document["trait_config"] | values}
+
+
+@pytest.mark.parametrize(
+    ("op", "document", "why"),
+    [
+        (CONV, {"name": "a", "kernels": []}, "kernels must be a list of at least one kernel"),
+        (CONV, registry(dtype="fp16"), "kernels[1] is fp16, the first kernel bf16"),
+        (CONV, registry(dtype="fp12"), "kernels[1].signature.dtype must be one of"),
+        (CONV, registry(arch="gfx942"), "kernels[1].arch is gfx942, the first kernel's is gfx950"),
+        (CONV, registry(pipeline="compv99x"), "kernels[1].algorithm has a value that no kernel has"),
+        (CONV, registry(wave="2x2"), "kernels[1].algorithm.wave must be three sizes such as 2x2x1"),
+        (CONV, registry(signature={"dtype_a": "fp16"}), "kernels[1].signature has no direction"),
+        (CONV, change(FORWARD, pipeline={"values": ["compv9"]}), "trait_config.pipeline has no value 'compv9'"),
+        (CONV, change(FORWARD, cluster={"values": [1]}), "trait_config.cluster is not a known field"),
+        (CONV, change(FORWARD, pipeline={"values": []}), "trait_config.pipeline must be a list of values"),
+        (CONV, json.loads((AMD / "gemm_default_config.json").read_text()), "tile_config is of GEMMs"),
+        (GEMM, registry(), "kernels[0].identifier is missing: it is no kernel of a GEMM"),
+        (GEMM, FORWARD, "variant is of convolutions"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(op: Any, document: Any, why: str, tmp_path: Path) -> None:
+    """Unknown values, empty lists, kernels of another operation, several element types or GPUs."""
+    path = written(tmp_path / "a.json", document)
+    with pytest.raises(DataError) as error:
+        read_registry(path, op)
+    assert error.value.message.startswith(f"{path}: ")
+    assert why in error.value.message
+
+
+def test_a_configuration_of_too_many_kernels_is_refused(tmp_path: Path) -> None:
+    """Its product is not made."""
+    document = json.loads((AMD / "gemm_default_config.json").read_text())
+    document["tile_config"]["tile_k"] = {"min": 1, "max": 512, "step": 1}
+    with pytest.raises(DataError, match="tile_config describes 79626240 kernels, ckh reads up to 2097152"):
+        read_registry(written(tmp_path / "a.json", document), GEMM)
+
+
+def lists_of(op: Any) -> Any:
+    """AMD's forms of an operation's lists."""
+    return part_of(op, "lists", ListFormat)
+
+
+def test_what_is_written_of_convolutions_is_read_back(tmp_path: Path) -> None:
+    """A registry lists just these kernels; the smallest configuration has all of them, and its count is right."""
+    arch = load_arch("gfx950")
+    pool = conv_pool(Direction.FORWARD, arch, 2, "bf16")
+    chosen: tuple[ConvKernel, ...] = (pool[3], pool[40], pool[-1])
+    files = lists_of(CONV).write(chosen, arch, "mine")
+    assert list(files) == ["registry_forward_2d_bf16.json", "config_forward_2d_bf16.json"]
+    for name, made in files.items():
+        (tmp_path / name).write_bytes(made.content)
+    assert read_registry(tmp_path / "registry_forward_2d_bf16.json", CONV).kernels == chosen
+    built = read_registry(tmp_path / "config_forward_2d_bf16.json", CONV).built(arch, "bf16")
+    assert set(chosen) <= set(built)
+    assert files["config_forward_2d_bf16.json"].kernels == len(built) < len(pool)
+
+
+def test_what_is_written_of_gemms_is_read_back(tmp_path: Path) -> None:
+    """Likewise; a configuration has no element type and layout."""
+    arch = load_arch("gfx942")
+    described = read_registry(AMD / "gemm_default_config.json", GEMM).product
+    assert described is not None
+    table = described.table(arch, "fp16", "rcr")
+    built = table.take(GEMM_RULES.judge(table, arch).passed)
+    chosen = (built[5], built[700], built[len(built) - 1])
+    files = lists_of(GEMM).write(chosen, arch, "mine")
+    for name, made in files.items():
+        (tmp_path / name).write_bytes(made.content)
+    assert read_registry(tmp_path / "registry_fp16_rcr.json", GEMM).kernels == chosen
+    again = read_registry(tmp_path / "config_fp16_rcr.json", GEMM).product
+    assert again is not None
+    found = again.table(arch, "fp16", "rcr")
+    passed = found.take(GEMM_RULES.judge(found, arch).passed)
+    assert set(chosen) <= set(passed)
+    assert files["config_fp16_rcr.json"].kernels == len(passed) < len(built)
