@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FP32_BYTES = 4
+_TILE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
 
 def read_common_rules(path: Path) -> CommonRules:
@@ -100,15 +102,28 @@ def _device_profile(file: JsonFields) -> HardwareProfile:
 
 
 def _peaks(part: JsonFields) -> Peaks:
-    flops = part.part("flops_per_cu_clock")
+    flops, matrix = part.part("flops_per_cu_clock"), part.part("matrix_flops_per_cu_clock")
     peaks = Peaks(
         part.scalar("bandwidth_gb_s", int),
         {name: flops.scalar(name, int) for name in flops.names()},
+        {dtype: _rates(matrix.part(dtype)) for dtype in matrix.names()},
+        part.scalar("lds_bytes_per_clock", int),
         part.scalar("register_kb_per_cu", int),
         part.scalar("source", str),
     )
     part.finish()
     return peaks
+
+
+def _rates(part: JsonFields) -> dict[Triple, int]:
+    """Rates by the sizes of a tile, such as "32x32x8"."""
+    found: dict[Triple, int] = {}
+    for name in part.names():
+        match = _TILE.fullmatch(name)
+        if match is None:
+            part.fail(name, "must be the sizes of a tile, such as 32x32x8")
+        found[int(match[1]), int(match[2]), int(match[3])] = part.scalar(name, int)
+    return found
 
 
 def _host_profile(file: JsonFields, machine: Machine) -> HardwareProfile:

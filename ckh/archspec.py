@@ -37,10 +37,16 @@ class HardwareProfile:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peaks:
-    """A GPU's limits, by its maker: bytes of memory in GB/s; of a CU, operations in a clock and vector registers."""
+    """A GPU's limits, by its maker: bytes of memory in GB/s; of a CU, operations in a clock, reads of LDS, registers.
+
+    `matrix_flops_per_cu_clock` has the operations of matrix instructions by element type and tile; those of tiles that
+    it leaves out are the type's (benchmarks/matrix_rates.py).
+    """
 
     bandwidth_gb_s: int
     flops_per_cu_clock: Mapping[str, int]
+    matrix_flops_per_cu_clock: Mapping[str, Mapping[Triple, int]]
+    lds_bytes_per_clock: int
     register_kb_per_cu: int
     source: str
 

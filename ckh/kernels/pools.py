@@ -13,7 +13,7 @@ from ckh.kernels.judging import ProblemRules
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 _NOT_LISTED = "it is not in the registry"
+_AS_OBJECTS = 5000  # pools of so many kernels are objects, which are looked up faster; larger ones make them when needed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +41,7 @@ class Candidates(Generic[K]):
         left_out: kernels of kinds, e.g. pipelines, that the architecture builds and the model learned nothing of.
     """
 
-    pool: tuple[K, ...]
+    pool: Sequence[K]
     chosen: NDArray[np.intp]
     refused: dict[str, int]
     unmeasured: str = ""
@@ -91,7 +92,7 @@ class Pools(Generic[K]):
 
     def of(self, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> tuple[K, ...]:
         """The kernels of a group that break no rule of the architecture, in the table's order; those a model knows."""
-        return self._judged(knows, arch, *group)[0]
+        return tuple(self._judged(knows, arch, *group)[0])
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
         """The rest of the table with the reasons, one by one."""
@@ -106,7 +107,7 @@ class Pools(Generic[K]):
 
     def _judge(
         self, knows: Knows | None, arch: ArchSpec, *group: Any
-    ) -> tuple[tuple[K, ...], KernelTable[K], Counter[str], dict[str, frozenset[K]]]:
+    ) -> tuple[Sequence[K], KernelTable[K], Counter[str], dict[str, frozenset[K]]]:
         """The kernels that are built and known, as objects and as a table, and of the others counts and new kinds."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
@@ -117,7 +118,8 @@ class Pools(Generic[K]):
         kinds: defaultdict[str, set[K]] = defaultdict(set)
         for kind, kernel in ((knows.new_kind(kernel), kernel) for kernel in built) if knows else ():
             kinds[kind].add(kernel)
-        return tuple(known), known, refused, {kind: frozenset(kinds[kind]) for kind in sorted(kinds) if kind}
+        pool = tuple(known) if len(known) <= _AS_OBJECTS else known
+        return pool, known, refused, {kind: frozenset(kinds[kind]) for kind in sorted(kinds) if kind}
 
     def _prepare(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> ProblemRules:
         return ProblemRules(self.rules.problem, self._judged(knows, arch, *group)[1], arch)

@@ -9,13 +9,14 @@ compiled, else what kernels of its tile take.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ckh.kernels.table import column_of
 from ckh.problems import DTYPE_BYTES
+from ckh.ranking.axes import coded, keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
+    from ckh.archspec import Peaks
     from ckh.ops.base import Problem, TiledSizes
     from ckh.resources import Resources
 
@@ -31,7 +33,6 @@ _LAUNCH_US = 3.0
 # 2,000 and more are about equally good; the other numbers are the makers'.
 _LATENCY_CLOCKS = 2000.0
 _WITHOUT_PREFETCH = "basic"  # what the names of such pipelines begin with
-_LDS_BYTES_PER_CLOCK = 128.0
 _L2_BYTES_PER_CLOCK = 64.0
 # Registers of a lane, of vectors and accumulators: one for each sum, three for each that a trip's elements fill, and 60
 # more. The least squares of 681 kernels that were compiled for AMD's Instinct (R2 0.77), without a look at times:
@@ -44,7 +45,16 @@ _KB = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelShapes:
-    """Kernels as columns, shape (kernels,): tiles and waves along M and N, depth, waves, LDS buffers, prefetching."""
+    """Kernels as columns, shape (kernels,).
+
+    Attributes:
+        tile_m: the block's tile; likewise `tile_n`, `tile_k`.
+        wave_m: waves along M; likewise `wave_n`.
+        waves: of a block.
+        buffers: of tiles in LDS.
+        prefetches: whether a trip's loads go on beside the computing of another.
+        instruction: the tile of one matrix instruction, shape (kernels, 3).
+    """
 
     tile_m: NDArray[np.float64]
     tile_n: NDArray[np.float64]
@@ -54,6 +64,7 @@ class KernelShapes:
     waves: NDArray[np.float64]
     buffers: NDArray[np.float64]
     prefetches: NDArray[np.bool_]
+    instruction: NDArray[np.float64]
 
     @classmethod
     def of(cls, kernels: Sequence[Any]) -> KernelShapes:
@@ -65,7 +76,16 @@ class KernelShapes:
         pipelines = column_of(kernels, "pipeline").astype(np.str_)
         prefetches = ~np.char.startswith(pipelines, _WITHOUT_PREFETCH)
         buffers = 1 + _have_two_buffers(kernels, pipelines)
-        return cls(tile_m, tile_n, tile_k, wave_m, wave_n, wave_m * wave_n * wave_k, buffers, prefetches)
+        instruction = [column_of(kernels, f"warp_tile_{axis}").astype(np.float64) for axis in "mnk"]
+        waves = wave_m * wave_n * wave_k
+        return cls(tile_m, tile_n, tile_k, wave_m, wave_n, waves, buffers, prefetches, np.stack(instruction, axis=-1))
+
+    def distinct(self) -> tuple[KernelShapes, NDArray[np.intp]]:
+        """Those that differ, and which of them each kernel has: far fewer than kernels."""
+        columns = [getattr(self, field.name) for field in fields(self)]
+        rows = np.column_stack(columns)
+        numbers = keys([coded(column) for column in rows.T], len(rows))
+        return KernelShapes(*(column[numbers.first] for column in columns)), numbers.of
 
 
 def estimated_us(
@@ -97,7 +117,7 @@ def estimated_us(
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     cus = arch.hardware.num_cus
     at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
-    work = at_once * _trip_clocks(shape, width, arch.peaks.flops_per_cu_clock[problem.dtype], arch)
+    work = at_once * _trip_clocks(shape, width, _flops_per_clock(shape, problem.dtype, arch.peaks), arch)
     trip = np.where(shape.prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
     clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
@@ -121,11 +141,22 @@ def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> 
     return max(1, min(by_waves, by_lds))
 
 
-def _trip_clocks(shape: KernelShapes, width: float, flops: int, arch: ArchSpec) -> NDArray[np.float64]:
+def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[np.float64]:
+    """The operations of a compute unit in a clock by each kernel's matrix instructions."""
+    found = np.full(len(shape.tile_m), float(peaks.flops_per_cu_clock[dtype]))
+    for tile, rate in peaks.matrix_flops_per_cu_clock.get(dtype, {}).items():
+        found[(shape.instruction == tile).all(axis=1)] = rate
+    return found
+
+
+def _trip_clocks(
+    shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec
+) -> NDArray[np.float64]:
     """Clocks that a trip of one block keeps its compute unit busy, which does so many operations in one."""
+    assert arch.peaks is not None
     used = np.minimum(shape.waves / arch.hardware.simds_per_cu, 1.0)
     compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (flops * used)
-    read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width / _LDS_BYTES_PER_CLOCK
+    read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width / arch.peaks.lds_bytes_per_clock
     load = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _L2_BYTES_PER_CLOCK
     return np.asarray(np.maximum(np.maximum(compute, read), load))
 

@@ -75,7 +75,7 @@ class EstimateModel(Model):
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         # The last pool that was scored, and what is known of it, which takes longer to find than the estimate.
         self._pool: tuple[Kernel, ...] | None = None
-        self._shapes = KernelShapes.of(())
+        self._shapes, self._shape_of = KernelShapes.of(()), np.empty(0, np.intp)
         self._known: list[Resources | None] = []
 
     def score_pool(
@@ -91,10 +91,12 @@ class EstimateModel(Model):
         if self._pool is not pool:
             name = self.spec.op.kernel_name
             known = [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
-            self._pool, self._shapes, self._known = pool, KernelShapes.of(pool), known
+            shapes, every = KernelShapes.of(pool), np.arange(len(pool))
+            self._shapes, self._shape_of = (shapes, every) if known else shapes.distinct()
+            self._pool, self._known = pool, known
         arch = load_arch(self.spec.arch)
         times = [estimated_us(one, self._tiled(one), self._shapes, arch, self._known) for one in problems]
-        return -np.log(np.stack(times)), None
+        return -np.log(np.stack(times))[:, self._shape_of], None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """The scores of kernels, shape (kernels,)."""

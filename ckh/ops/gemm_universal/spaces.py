@@ -107,9 +107,14 @@ AMD_SEARCH = GemmSpace(
     persistent=(True, False),
 )
 
-# The pool of a GPU: all geometries, pipelines and schedulers of that space, with each option at the value that runs
-# the most problems: padded along every axis, C written in vectors, one block per tile.
-GPU = replace(AMD_SEARCH, epilogues=("cshuffle",), pads=(_PADDED,), persistent=(False,))
+# The pool of a GPU: that space with padding along every axis or along none. Of kernels that nothing distinguishes the
+# first is taken: where sizes divide an unpadded one, which writes C as it is, with one block per tile.
+GPU = replace(
+    AMD_SEARCH,
+    epilogues=("default", "cshuffle"),
+    pads=(_UNPADDED, _PADDED),
+    persistent=(False, True),
+)
 
 _HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
     (1, 4, 1): ((16, 16, 16), (16, 16, 32), (32, 32, 16)),
