@@ -256,6 +256,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         device=spec.device,
         ranked_by=backend_name(),
         candidates=len(found.order),
+        timed=found.timed,
         refused=found.refused,
         beyond=found.beyond,
         probe=found.probe,

@@ -109,6 +109,11 @@ class Answer:
         return beyond(self.problem, self.model.reach)
 
     @property
+    def timed(self) -> int | None:
+        """How many candidates the model's training data have times of; None if the model does not say."""
+        return known_candidates(self.problem, self.model).timed_candidates
+
+    @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
         return known_candidates(self.problem, self.model).refused

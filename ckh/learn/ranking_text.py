@@ -89,6 +89,7 @@ class Ranking(NamedTuple):
             (`interval_at`); empty where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
         frequent: the kernel that wins most at the problem's size, where the model learned from winners.
+        timed: how many candidates the model's training data have times of; None if the model does not say.
         explanation: why the first is above the second, if that is requested and there are two.
     """
 
@@ -108,6 +109,7 @@ class Ranking(NamedTuple):
     compiled: int | None = None
     known: Known = ALL_KNOWN
     frequent: Frequent | None = None
+    timed: int | None = None
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
 
@@ -151,7 +153,8 @@ class Ranking(NamedTuple):
                 else self.not_measured.lines()
             ),
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
-            f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
+            f"kernels  {self.candidates} candidates{_timed_words(self.timed)}, {refused} refused"
+            f"{_WHY if refused and not why else ''}",
         ]
         if self.compiled is not None:
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
@@ -187,6 +190,7 @@ class Ranking(NamedTuple):
             "device": self.device,
             "ranked_by": self.ranked_by,
             "candidates": self.candidates,
+            "candidates_measured": self.timed,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
             "not_measured": None
@@ -211,6 +215,11 @@ class Ranking(NamedTuple):
                 for one in self.kernels
             ],
         }
+
+
+def _timed_words(timed: int | None) -> str:
+    """How many candidates were measured, as it stands behind how many there are."""
+    return "" if timed is None else f" ({timed} measured)"
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:

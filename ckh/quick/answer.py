@@ -109,6 +109,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         device=facts["device"],
         ranked_by="c",
         candidates=count,
+        timed=None if facts["timed"] is None else sum(one < 0 for one in reasons[: facts["timed"]]),
         refused=_refused(facts, reasons, sizes),
         beyond=far,
         probe=probe,
