@@ -101,7 +101,7 @@ class Knows(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Judged(Generic[K]):
+class _JudgedPool(Generic[K]):
     """A pool: as it is given out, and as a table; the others as of `Candidates`."""
 
     pool: Sequence[K]
@@ -213,13 +213,13 @@ class Pools(Generic[K]):
 
     def _find(
         self, model: Path | None, only: KernelList[K] | None, arch: ArchSpec, group: tuple[Any, ...]
-    ) -> _Judged[K]:
+    ) -> _JudgedPool[K]:
         timed = None if model is None else self._timed(model)
         if only is not None:
             return self._judged_list(only, timed, arch, *group)
         return self._judged(None if model is None else self._knows(model), timed, arch, *group)
 
-    def _judge(self, knows: Knows | None, timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any) -> _Judged[K]:
+    def _judge(self, knows: Knows | None, timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any) -> _JudgedPool[K]:
         """The kernels that are built and known, and of the others counts and new kinds; first those that were timed."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
@@ -268,7 +268,7 @@ class Pools(Generic[K]):
 
     def _judge_list(
         self, only: KernelList[K], timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any
-    ) -> _Judged[K]:
+    ) -> _JudgedPool[K]:
         """The kernels of a list that are of the group, first those that were timed.
 
         Raises:
@@ -286,12 +286,12 @@ class Pools(Generic[K]):
         count = None if timed is None else sum(kernel in were_timed for kernel in own)
         return _judged(KernelTable.of(self.kind, own), refused, {}, count)
 
-    def _prepare(self, found: _Judged[K], arch: ArchSpec) -> ProblemRules:
+    def _prepare(self, found: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
         return ProblemRules(self.rules.problem, found.table, arch)
 
 
 def _judged(
     table: KernelTable[K], refused: Counter[str], left_out: dict[str, frozenset[K]], timed: int | None
-) -> _Judged[K]:
+) -> _JudgedPool[K]:
     pool = tuple(table) if len(table) <= _AS_OBJECTS else table
-    return _Judged(pool, table, refused, left_out, timed)
+    return _JudgedPool(pool, table, refused, left_out, timed)

@@ -16,6 +16,7 @@ from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known
+from ckh.learn.listed import kernel_list
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
@@ -84,8 +85,11 @@ class Answer:
 
     def known(self, count: int) -> Known:
         """The model's knowledge of the problem, of this device, and of the first candidates."""
-        kernels = [self.pool[index] for index in self.order[:count]]
-        return known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
+        is_listed = self.model.only is not None
+        kernels = [self.pool[index] for index in (self.order if is_listed else self.order[:count])]
+        found = known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
+        unknown = len(unmeasured_families(self.model, kernels)) if is_listed and found.families else 0
+        return found._replace(unknown_kernels=unknown)
 
     @property
     def frequent(self) -> Frequent | None:
@@ -165,6 +169,7 @@ def rank(
     *,
     arch: str | None = None,
     require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
 ) -> list[Ranked]:
     """The kernels for a problem, best first.
 
@@ -175,9 +180,13 @@ def rank(
             stands in for it, which `Ranked.not_measured` says (`answering.AnsweringModels`).
         arch: the architecture where no model is named; this machine's GPU, else the host.
         require_measured: refuse what stands in for a model.
+        kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
+            by default that pool, and what the model's training data have times of.
 
     Raises:
         NoKernelError: none applies.
+        DataError: `kernels` is empty, or has what is no complete kernel of the operation, or what the architecture
+            cannot build, or several element types.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
@@ -185,8 +194,14 @@ def rank(
     if model is None:
         models = _models(arch)
         model = models.fitting(problem) if require_measured else models.answering(problem)
+    model = _limited(model, kernels)
     found = answer(problem, model)
     return _marked(found.ranked if top is None else found.best(top), model)
+
+
+def _limited(model: Model, kernels: Iterable[str | Kernel] | None) -> Model:
+    """A model that ranks these kernels alone; None: all."""
+    return model if kernels is None else model.limited_to(kernel_list(kernels, model.spec.op))
 
 
 def _require_count(top: int | None) -> None:
@@ -236,6 +251,7 @@ def rank_many(
     tflops: bool = True,
     arch: str | None = None,
     require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
 ) -> list[list[Ranked]]:
     """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
 
@@ -246,8 +262,10 @@ def rank_many(
         tflops: whether to predict speed and time; the order alone takes half as long.
         arch: as of `rank`.
         require_measured: as of `rank`.
+        kernels: as of `rank`.
 
     Raises:
+        DataError: as `rank`.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
@@ -257,8 +275,9 @@ def rank_many(
     for index, problem in enumerate(problems):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
+    named = None if kernels is None else tuple(kernels)
     for wanted, places in groups.items():
-        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured)):
+        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured), named):
             for index in places[problem]:
                 ranked[index] = best.copy()
     return ranked
@@ -271,12 +290,13 @@ def _best_of(
     models: AnsweringModels,
     top: int | None,
     flags: tuple[bool, bool],
+    kernels: tuple[str | Kernel, ...] | None,
 ) -> Iterator[tuple[Problem, list[Ranked]]]:
     """The best kernels of problems that want one model; of some twice, where something stands in for it."""
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found in () if first is None else _in_parts(problems, first, top, tflops=tflops):
+    for found in () if first is None else _in_parts(problems, _limited(first, kernels), top, tflops=tflops):
         if model is None and (found.unmeasured or not found.candidates):
             left += found.problems
         else:
@@ -285,7 +305,7 @@ def _best_of(
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found in _in_parts(some, chosen, top, tflops=tflops):
+        for found in _in_parts(some, _limited(chosen, kernels), top, tflops=tflops):
             yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
 
 

@@ -173,8 +173,15 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
     if known is None:
-        found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
-        found = found if model.only is None else found.among(model.only)
+        found = _found(problem, model)
         known = replace(found, chosen=model.same(found).chosen)
         model.candidates.put(key, known)
     return known
+
+
+def _found(problem: Problem, model: Model) -> Candidates[Kernel]:
+    op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
+    if only is not None and op.listed is not None:
+        return op.listed(problem, arch, model.path, only)
+    found = op.candidates(problem, arch, model.path)
+    return found if only is None else found.among(frozenset(only.kernels))

@@ -144,6 +144,7 @@ class Ranking(NamedTuple):
         """For people; `why` has the reasons for which kernels were refused."""
         warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
         refused = sum(self.refused.values())
+        measured = "" if self.timed is None else f" ({self.timed} measured)"
         lines = [
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
@@ -153,8 +154,7 @@ class Ranking(NamedTuple):
                 else self.not_measured.lines()
             ),
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
-            f"kernels  {self.candidates} candidates{_timed_words(self.timed)}, {refused} refused"
-            f"{_WHY if refused and not why else ''}",
+            f"kernels  {self.candidates} candidates{measured}, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if self.compiled is not None:
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
@@ -215,11 +215,6 @@ class Ranking(NamedTuple):
                 for one in self.kernels
             ],
         }
-
-
-def _timed_words(timed: int | None) -> str:
-    """How many candidates were measured, as it stands behind how many there are."""
-    return "" if timed is None else f" ({timed} measured)"
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:
