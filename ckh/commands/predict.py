@@ -15,7 +15,7 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
-from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
+from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text
 from ckh.prose import shell_word
 from ckh.requested import as_option
 from ckh.strenum import StrEnum
@@ -282,6 +282,8 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
                 one.tflops,
                 one.latency_ms,
                 one.measured_ms,
+                one.ties,
+                tuple(spec.op.kernel_name(kernel) for kernel in one.alike[:MOST_TIED]),
             )
             for one in found.best(top)
         ],

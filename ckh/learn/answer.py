@@ -11,6 +11,7 @@ import numpy as np
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError, UsageError
+from ckh.kernels.table import KernelTable
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
@@ -20,6 +21,7 @@ from ckh.learn.listed import kernel_list
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
+from ckh.learn.ties import Alike, row_lengths, row_starts
 from ckh.learn.transfer import EstimateModel
 from ckh.paths import files_of_models
 
@@ -56,7 +58,7 @@ class Answer:
 
     problem: Problem
     model: Model
-    pool: tuple[Kernel, ...]
+    pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
@@ -64,13 +66,32 @@ class Answer:
 
     @property
     def ranked(self) -> list[Ranked]:
-        """The candidates, best first."""
-        return self.best(len(self.order))
+        """All candidates, best first, those alike too."""
+        ties = row_lengths(self.score) if self.probe is None else None
+        return self._measured(in_order(self.problem, self.pool, self.order, self.score, self.tflops, ties=ties))
 
     def best(self, count: int) -> list[Ranked]:
-        """The first candidates, as many as requested or there are."""
-        tflops = None if self.tflops is None else self.tflops[:count]
-        ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
+        """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""
+        starts = self._row_starts
+        ends = np.append(starts[1:], len(self.order))[:count].tolist()
+        starts = starts[:count]
+        tflops = None if self.tflops is None else self.tflops[starts]
+        rows = zip(starts.tolist(), ends, strict=True)
+        alike = [Alike(self.pool, self.order[start + 1 : end]) for start, end in rows]
+        ties = [1 + len(others) for others in alike]
+        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops
+        return self._measured(in_order(*given, ties=ties, alike=alike))
+
+    @property
+    def _row_starts(self) -> NDArray[np.intp]:
+        """Where rows begin: kernels that were probed are a row each."""
+        if self.probe is None:
+            return row_starts(self.score)
+        timed = len(self.probe.fastest_first())
+        return row_starts(self.score, timed, len(self.probe.kernels) - timed)
+
+    def _measured(self, ranked: list[Ranked]) -> list[Ranked]:
+        """Ranked kernels with their times here, if they were probed."""
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
             ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
@@ -78,10 +99,23 @@ class Answer:
 
     def by_times(self, probe: Probe) -> Answer:
         """The answer with the kernels in front that were measured, fastest first, and at the end those that failed."""
-        known, order = in_front(probe, [self.model.spec.op.kernel_name(self.pool[index]) for index in self.order])
+        known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
         places = np.array(order, np.intp)
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
+
+    def _names(self, wanted: Iterable[str]) -> list[str]:
+        """The names of the candidates, best first; of a table of kernels those that are wanted, others are empty."""
+        op = self.model.spec.op
+        if not isinstance(self.pool, KernelTable):
+            return [op.kernel_name(self.pool[index]) for index in self.order]
+        place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
+        place[self.order] = np.arange(len(self.order))
+        kernels = {name: op.parse_kernel(name) for name in wanted}
+        for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
+            if number >= 0 and place[number] >= 0:
+                names[place[number]] = name
+        return names
 
     def known(self, count: int) -> Known:
         """The model's knowledge of the problem, of this device, and of the first candidates."""
@@ -104,8 +138,8 @@ class Answer:
         """How many candidates an estimate takes the compiler's registers and LDS of; None: no estimate answers."""
         if not isinstance(self.model, EstimateModel):
             return None
-        known, name = self.model.compiled, self.model.spec.op.kernel_name
-        return sum(name(self.pool[index]) in known for index in self.order) if known else 0
+        known = self.model.compiled
+        return sum(name in known for name in self._names(known)) if known else 0
 
     @property
     def beyond(self) -> str:
