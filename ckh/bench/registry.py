@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
@@ -16,18 +18,21 @@ from ckh.errors import CkhError, DataError, UsageError
 from ckh.jsonfields import JsonFields, read_json
 from ckh.kernels.filter import field_types
 from ckh.kernels.lists import ListFormat, Registry
+from ckh.learn.listed import kernel_list
 from ckh.ops import operation_of_kernel, part_of
 from ckh.outputs import FileKind, head_of, write_output
+from ckh.untrusted import MOST_TEXT_BYTES, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from ckh.kernels.filter import FieldType
+    from ckh.kernels.pools import KernelList
     from ckh.learn.artifact import Model
     from ckh.ops.base import AnyOperation, Kernel
 
 VERSION = 1
+_STDIN = "-"
 _HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"arch":\s*"[^"]*",\s*"kernels":\s*\[')
 REGISTRY = FileKind("registry of kernels", lambda path: _HEAD.match(head_of(path)) is not None)
 
@@ -74,18 +79,30 @@ def read_registry(path: Path, op: AnyOperation) -> Registry[Any]:
     return Registry(arch, kernels)
 
 
-def limit_models(path: Path, models: Iterable[Model]) -> None:
-    """Limit the answers of models to the kernels of a registry.
+def limited_models(source: str, models: Sequence[Model]) -> list[Model]:
+    """The same models, which rank the kernels of a file alone.
+
+    Args:
+        source: a registry, or a text file with complete names, one a line, where # begins a comment; - is stdin.
+        models: the models.
 
     Raises:
-        DataError: it cannot be read.
-        UsageError: it is another architecture's.
+        DataError: the file cannot be read, or is none of these; `kernel_list` says what else is wrong.
+        UsageError: it is another architecture's registry.
     """
-    for model in models:
-        registry, spec = read_registry(path, model.spec.op), model.spec
-        if registry.arch not in ("", spec.arch):
-            raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}")
-        model.limit_to(registry.built(load_arch(spec.arch), spec.dtype))
+    text = sys.stdin.read(MOST_TEXT_BYTES) if source == _STDIN else read_text(Path(source))
+    if source != _STDIN and text.lstrip().startswith(("{", "[")):
+        return [model.limited_to(_of_registry(Path(source), model)) for model in models]
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    names, where = [line for line in lines if line], "stdin" if source == _STDIN else source
+    return [model.limited_to(kernel_list(names, model.spec.op, where)) for model in models]
+
+
+def _of_registry(path: Path, model: Model) -> KernelList[Kernel]:
+    registry, spec = read_registry(path, model.spec.op), model.spec
+    if registry.arch not in ("", spec.arch):
+        raise UsageError(f"{path} holds kernels of {registry.arch}, {model.path.name} is for {spec.arch}")
+    return kernel_list(registry.built(load_arch(spec.arch), spec.dtype), spec.op, str(path))
 
 
 def _name(kernel: Kernel) -> str:

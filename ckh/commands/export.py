@@ -161,9 +161,9 @@ def _export_models(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *([typed.registry] if typed.registry else [])])
     models = [load_model(path) for path in typed.model]
     if typed.registry is not None:
-        from ckh.bench.registry import limit_models
+        from ckh.bench.registry import limited_models
 
-        limit_models(typed.registry, models)
+        models = limited_models(str(typed.registry), models)
     made, report = lgbm_files(models) if to == _LGBM else c_files(models, embed=typed.embed)
     if to not in (_C, _LGBM):
         made |= _headers(to, models)

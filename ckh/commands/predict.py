@@ -14,7 +14,7 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
-from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_text
+from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text
 from ckh.log import emit
 from ckh.prose import shell_word
 from ckh.requested import as_option
@@ -70,6 +70,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --op aiter_gemm --family a8w8_bpreshuffle --m 16 --n 7168 --k 2048 --arch gfx950",
             "ckh predict --c 256 --model models/mine",
             "ckh predict --problems layers.csv --registry set.json --top 1",
+            "ckh predict --m 128 --n 1536 --k 7168 --arch gfx942 --kernels names.txt",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
             "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
             "ckh predict --n 16 --c 256 --explain",
@@ -87,7 +88,13 @@ def predict(
         metavar="SET|FILE",
         help="Many problems: a set, or a .txt, .csv or .json file.",
     ),
-    registry: Path | None = typer.Option(None, "--registry", help="Rank only the kernels of this JSON registry."),
+    kernels: str | None = typer.Option(
+        None,
+        "--kernels",
+        metavar="FILE|-",
+        help="Rank these kernels instead of the architecture's: complete names, one a line, or a registry; - is stdin.",
+    ),
+    registry: Path | None = typer.Option(None, "--registry", help="The same of a JSON registry."),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
@@ -103,7 +110,10 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, registry=registry)
+    if kernels is not None and registry is not None:
+        raise UsageError("--kernels and --registry both say what is ranked", "leave one of them out")
+    listed = kernels if registry is None else str(registry)
+    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, kernels=listed)
     again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
     chooser = typed.chooser(typed.arch)
     if problems is None:
@@ -154,14 +164,14 @@ class _Measuring:
         timeout_s: the time limit for one, in seconds.
         uses_old: whether what was probed before counts.
         stands_in: whether something else answers where there is no model.
-        registry: the file of the kernels that are ranked; None: all.
+        kernels: the file of the kernels that are ranked, - for stdin; None: the architecture's.
     """
 
     probe: int
     timeout_s: float
     uses_old: bool
     stands_in: bool
-    registry: Path | None
+    kernels: str | None
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
@@ -175,10 +185,10 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         model = chooser.model(problem, stands_in=wanted.stands_in)
         models[id(model)] = model
         of_model.setdefault(id(model), []).append(problem)
-    if wanted.registry is not None:
-        from ckh.bench.registry import limit_models
+    if wanted.kernels is not None:
+        from ckh.bench.registry import limited_models
 
-        limit_models(wanted.registry, models.values())
+        models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Answer] = {}
     for key, some in of_model.items():
         found = answers(some, models[key])
@@ -257,6 +267,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         device=spec.device,
         ranked_by=backend_name(),
         candidates=len(found.order),
+        timed=found.timed,
         refused=found.refused,
         beyond=found.beyond,
         probe=found.probe,
@@ -273,6 +284,8 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
                 one.tflops,
                 one.latency_ms,
                 one.measured_ms,
+                one.ties,
+                tuple(spec.op.kernel_name(kernel) for kernel in one.alike[:MOST_TIED]),
             )
             for one in found.best(top)
         ],

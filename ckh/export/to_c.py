@@ -75,7 +75,8 @@ def c_files(models: Sequence[Model], *, embed: bool) -> tuple[dict[str, bytes], 
 
 def _prepare(name: str, model: Model) -> _Exported:
     part = exported(model.spec.op_type)
-    limited = (group.among(model.only) for group in part.groups(model))
+    only = None if model.only is None else frozenset(model.only.kernels)
+    limited = (group.among(only) for group in part.groups(model))
     groups = tuple(group for group in limited if group.candidates or model.only is None)
     if not groups:
         raise UsageError(f"{model.path} has none of the registry's kernels")

@@ -9,7 +9,7 @@ export writes down, and a whole table of kernels, where it is called once for ea
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -167,6 +167,10 @@ class Verdicts:
     def passed(self) -> NDArray[np.intp]:
         """Numbers of the kernels that nothing refuses, ascending."""
         return np.flatnonzero(self.number < 0)
+
+    def joined(self, passed: int) -> Verdicts:
+        """The same, and behind them so many kernels that nothing refuses."""
+        return replace(self, number=np.concatenate([self.number, np.full(passed, -1, np.intp)]))
 
     def counts(self) -> Counter[str]:
         """How many kernels each sentence refuses; the sentence of the first refused kernel comes first."""

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ckh.errors import DataError
 from ckh.kernels.judging import ProblemRules
+from ckh.kernels.table import KernelTable
+from ckh.kernels.timed import TIMED_NAME, TimedKernels, read_timed, timed_file
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.judging import RefusedKernel, Rules
-    from ckh.kernels.table import KernelTable
+    from ckh.kernels.judging import RefusedKernel, Rules, Verdicts
 
 K = TypeVar("K")
-_NOT_LISTED = "it is not in the registry"
+_NOT_LISTED = "it is not in the list"
 _AS_OBJECTS = 5000  # pools of so many kernels are objects, which are looked up faster; larger ones make them when needed
+_POOLS = 256  # that are kept
+_FILES = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelList(Generic[K]):
+    """Kernels that a user names, which are ranked instead of an architecture's own.
+
+    Attributes:
+        source: the file, or what else they are from, for messages.
+        kernels: the kernels, in the user's order, each once.
+    """
+
+    source: str
+    kernels: tuple[K, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +57,8 @@ class Candidates(Generic[K]):
         unmeasured: of what kind they are if nobody measured any such on this architecture, so that its models know
             nothing of them; empty otherwise.
         left_out: kernels of kinds, e.g. pipelines, that the architecture builds and the model learned nothing of.
+        timed: how many of the pool's kernels the model's training data have times of: its first ones; None if the model
+            does not say.
     """
 
     pool: Sequence[K]
@@ -47,6 +67,12 @@ class Candidates(Generic[K]):
     unmeasured: str = ""
     left_out: Mapping[str, frozenset[K]] = field(default_factory=dict)
     by_problem: Mapping[str, int] = field(default_factory=dict)
+    timed: int | None = None
+
+    @property
+    def timed_candidates(self) -> int | None:
+        """How many of those that apply the model's training data have times of; None if the model does not say."""
+        return None if self.timed is None else int(np.searchsorted(self.chosen, self.timed))
 
     @property
     def kernels(self) -> tuple[K, ...]:
@@ -74,52 +100,200 @@ class Knows(Protocol):
         """Equal for equal ones."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _JudgedPool(Generic[K]):
+    """A pool: as it is given out, and as a table; the others as of `Candidates`."""
+
+    pool: Sequence[K]
+    table: KernelTable[K]
+    refused: Counter[str]
+    left_out: dict[str, frozenset[K]]
+    timed: int | None
+
+
 class Pools(Generic[K]):
     """The pools of an operation, each prepared once.
+
+    The pool of an architecture has its table's kernels that break no rule and that the model knows, in that order.
+    Before them are those that the model's training data have times of, in the table or not: no rule of the
+    architecture refuses what was measured on it.
 
     Args:
         kind: the class of the kernels.
         rules: theirs.
         table: the kernels that are judged, of an architecture and a group.
+        group: the group that a kernel is of.
+        parse: a kernel from its complete name.
+        name: its complete name.
+        knows: what a model knows, from its folder, if models do not know all kernels.
     """
 
-    def __init__(self, kind: type[K], rules: Rules[K], table: Callable[..., KernelTable[K]]) -> None:
+    def __init__(
+        self,
+        kind: type[K],
+        rules: Rules[K],
+        table: Callable[..., KernelTable[K]],
+        group: Callable[[K], tuple[Any, ...]],
+        parse: Callable[[str], K],
+        name: Callable[[K], str],
+        knows: Callable[[Path], Knows | None] = lambda _model: None,
+    ) -> None:
         self.kind = kind
         self.rules = rules
         self.table = table
-        self._judged = cache(self._judge)
-        self._problem_rules = cache(self._prepare)
+        self._group = group
+        self._parse = parse
+        self._name = name
+        self._knows = knows
+        self._judged = lru_cache(maxsize=_POOLS)(self._judge)
+        self._judged_list = lru_cache(maxsize=_POOLS)(self._judge_list)
+        self._problem_rules = lru_cache(maxsize=_POOLS)(self._prepare)
+        self._read = lru_cache(maxsize=_FILES)(self._read_timed)
 
-    def of(self, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> tuple[K, ...]:
-        """The kernels of a group that break no rule of the architecture, in the table's order; those a model knows."""
-        return tuple(self._judged(knows, arch, *group)[0])
+    def of(
+        self, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
+    ) -> tuple[K, ...]:
+        """The pool of a group, of the kernels that a model in a folder knows or that are listed (`only`)."""
+        return tuple(self._find(model, only, arch, group).pool)
 
     def refused(self, arch: ArchSpec, *group: Any) -> Iterator[RefusedKernel[K]]:
         """The rest of the table with the reasons, one by one."""
         return self.rules.refused(self.table(arch, *group), arch)
 
-    def candidates(self, problem: object, arch: ArchSpec, *group: Any, knows: Knows | None = None) -> Candidates[K]:
-        """The kernels of a problem's group that apply to it, of those that a model knows."""
-        pool, _, refused, left_out = self._judged(knows, arch, *group)
-        chosen, reasons = self._problem_rules(knows, arch, *group).judge(problem)
-        counts = dict((refused + reasons).most_common())
-        return Candidates(pool, chosen, counts, left_out=left_out, by_problem=dict(reasons.most_common()))
+    def candidates(
+        self, problem: object, arch: ArchSpec, *group: Any, model: Path, only: KernelList[K] | None = None
+    ) -> Candidates[K]:
+        """The kernels of the pool of a problem's group that apply to it.
 
-    def _judge(
-        self, knows: Knows | None, arch: ArchSpec, *group: Any
-    ) -> tuple[Sequence[K], KernelTable[K], Counter[str], dict[str, frozenset[K]]]:
-        """The kernels that are built and known, as objects and as a table, and of the others counts and new kinds."""
+        Args:
+            problem: the problem.
+            arch: the architecture.
+            group: the problem's.
+            model: the folder of the model that will rank them.
+            only: the pool's kernels; None: the architecture's, and those that were measured.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+            DataError: a kernel that is listed breaks a rule of the architecture.
+        """
+        found = self._find(model, only, arch, group)
+        chosen, reasons = self._problem_rules(found, arch).judge(problem)
+        refused, by_problem = dict((found.refused + reasons).most_common()), dict(reasons.most_common())
+        return Candidates(
+            found.pool, chosen, refused, left_out=found.left_out, by_problem=by_problem, timed=found.timed
+        )
+
+    def timed_file(self, frame: pd.DataFrame, before: Path | None) -> bytes | None:
+        """The content of `timed_kernels.json.gz` for a model: the complete kernels that rows have times of.
+
+        Args:
+            frame: the rows, of one architecture.
+            before: the folder of the model that is continued, whose kernels are added.
+
+        Returns:
+            None if there are none: short names do not say which kernel was measured.
+
+        Raises:
+            ModelError: the file of the model that is continued is damaged.
+        """
+        arch = str(frame["arch"].iloc[0])
+        is_timed = frame["is_valid"].to_numpy(dtype=bool) & (frame["latency_ms"].to_numpy(dtype=np.float64) > 0)
+        kernels = {self._parse(str(name)) for name in frame["kernel_name"][is_timed].unique()}
+        earlier = None if before is None else self._timed(before)
+        if earlier is not None and earlier.arch == arch:
+            kernels |= set(earlier.kernels)
+        names = {self._name(kernel) for kernel in kernels if not self.rules.missing(kernel)}
+        return timed_file(arch, names) if names else None
+
+    def _timed(self, model: Path) -> TimedKernels[K] | None:
+        """The kernels that a model's training data have times of, if its folder says which."""
+        path = model / TIMED_NAME
+        return self._read(path, path.stat().st_mtime_ns) if path.is_file() else None
+
+    def _read_timed(self, path: Path, _changed: int) -> TimedKernels[K]:
+        return read_timed(path, self._parse)
+
+    def _find(
+        self, model: Path | None, only: KernelList[K] | None, arch: ArchSpec, group: tuple[Any, ...]
+    ) -> _JudgedPool[K]:
+        timed = None if model is None else self._timed(model)
+        if only is not None:
+            return self._judged_list(only, timed, arch, *group)
+        return self._judged(None if model is None else self._knows(model), timed, arch, *group)
+
+    def _judge(self, knows: Knows | None, timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any) -> _JudgedPool[K]:
+        """The kernels that are built and known, and of the others counts and new kinds; first those that were timed."""
         table = self.table(arch, *group)
         verdicts = self.rules.judge(table, arch)
-        built, refused = table.take(verdicts.passed), verdicts.counts()
-        reasons = [knows.reason(kernel) for kernel in built] if knows else [""] * len(built)
-        refused.update(words for words in reasons if words)
-        known = built.take(np.array([number for number, words in enumerate(reasons) if not words], np.intp))
+        table, verdicts, is_timed = self._with_timed(timed, table, verdicts, arch, group)
+        built, refused, is_timed = table.take(verdicts.passed), verdicts.counts(), is_timed[verdicts.passed]
+        is_known = np.ones(len(built), np.bool_)
         kinds: defaultdict[str, set[K]] = defaultdict(set)
-        for kind, kernel in ((knows.new_kind(kernel), kernel) for kernel in built) if knows else ():
-            kinds[kind].add(kernel)
-        pool = tuple(known) if len(known) <= _AS_OBJECTS else known
-        return pool, known, refused, {kind: frozenset(kinds[kind]) for kind in sorted(kinds) if kind}
+        for number in np.flatnonzero(~is_timed).tolist() if knows else ():
+            assert knows is not None
+            if reason := knows.reason(built[number]):
+                is_known[number] = False
+                refused[reason] += 1
+            kinds[knows.new_kind(built[number])].add(built[number])
+        known = np.flatnonzero(is_known)
+        known = known[np.argsort(~is_timed[known], kind="stable")]
+        left_out = {kind: frozenset(kinds[kind]) for kind in sorted(kinds) if kind}
+        count = int(is_timed.sum()) if timed is not None and timed.arch == arch.name else None
+        return _judged(built.take(known), refused, left_out, count)
 
-    def _prepare(self, knows: Knows | None, arch: ArchSpec, *group: Any) -> ProblemRules:
-        return ProblemRules(self.rules.problem, self._judged(knows, arch, *group)[1], arch)
+    def _with_timed(
+        self,
+        timed: TimedKernels[K] | None,
+        table: KernelTable[K],
+        verdicts: Verdicts,
+        arch: ArchSpec,
+        group: tuple[Any, ...],
+    ) -> tuple[KernelTable[K], Verdicts, NDArray[np.bool_]]:
+        """A table with the kernels that were timed behind it, what refuses its kernels, and which were timed here.
+
+        Those that were timed on another architecture must keep this one's rules.
+        """
+        is_timed = np.zeros(len(table), np.bool_)
+        if timed is None:
+            return table, verdicts, is_timed
+        own = [kernel for kernel in timed.kernels if self._group(kernel) == group]
+        place = table.numbers_of(own)
+        others = KernelTable.of(self.kind, [kernel for kernel, at in zip(own, place.tolist(), strict=True) if at < 0])
+        is_here = timed.arch == arch.name
+        if is_here:
+            is_timed[place[place >= 0]] = True
+            verdicts = replace(verdicts, number=np.where(is_timed, -1, verdicts.number))
+        elif len(others):
+            others = others.take(self.rules.judge(others, arch).passed)
+        is_timed = np.concatenate([is_timed, np.full(len(others), is_here)])
+        return table.joined(others), verdicts.joined(len(others)), is_timed
+
+    def _judge_list(
+        self, only: KernelList[K], timed: TimedKernels[K] | None, arch: ArchSpec, *group: Any
+    ) -> _JudgedPool[K]:
+        """The kernels of a list that are of the group, first those that were timed.
+
+        Raises:
+            DataError: one breaks a rule of the architecture, and was not measured on it.
+        """
+        were_timed = frozenset(timed.kernels) if timed is not None and timed.arch == arch.name else frozenset()
+        own = [kernel for kernel in only.kernels if self._group(kernel) == group]
+        for kernel in own:
+            if kernel not in were_timed and (broken := self.rules.of_arch(kernel, arch)):
+                text = self._name(kernel) if not self.rules.missing(kernel) else str(kernel)
+                raise DataError(f"{only.source}: {arch.name} builds no {text}: {broken[0]}", "leave it out of the list")
+        own.sort(key=lambda kernel: kernel not in were_timed)
+        others = len(only.kernels) - len(own)
+        refused = Counter({f"it is no kernel of {' '.join(map(str, group))}": others} if others else {})
+        count = None if timed is None else sum(kernel in were_timed for kernel in own)
+        return _judged(KernelTable.of(self.kind, own), refused, {}, count)
+
+    def _prepare(self, found: _JudgedPool[K], arch: ArchSpec) -> ProblemRules:
+        return ProblemRules(self.rules.problem, found.table, arch)
+
+
+def _judged(
+    table: KernelTable[K], refused: Counter[str], left_out: dict[str, frozenset[K]], timed: int | None
+) -> _JudgedPool[K]:
+    pool = tuple(table) if len(table) <= _AS_OBJECTS else table
+    return _JudgedPool(pool, table, refused, left_out, timed)

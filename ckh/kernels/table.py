@@ -92,6 +92,20 @@ class KernelTable(Sequence[K], Generic[K]):
         }
         return KernelTable(self._make, columns, len(chosen))
 
+    def joined(self, other: KernelTable[K]) -> KernelTable[K]:
+        """These kernels, and behind them those of another table of the same class."""
+        if not len(other):
+            return self
+        columns: dict[str, tuple[tuple[Any, ...], Codes | None]] = {}
+        for name, (values, codes) in self._columns.items():
+            if name in TRIPLES:
+                continue
+            added, added_codes = other._columns[name]
+            of_own = np.zeros(self._length, np.intp) if codes is None else codes
+            of_other = np.zeros(other._length, np.intp) if added_codes is None else added_codes
+            columns[name] = _coded_values((*values, *added), np.concatenate([of_own, of_other + len(values)]))
+        return KernelTable(self._make, columns, self._length + other._length)
+
     def crossed(self, names: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> KernelTable[K]:
         """Each kernel with each of some sets of values in the place of its own, kernel by kernel."""
         numbers = np.repeat(np.arange(self._length), len(rows))

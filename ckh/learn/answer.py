@@ -11,15 +11,18 @@ import numpy as np
 
 from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError, UsageError
+from ckh.kernels.table import KernelTable
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, scored
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known
+from ckh.learn.listed import kernel_list
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
+from ckh.learn.ties import Alike, row_lengths, row_starts
 from ckh.learn.transfer import EstimateModel
 from ckh.paths import files_of_models
 
@@ -56,7 +59,7 @@ class Answer:
 
     problem: Problem
     model: Model
-    pool: tuple[Kernel, ...]
+    pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
@@ -64,13 +67,32 @@ class Answer:
 
     @property
     def ranked(self) -> list[Ranked]:
-        """The candidates, best first."""
-        return self.best(len(self.order))
+        """All candidates, best first, those alike too."""
+        ties = row_lengths(self.score) if self.probe is None else None
+        return self._measured(in_order(self.problem, self.pool, self.order, self.score, self.tflops, ties=ties))
 
     def best(self, count: int) -> list[Ranked]:
-        """The first candidates, as many as requested or there are."""
-        tflops = None if self.tflops is None else self.tflops[:count]
-        ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
+        """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""
+        starts = self._row_starts
+        ends = np.append(starts[1:], len(self.order))[:count].tolist()
+        starts = starts[:count]
+        tflops = None if self.tflops is None else self.tflops[starts]
+        rows = zip(starts.tolist(), ends, strict=True)
+        alike = [Alike(self.pool, self.order[start + 1 : end]) for start, end in rows]
+        ties = [1 + len(others) for others in alike]
+        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops
+        return self._measured(in_order(*given, ties=ties, alike=alike))
+
+    @property
+    def _row_starts(self) -> NDArray[np.intp]:
+        """Where rows begin: kernels that were probed are a row each."""
+        if self.probe is None:
+            return row_starts(self.score)
+        timed = len(self.probe.fastest_first())
+        return row_starts(self.score, timed, len(self.probe.kernels) - timed)
+
+    def _measured(self, ranked: list[Ranked]) -> list[Ranked]:
+        """Ranked kernels with their times here, if they were probed."""
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
             ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
@@ -78,15 +100,31 @@ class Answer:
 
     def by_times(self, probe: Probe) -> Answer:
         """The answer with the kernels in front that were measured, fastest first, and at the end those that failed."""
-        known, order = in_front(probe, [self.model.spec.op.kernel_name(self.pool[index]) for index in self.order])
+        known, order = in_front(probe, self._names({one.kernel for one in probe.kernels}))
         places = np.array(order, np.intp)
         tflops = None if self.tflops is None else self.tflops[places]
         return replace(self, order=self.order[places], score=self.score[places], tflops=tflops, probe=known)
 
+    def _names(self, wanted: Iterable[str]) -> list[str]:
+        """The names of the candidates, best first; of a table of kernels those that are wanted, others are empty."""
+        op = self.model.spec.op
+        if not isinstance(self.pool, KernelTable):
+            return [op.kernel_name(self.pool[index]) for index in self.order]
+        place, names = np.full(len(self.pool), -1, np.intp), [""] * len(self.order)
+        place[self.order] = np.arange(len(self.order))
+        kernels = {name: op.parse_kernel(name) for name in wanted}
+        for name, number in zip(kernels, self.pool.numbers_of(list(kernels.values())).tolist(), strict=True):
+            if number >= 0 and place[number] >= 0:
+                names[place[number]] = name
+        return names
+
     def known(self, count: int) -> Known:
         """The model's knowledge of the problem, of this device, and of the first candidates."""
-        kernels = [self.pool[index] for index in self.order[:count]]
-        return known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
+        is_listed = self.model.only is not None
+        kernels = [self.pool[index] for index in (self.order if is_listed else self.order[:count])]
+        found = known_of(self.problem, self.model, kernels, known_candidates(self.problem, self.model).left_out)
+        unknown = len(unmeasured_families(self.model, kernels)) if is_listed and found.families else 0
+        return found._replace(unknown_kernels=unknown)
 
     @property
     def frequent(self) -> Frequent | None:
@@ -102,8 +140,8 @@ class Answer:
         estimate = _estimate_of(self.model)
         if estimate is None:
             return None
-        known, name = estimate.compiled, self.model.spec.op.kernel_name
-        return sum(name(self.pool[index]) in known for index in self.order) if known else 0
+        known = estimate.compiled
+        return sum(name in known for name in self._names(known)) if known else 0
 
     @property
     def estimated(self) -> int:
@@ -116,6 +154,11 @@ class Answer:
     def beyond(self) -> str:
         """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
         return beyond(self.problem, self.model.reach)
+
+    @property
+    def timed(self) -> int | None:
+        """How many candidates the model's training data have times of; None if the model does not say."""
+        return known_candidates(self.problem, self.model).timed_candidates
 
     @property
     def refused(self) -> dict[str, int]:
@@ -179,6 +222,7 @@ def rank(
     *,
     arch: str | None = None,
     require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
 ) -> list[Ranked]:
     """The kernels for a problem, best first.
 
@@ -189,9 +233,13 @@ def rank(
             stands in for it, which `Ranked.not_measured` says (`answering.AnsweringModels`).
         arch: the architecture where no model is named; this machine's GPU, else the host.
         require_measured: refuse what stands in for a model.
+        kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
+            by default that pool, and what the model's training data have times of.
 
     Raises:
         NoKernelError: none applies.
+        DataError: `kernels` is empty, or has what is no complete kernel of the operation, or what the architecture
+            cannot build, or several element types.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
@@ -199,8 +247,14 @@ def rank(
     if model is None:
         models = _models(arch)
         model = models.fitting(problem) if require_measured else models.answering(problem)
+    model = _limited(model, kernels)
     found = answer(problem, model)
     return _marked(found.ranked if top is None else found.best(top), model)
+
+
+def _limited(model: Model, kernels: Iterable[str | Kernel] | None) -> Model:
+    """A model that ranks these kernels alone; None: all."""
+    return model if kernels is None else model.limited_to(kernel_list(kernels, model.spec.op))
 
 
 def _require_count(top: int | None) -> None:
@@ -250,6 +304,7 @@ def rank_many(
     tflops: bool = True,
     arch: str | None = None,
     require_measured: bool = False,
+    kernels: Iterable[str | Kernel] | None = None,
 ) -> list[list[Ranked]]:
     """The kernels for each of many problems, best first; of a problem that no kernel applies to, an empty list.
 
@@ -260,8 +315,10 @@ def rank_many(
         tflops: whether to predict speed and time; the order alone takes half as long.
         arch: as of `rank`.
         require_measured: as of `rank`.
+        kernels: as of `rank`.
 
     Raises:
+        DataError: as `rank`.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
@@ -271,8 +328,9 @@ def rank_many(
     for index, problem in enumerate(problems):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
+    named = None if kernels is None else tuple(kernels)
     for wanted, places in groups.items():
-        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured)):
+        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured), named):
             for index in places[problem]:
                 ranked[index] = best.copy()
     return ranked
@@ -285,12 +343,13 @@ def _best_of(
     models: AnsweringModels,
     top: int | None,
     flags: tuple[bool, bool],
+    kernels: tuple[str | Kernel, ...] | None,
 ) -> Iterator[tuple[Problem, list[Ranked]]]:
     """The best kernels of problems that want one model; of some twice, where something stands in for it."""
     tflops, require_measured = flags
     left = []
     first = model or (models.fitting(problems[0]) if require_measured else models.first(wanted))
-    for found in () if first is None else _in_parts(problems, first, top, tflops=tflops):
+    for found in () if first is None else _in_parts(problems, _limited(first, kernels), top, tflops=tflops):
         if model is None and (found.unmeasured or not found.candidates):
             left += found.problems
         else:
@@ -299,7 +358,7 @@ def _best_of(
     for problem in problems if first is None else left:
         others[models.fitting(problem) if require_measured else models.answering(problem)].append(problem)
     for chosen, some in others.items():
-        for found in _in_parts(some, chosen, top, tflops=tflops):
+        for found in _in_parts(some, _limited(chosen, kernels), top, tflops=tflops):
             yield from zip(found.problems, (_marked(best, chosen) for best in found.best(top)), strict=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.kernels.pools import Candidates
+    from ckh.kernels.pools import Candidates, KernelList
     from ckh.learn.frequent import Table
     from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.ranking_text import NotMeasured
@@ -53,6 +54,7 @@ _ANSWERS = 1024  # that a model remembers
 _CANDIDATES = 8192  # of how many kinds of problems they are remembered
 _SAME = 1024  # different ones that are remembered
 _ALONE = 16  # pools of candidates alone
+_LISTS = 16  # of kernels that users named
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ class Model:
         remembered: answers it gave (`answer.Answer`), by problem.
         candidates: those of problems it has ranked, by what they depend on (`Operation.candidates_key`).
         others: models that fit as well, where this one was found by what it is for (`find_model`).
-        only: the kernels that its answers are limited to; None: all candidates.
+        only: the kernels that it ranks instead of the architecture's; None: those.
         candidates_of: the folder that `Operation.candidates` is given: its own, unless it ranks other kernels too.
         calibration: what makes speeds agree with the order (`calibration`); None without.
         not_measured: what to say of its answers, where it stands in for a model that nobody has (`transfer`).
@@ -210,7 +212,8 @@ class Model:
         self._same: Remembered[Candidates[Kernel]] = Remembered(_SAME)
         self._alone: Remembered[tuple[Candidates[Kernel], Candidates[Kernel]]] = Remembered(_ALONE)
         self.others: tuple[Path, ...] = ()
-        self.only: frozenset[Kernel] | None = None
+        self.only: KernelList[Kernel] | None = None
+        self._limited: Remembered[Model] = Remembered(_LISTS)
         self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
         self.calibration = read_calibration(path) if TFLOPS in spec.targets else None
@@ -266,10 +269,15 @@ class Model:
             self._alone.put(id(found.chosen), known)
         return known[1]
 
-    def limit_to(self, kernels: Iterable[Kernel]) -> None:
-        """Rank these kernels alone, whatever was ranked before."""
-        self.only = frozenset(kernels)
-        self.remembered, self.candidates = Remembered(_ANSWERS), Remembered(_CANDIDATES)
+    def limited_to(self, only: KernelList[Kernel]) -> Model:
+        """The same model, which ranks these kernels alone, in the architecture's pool or not."""
+        made = self._limited.get(only.kernels)
+        if made is None:
+            made = copy(self)
+            made.only = only
+            made.remembered, made.candidates = Remembered(_ANSWERS), Remembered(_CANDIDATES)
+            self._limited.put(only.kernels, made)
+        return made
 
     def require(self, wanted: Wanted) -> None:
         """Refuse to be used for what it was not trained for.

@@ -13,6 +13,7 @@ from ckh.learn.artifact import wanted_for
 from ckh.learn.calibration import FIRST
 from ckh.learn.ranked import in_order
 from ckh.learn.reach import are_beyond
+from ckh.learn.ties import Alike, first_rows, row_lengths
 from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import Model
     from ckh.learn.ranked import Ranked
+    from ckh.learn.ties import TieRows
     from ckh.ops.base import Kernel, Problem
 
 # So many problems that have the same candidates, few of their pool, are worth a pool of these alone.
@@ -45,27 +47,36 @@ class Scored:
         is_beyond: which problems lie too far outside of the training data for that; shape (problems,).
         candidates: how many there are.
         unmeasured: as of `Candidates`.
+        rows: the rows of each problem, of the kernels in `order`; None: each of these is a row.
     """
 
     problems: list[Problem]
-    pool: tuple[Kernel, ...]
+    pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
     is_beyond: NDArray[np.bool_]
     candidates: int
     unmeasured: str
+    rows: list[TieRows] | None = None
 
     def expected(self, row: int) -> NDArray[np.float64] | None:
         """The TFLOPS expected of the candidates of one problem, shape (first,), if any are."""
         return None if self.tflops is None or self.is_beyond[row] else self.tflops[row]
 
     def best(self, top: int | None) -> Iterator[list[Ranked]]:
-        """Of each problem the first candidates, best first."""
+        """Of each problem the first rows, best first, or all candidates."""
         for row, problem in enumerate(self.problems):
             tflops = self.expected(row)
+            if self.rows is not None and top is not None:
+                places, numbers = self.rows[row].places[:top], self.rows[row].numbers[:top]
+                of_rows = self.order[row, places], self.score[row, places], None if tflops is None else tflops[places]
+                alike = [Alike(self.pool, part[1:]) for part in numbers]
+                yield in_order(problem, self.pool, *of_rows, ties=map(len, numbers), alike=alike)
+                continue
+            ties = row_lengths(self.score[row]) if top is None else None
             given = self.order[row, :top], self.score[row, :top], None if tflops is None else tflops[:top]
-            yield in_order(problem, self.pool, *given)
+            yield in_order(problem, self.pool, *given, ties=ties)
 
 
 def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
@@ -147,10 +158,11 @@ def _score(
     is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS
     score, speeds = model.score_pool(some, pool, tflops=has_speeds and not is_alone)
     ends = np.cumsum([len(members) for members in classes])
-    orders = [
-        one.chosen[best_first(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], first)]
-        for one, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True)
-    ]
+    orders, rows_of = [], []
+    for one, of_class in zip(candidates, np.split(score, ends[:-1]), strict=True):
+        order, tied = _ordered(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], top, first)
+        orders.append(one.chosen[order])
+        rows_of.append(None if tied is None else [rows.of_pool(one.chosen) for rows in tied])
     padded = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
     for end, order in zip(ends.tolist(), orders, strict=True):
         padded[end - len(order) : end, : order.shape[1]] = order
@@ -161,11 +173,18 @@ def _score(
     elif is_alone:
         speeds = model.speeds_of(some, pool, padded)
     far = are_beyond(some, model.reach if has_speeds else {})
-    for one, end, order in zip(candidates, ends.tolist(), orders, strict=True):
+    for one, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
         part = slice(end - len(order), end), slice(order.shape[1])
         expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
         given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
-        yield Scored(some[part[0]], pool, order, *given)
+        yield Scored(some[part[0]], pool, order, *given, rows=tied)
+
+
+def _ordered(
+    score: NDArray[np.float64], top: int | None, first: int | None
+) -> tuple[NDArray[np.intp], list[TieRows] | None]:
+    """The order of candidates, all of them or those of the first rows, as of `first_rows`."""
+    return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
@@ -173,8 +192,15 @@ def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
     if known is None:
-        found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.candidates_of)
-        found = found if model.only is None else found.among(model.only)
+        found = _found(problem, model)
         known = replace(found, chosen=model.same(found).chosen)
         model.candidates.put(key, known)
     return known
+
+
+def _found(problem: Problem, model: Model) -> Candidates[Kernel]:
+    op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
+    if only is not None and op.listed is not None:
+        return op.listed(problem, arch, model.candidates_of, only)
+    found = op.candidates(problem, arch, model.candidates_of)
+    return found if only is None else found.among(frozenset(only.kernels))

@@ -58,6 +58,7 @@ class Known(NamedTuple):
         nearest: the nearest measured problem, where any does.
         families: kinds of kernels among those shown of which none was measured.
         left_out: kinds of kernels that are not ranked because none was measured; no doubt about those that are.
+        unknown_kernels: how many of the kernels that a user listed, and that apply, are of such kinds.
         source: why the whole answer is of something else; empty if it is not.
     """
 
@@ -67,6 +68,7 @@ class Known(NamedTuple):
     families: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     source: str = ""
+    unknown_kernels: int = 0
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -74,7 +76,8 @@ class Known(NamedTuple):
         near = "" if self.nearest is None else f"; the nearest that was: {self.nearest.problem}"
         sizes = ["; ".join(map(str, self.outside)) + near] if self.outside else []
         named = ", ".join(self.families[:_FAMILIES_NAMED])
-        kinds = [f"no kernel of {named} was measured"] if self.families else []
+        count = f": {self.unknown_kernels} of the listed kernels" if self.unknown_kernels else ""
+        kinds = [f"no kernel of {named} was measured{count}"] if self.families else []
         return tuple(filter(None, (self.source, self.device, *sizes, *kinds)))
 
     @property
@@ -105,6 +108,7 @@ class Known(NamedTuple):
             "outside": [{**one._asdict(), "factor": one.factor} for one in self.outside],
             "nearest": None if self.nearest is None else asdict(self.nearest),
             "families": list(self.families),
+            "unknown_kernels": self.unknown_kernels,
             "left_out": list(self.left_out),
         }
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from ckh.learn.ranking_text import NotMeasured
+    from ckh.learn.ties import Alike
     from ckh.ops.base import Kernel, Problem
 
 _FLOPS_PER_TFLOPS_MS = 1e9
@@ -33,6 +34,8 @@ class Ranked:
         latency_ms: the time that goes with it.
         measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
         not_measured: what to know where no measurement of this GPU and element type stands behind the order.
+        ties: how many candidates have this score, this kernel among them: the model cannot tell them apart.
+        alike: the others of them, where so many rows that differ were requested; else each is a row of its own.
     """
 
     kernel: Kernel
@@ -41,6 +44,8 @@ class Ranked:
     latency_ms: float | None
     measured_ms: float | None = None
     not_measured: NotMeasured | None = None
+    ties: int = 1
+    alike: Sequence[Kernel] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:
@@ -49,15 +54,18 @@ class Ranked:
 
 
 # By its slots a frozen dataclass is made in less than half of the time: `rank` gives hundreds of them.
-_SLOTS = tuple(Ranked.__dict__[field.name].__set__ for field in fields(Ranked))
+_SLOTS = tuple(Ranked.__dict__[one.name].__set__ for one in fields(Ranked))
 
 
 def in_order(
     problem: Problem,
-    pool: tuple[Kernel, ...],
+    pool: Sequence[Kernel],
     order: NDArray[np.intp],
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
+    *,
+    ties: Iterable[int] | None = None,
+    alike: Sequence[Alike] | None = None,
 ) -> list[Ranked]:
     """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)
@@ -71,6 +79,8 @@ def in_order(
         speeds, times = values, known
         if math.isnan(tflops.sum()):
             speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
-    for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none), strict=True):
+    counts: Iterable[int] = repeat(1) if ties is None else ties
+    others: Iterable[Sequence[Kernel]] = repeat(()) if alike is None else alike
+    for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none, counts, others), strict=True):
         deque(map(put, made, column), maxlen=0)
     return made

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ckh.learn.probes import Probe
     from ckh.ops.base import Problem
 
+MOST_TIED = 100  # names of a row's kernels that JSON has
 _COLUMNS = ("predicted TFLOPS", "predicted ms")
 _WHY = " (--why lists the reasons)"
 _HOST = "host"
@@ -31,13 +32,25 @@ TIMED_ALONE = "the data hold times of the fastest kernels alone; behind the firs
 
 
 class KernelRow(NamedTuple):
-    """A kernel of a ranking: its complete name, and what is known of it."""
+    """A row of a ranking: a kernel by its complete name, and what is known of it.
+
+    Attributes:
+        kernel: the name.
+        score: what is ordered by.
+        tflops: expected, if they are.
+        latency_ms: the time that goes with them.
+        measured_ms: measured here, if it was.
+        ties: how many candidates have this score, this kernel, the first of them in the pool, among them.
+        tied: the names of the others, the first `MOST_TIED` of them.
+    """
 
     kernel: str
     score: float
     tflops: float | None
     latency_ms: float | None
     measured_ms: float | None
+    ties: int = 1
+    tied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +104,7 @@ class Ranking(NamedTuple):
             (`interval_at`); empty where nothing says.
         known: what the model does not know of the problem, this device and the kernels.
         frequent: the kernel that wins most at the problem's size, where the model learned from winners.
+        timed: how many candidates the model's training data have times of; None if the model does not say.
         explanation: why the first is above the second, if that is requested and there are two.
     """
 
@@ -111,6 +125,7 @@ class Ranking(NamedTuple):
     compiled: int | None = None
     known: Known = ALL_KNOWN
     frequent: Frequent | None = None
+    timed: int | None = None
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
 
@@ -145,6 +160,7 @@ class Ranking(NamedTuple):
         """For people; `why` has the reasons for which kernels were refused."""
         warning = " (host numbers: they say nothing about a GPU)" if self.arch == _HOST else ""
         refused = sum(self.refused.values())
+        measured = "" if self.timed is None else f" ({self.timed} measured)"
         lines = [
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
@@ -154,7 +170,7 @@ class Ranking(NamedTuple):
                 else self.not_measured.lines()
             ),
             *([f"         chosen before {', '.join(self.other_models)}"] if self.other_models else []),
-            f"kernels  {self.candidates} candidates, {refused} refused{_WHY if refused and not why else ''}",
+            f"kernels  {self.candidates} candidates{measured}, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if 0 < self.estimated < self.candidates:
             lines.append(
@@ -176,7 +192,8 @@ class Ranking(NamedTuple):
         table = table_text("", ("", *columns(is_measured=is_measured)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
-        notes = beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
+        tied = _ties_text(self.kernels)
+        notes = tied + beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
         said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval, self.known.apart) + notes
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
@@ -195,6 +212,7 @@ class Ranking(NamedTuple):
             "device": self.device,
             "ranked_by": self.ranked_by,
             "candidates": self.candidates,
+            "candidates_measured": self.timed,
             "measured": None if self.probe is None else asdict(self.probe),
             "refused": self.refused,
             "not_measured": None
@@ -215,10 +233,19 @@ class Ranking(NamedTuple):
                     "predicted_tflops": one.tflops,
                     "predicted_latency_ms": one.latency_ms,
                     "measured_latency_ms": one.measured_ms,
+                    "ties": one.ties,
+                    "tied": list(one.tied),
                 }
                 for one in self.kernels
             ],
         }
+
+
+def _ties_text(rows: Sequence[KernelRow]) -> str:
+    """The note below a table on rows that stand for several kernels; empty if there are none."""
+    tied = [f"{place} = {row.ties} kernels" for place, row in enumerate(rows, 1) if row.ties > 1]
+    words = f"{', '.join(tied)}, alike to the model: the first in the pool is shown, measured ones before others"
+    return f"\n{prose(words)}\n" if tied else ""
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:

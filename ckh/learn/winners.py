@@ -16,6 +16,7 @@ from ckh.archs import load_arch
 from ckh.assess.winners import MISSING, WinnerPlaces, winner_rows
 from ckh.data.dataset import Dataset
 from ckh.errors import UsageError
+from ckh.kernels.timed import TIMED_NAME
 from ckh.learn.answer import answers
 from ckh.ops.base import Encoding
 from ckh.schema import HARDWARE, Status
@@ -47,7 +48,7 @@ def with_rivals(winners: Dataset, seed: int) -> Dataset:
     import pandas as pd
 
     op = winners.op
-    if op.model_files:
+    if op.model_files.keys() - {TIMED_NAME}:
         raise UsageError(f"the candidates of {op.name} come from measured data: winners alone do not determine them")
     shared = ["op_type", "arch", *op.identity, *(f"hw_{name}" for name in HARDWARE)]
     judged = ("status", "is_valid", "latency_ms", "spread")

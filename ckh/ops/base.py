@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.features.engine import FeatureEngine
     from ckh.features.law import TimeLaw
-    from ckh.kernels.pools import Candidates, Knows
+    from ckh.kernels.pools import Candidates, KernelList, Knows
     from ckh.schema import Column
     from ckh.training import TrainOptions
 
@@ -203,6 +203,8 @@ class Operation(Generic[P, K]):
         candidates: the kernels for a problem on an architecture, given the folder of the model that will rank them.
         candidates_key: what `candidates` depends on in a problem: those with one key have one pool, and the same chosen
             of it.
+        listed: the same of kernels that a user names alone, in the architecture's pool or not; None: the user's kernels
+            are looked for among `candidates`.
         place: a problem as a point, for the nearest-problem baseline.
         split_by: dataset columns by which cross-validation holds rows out: those of a problem, or fewer, where problems
             that differ in the others would give each other's answers away.
@@ -261,6 +263,7 @@ class Operation(Generic[P, K]):
     load_problems: LoadProblems[P]
     set_names: Callable[[], tuple[str, ...]]
     kernel_slice: str
+    listed: Callable[[P, ArchSpec, Path, KernelList[K]], Candidates[K]] | None = None
     slices: Mapping[str, Mapping[str, Callable[[P], bool]]] = field(default_factory=dict)
     other_names: Callable[[K], tuple[str, ...]] = _no_names
     legacy_columns: Callable[[Mapping[str, Any]], dict[str, Any]] = dict

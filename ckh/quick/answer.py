@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from itertools import groupby
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,16 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     far = beyond(problem, facts["reach"])
     sizes = [getattr(problem, name) for name in facts["sizes"]]
     model = OpenModel(path)
-    top = facts["pool"] if probe is not None else min(request.top, facts["pool"])
-    count, choices = model.rank(facts["key"], sizes, top)
+    count, choices = model.rank(facts["key"], sizes, facts["pool"])
     has_speeds = facts["tells_tflops"] and not far
-    kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
+    if probe is None:
+        kernels = _rows(choices, model, request.top, has_speeds=has_speeds)
+    else:
+        kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
     reasons = model.reasons(facts["key"], sizes, facts["pool"])
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
+        kernels = _tied(probe, kernels)
     shown = kernels[: request.top]
     return Ranking(
         problem=problem,
@@ -109,6 +113,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         device=facts["device"],
         ranked_by="c",
         candidates=count,
+        timed=None if facts["timed"] is None else sum(one < 0 for one in reasons[: facts["timed"]]),
         refused=_refused(facts, reasons, sizes),
         beyond=far,
         probe=probe,
@@ -147,6 +152,35 @@ def _frequent(problem: Problem, fact: dict[str, Any] | None) -> Frequent | None:
     from ckh.learn.frequent import frequent
 
     return frequent(problem, **fact)
+
+
+def _rows(choices: Sequence[RankedCandidate], model: OpenModel, top: int, *, has_speeds: bool) -> list[KernelRow]:
+    """The first rows of a ranking: kernels with one score are one."""
+    from ckh.learn.ranking_text import MOST_TIED
+
+    found: list[KernelRow] = []
+    for _, same in groupby(choices, lambda one: one.score):
+        if len(found) == top:
+            break
+        first, *others = same
+        tied = tuple(model.kernel_name(one.kernel) for one in others[:MOST_TIED])
+        row = _row(first, model.kernel_name(first.kernel), has_speeds=has_speeds)
+        found.append(row._replace(ties=1 + len(others), tied=tied))
+    return found
+
+
+def _tied(probe: Probe, kernels: Sequence[KernelRow]) -> list[KernelRow]:
+    """The rows of kernels of which some were probed: these are a row each, the others one for each score."""
+    from ckh.learn.ranking_text import MOST_TIED
+
+    timed = len(probe.fastest_first())
+    end = len(kernels) - (len(probe.kernels) - timed)
+    rows = list(kernels[:timed])
+    for _, same in groupby(kernels[timed:end], lambda one: one.score):
+        first, *others = same
+        tied = tuple(one.kernel for one in others[:MOST_TIED])
+        rows.append(first._replace(ties=1 + len(others), tied=tied))
+    return rows + list(kernels[end:])
 
 
 def _row(choice: RankedCandidate, name: str, *, has_speeds: bool) -> KernelRow:

@@ -113,6 +113,7 @@ def facts_of(
         "sizes": list(kind.sizes.values()),
         "key": list(group.key),
         "pool": len(group.candidates),
+        "timed": found.timed,
         "refused": {words: count - own[words] for words, count in found.refused.items() if count > own[words]},
         "reasons": [[_listed(part) for part in text] for text in rules.reasons],
     }

@@ -94,7 +94,9 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     candidates = model.spec.op.candidates(problem, arch, model.candidates_of).kernels
     product = space.product
     bases, rows = product.numbers_of(candidates)
-    assert (bases >= 0).all(), "a candidate is no kernel of the space"
+    # What was measured can lie outside of the space.
+    candidates = tuple(kernel for kernel, base in zip(candidates, bases.tolist(), strict=True) if base >= 0)
+    bases, rows = bases[bases >= 0], rows[bases >= 0]
     legal = product.legal(problem, (bases, rows))
     if not legal.any():
         raise NoKernelError(f"no kernel of {arch.name} that can be built applies to {problem.canonical()}")

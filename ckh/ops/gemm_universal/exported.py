@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.export.groups import DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
-from ckh.ops.gemm_universal.pool import gemm_pool
+from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.problem import GEMM_COLUMNS, GEMM_LAYOUTS, GemmProblem
 from ckh.ops.gemm_universal.problem_rules import PROBLEM_RULES
 
@@ -31,7 +31,8 @@ def _groups(model: Model) -> Iterator[Group]:
     arch = load_arch(model.spec.arch)
     for dtype in element_types(model):
         for layout in GEMM_LAYOUTS:
-            example, pool = GemmProblem(1, 1, 1, dtype, layout), gemm_pool(arch, dtype, layout)
+            example = GemmProblem(1, 1, 1, dtype, layout)
+            pool = POOLS.of(arch, dtype, layout, model=model.path, only=model.only)
             yield ruled_group(KIND, example, pool, PROBLEM_RULES, arch)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.gemm_universal.columns import (
     INPUT_COLUMNS,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.pools import Candidates
+    from ckh.kernels.pools import Candidates, KernelList
     from ckh.ops.base import Encoding
 
 _TEXTS = frozenset({"pipeline", "scheduler", "epilogue"})
@@ -86,8 +87,10 @@ def _mismatch(kernel: GemmKernel, problem: GemmProblem) -> str:
     return "" if is_same else f"{short_name(kernel)} on {problem.canonical()}"
 
 
-def _candidates(problem: GemmProblem, arch: ArchSpec, _model: Path) -> Candidates[GemmKernel]:
-    return POOLS.candidates(problem, arch, problem.dtype, problem.layout)
+def _candidates(
+    problem: GemmProblem, arch: ArchSpec, model: Path, only: KernelList[GemmKernel] | None = None
+) -> Candidates[GemmKernel]:
+    return POOLS.candidates(problem, arch, problem.dtype, problem.layout, model=model, only=only)
 
 
 def _place(problem: GemmProblem) -> list[float]:
@@ -142,6 +145,8 @@ OPERATION = Operation(
     kernel_slice="pipeline",
     place=_place,
     split_by=GEMM_IDENTITY,
+    listed=_candidates,
+    model_files={TIMED_NAME: POOLS.timed_file},
     load_problems=_load_problems,
     set_names=_set_names,
     batch="m",

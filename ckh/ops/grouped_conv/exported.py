@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
 from ckh.export.groups import DIRECTION, DTYPE, Code, Exported, ProblemKind, element_types, ruled_group
-from ckh.ops.grouped_conv.learned import learned_kernels
 from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, CONV_LAYOUTS, ConvProblem
 from ckh.ops.grouped_conv.problem_rules import PROBLEM_RULES
@@ -48,7 +47,7 @@ def _groups(model: Model) -> Iterator[Group]:
     for direction in Direction if model.spec.variant is None else (model.spec.variant,):
         for dtype in element_types(model):
             for ndim, layout in CONV_LAYOUTS.items():
-                pool = POOLS.of(arch, direction, ndim, dtype, knows=learned_kernels(model.path))
+                pool = POOLS.of(arch, direction, ndim, dtype, model=model.path, only=model.only)
                 yield ruled_group(
                     KIND, smallest(ConvProblem, direction, dtype, ndim, layout), pool, PROBLEM_RULES, arch
                 )

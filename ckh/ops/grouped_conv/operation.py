@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, Any
 
+from ckh.kernels.timed import TIMED_NAME
 from ckh.ops.base import Operation, TiledSizes, lazily
 from ckh.ops.grouped_conv.columns import CONV_DATASET, CONV_IDENTITY
 from ckh.ops.grouped_conv.feature_columns import kernel_columns as kernel_features
@@ -13,7 +14,7 @@ from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMN
 from ckh.ops.grouped_conv.judged import JUDGED
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.law import CONV_LAW
-from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
+from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.archs import ArchSpec
-    from ckh.kernels.pools import Candidates
+    from ckh.kernels.pools import Candidates, KernelList
     from ckh.ops.base import Encoding
 
 _WEIGHT_OF_KIND = 4.0  # a factor 16 in a size counts as much as another stride, dilation or dimension
@@ -86,8 +87,10 @@ def _mismatch(kernel: ConvKernel, problem: ConvProblem) -> str:
     return "" if is_same else f"{amd_short_name(kernel)} on {problem.canonical()}"
 
 
-def _candidates(problem: ConvProblem, arch: ArchSpec, model: Path) -> Candidates[ConvKernel]:
-    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype, knows=learned_kernels(model))
+def _candidates(
+    problem: ConvProblem, arch: ArchSpec, model: Path, only: KernelList[ConvKernel] | None = None
+) -> Candidates[ConvKernel]:
+    return POOLS.candidates(problem, arch, problem.variant, problem.ndim, problem.dtype, model=model, only=only)
 
 
 def _place(problem: ConvProblem) -> list[float]:
@@ -144,7 +147,8 @@ OPERATION = Operation(
     kernel_slice="pipeline",
     place=_place,
     split_by=CONV_IDENTITY,
-    model_files={LEARNED_NAME: learned_file},
+    listed=_candidates,
+    model_files={LEARNED_NAME: learned_file, TIMED_NAME: POOLS.timed_file},
     load_problems=_load_problems,
     set_names=_set_names,
     batch="n",

@@ -8,6 +8,8 @@ from ckh.kernels.judging import RefusedKernel
 from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel, default_layout
+from ckh.ops.grouped_conv.learned import learned_kernels
+from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.tiles import CONV_TILES, tiles_of
 from ckh.ops.grouped_conv.validity import CONV_RULES
 from ckh.ops.grouped_conv.variants import DEFAULT_SPECIALIZATION, PIPELINE_VARIANTS
@@ -82,4 +84,9 @@ def _table(arch: ArchSpec, variant: Direction, ndim_spatial: int, dtype: str) ->
     return table_of(variant, ndim_spatial, dtype, tile_axis(tiles_of(arch)), variant_axis())
 
 
-POOLS = Pools(ConvKernel, CONV_RULES, _table)  # groups: direction, number of dimensions, dtype
+def _group(kernel: ConvKernel) -> tuple[Direction, int, str]:
+    return kernel.variant, kernel.ndim_spatial, kernel.dtype
+
+
+# Groups: direction, number of dimensions, dtype.
+POOLS = Pools(ConvKernel, CONV_RULES, _table, _group, parse_kernel_name, kernel_name, learned_kernels)

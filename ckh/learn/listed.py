@@ -1,0 +1,46 @@
+"""Lists of kernels that users name: complete names, or kernels, of one operation and element type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.errors import CkhError, DataError
+from ckh.kernels.pools import KernelList
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ckh.ops.base import AnyOperation, Kernel
+
+
+def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
+    """The kernels of a list, each once, in its order.
+
+    Args:
+        items: complete names, ours or AMD's, and kernels.
+        op: the operation that they must be kernels of.
+        source: what they are from, for messages.
+
+    Raises:
+        DataError: the list is empty; a name is none of the operation's, or leaves something out; the kernels have
+            several element types.
+    """
+    kernels = tuple(dict.fromkeys(_kernel(item, op, source) for item in items))
+    if not kernels:
+        raise DataError(f"{source} names no kernel", "give complete names, one a line")
+    dtypes = sorted({str(dtype) for kernel in kernels if (dtype := getattr(kernel, "dtype", None)) is not None})
+    if len(dtypes) > 1:
+        raise DataError(f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type")
+    return KernelList(source, kernels)
+
+
+def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:
+    try:
+        kernel = op.parse_kernel(item) if isinstance(item, str) else item
+        if not isinstance(kernel, op.kernel_type):
+            raise DataError(f"{kernel} is no kernel of {op.name}")
+        op.kernel_name(kernel)
+    except (CkhError, ValueError) as error:
+        what = error.message if isinstance(error, CkhError) else str(error)
+        raise DataError(f"{source}: {what}", f"it must have complete names of kernels of {op.name}") from error
+    return kernel

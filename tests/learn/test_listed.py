@@ -1,0 +1,152 @@
+"""Kernels that a user names are ranked alone, in the architecture's pool or not."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import ckh
+from ckh.archs import load_arch
+from ckh.bench.registry import write_registry
+from ckh.cli import run
+from ckh.errors import DataError, ExitCode
+from ckh.learn.artifact import load_model
+from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.paths import data_dir
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+GFX950 = load_arch("gfx950")
+MODEL = data_dir("models") / "grouped_conv_forward_bf16_gfx950"
+PROBLEM = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
+POOL = conv_pool(Direction.FORWARD, GFX950, 2, "bf16")
+LEARNED = [kernel for kernel in POOL if kernel.pipeline == "compv3"][:3]
+# The same kernels with two blocks on a compute unit are in no pool.
+OUTSIDE = [replace(kernel, block_per_cu=2) for kernel in LEARNED]
+NEW_KIND = [kernel for kernel in POOL if kernel.pipeline == "basic_v1"][:2]
+ARGS = ["predict", "--n", "16", "--c", "256", "--dtype", "bf16", "--arch", "gfx950", "--top", "20", "--wide"]
+
+
+def names(kernels: list[ConvKernel]) -> list[str]:
+    """Their complete names."""
+    return list(map(kernel_name, kernels))
+
+
+def predict(capsys: pytest.CaptureFixture[str], *args: str) -> dict[str, Any]:
+    """The JSON document of an answer."""
+    assert run([*ARGS, "--json", *args]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_a_list_of_names_is_what_is_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of it, those outside of the pool and of kinds without a measurement too, which are counted."""
+    wanted = names([*OUTSIDE, *NEW_KIND])
+    (tmp_path / "list.txt").write_text("# mine\n" + "\n".join([*wanted, "", wanted[0]]) + "  # again\n")
+    document = predict(capsys, "--kernels", str(tmp_path / "list.txt"))
+    assert document["candidates"] == 5
+    assert {one["kernel"] for one in document["kernels"]} <= set(wanted)
+    assert document["refused"] == {}
+    assert document["known"]["families"] == ["basic_v1"]
+    assert document["known"]["unknown_kernels"] == 2
+
+
+def test_standard_input_and_registries_name_kernels_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is the same."""
+    kernels = [*OUTSIDE, *NEW_KIND]
+    write_registry(tmp_path / "set.json", kernels, arch="gfx950")
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(names(kernels))))
+    found = [
+        predict(capsys, *given)["kernels"]
+        for given in (
+            ["--kernels", "-"],
+            ["--kernels", str(tmp_path / "set.json")],
+            ["--registry", str(tmp_path / "set.json")],
+        )
+    ]
+    assert found[0] == found[1] == found[2]
+    assert found[0]
+
+
+def test_scores_are_those_of_the_model(tmp_path: Path) -> None:
+    """Python ranks names and kernels; each has the score that the model computes for it alone."""
+    given: list[str | ConvKernel] = [*names(OUTSIDE), *LEARNED]
+    ranked = ckh.rank(PROBLEM, arch="gfx950", kernels=given)
+    assert {one.kernel for one in ranked} == {*OUTSIDE, *LEARNED}
+    model = load_model(MODEL)
+    for one in ranked:
+        assert one.score == pytest.approx(model.predict(PROBLEM, [one.kernel], "rank")[0], rel=1e-12)
+    many = ckh.rank_many([PROBLEM, replace(PROBLEM, n=1)], arch="gfx950", kernels=given)
+    assert many[0] == ranked
+    assert {one.kernel for one in many[1]} == {*OUTSIDE, *LEARNED}
+    everything = ckh.rank(PROBLEM, arch="gfx950")
+    assert not {one.kernel for one in everything} & set(OUTSIDE)
+
+
+def test_amds_profiler_set_has_an_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On gfx950, where none of it is in the default pool."""
+    path = tmp_path / "profiler.json"
+    bench = ["bench", "--op", "grouped_conv", "--rule-set", "profiler", "--dry-run", "--arch", "gfx950"]
+    assert run([*bench, "--dtype", "bf16", "--write-registry", str(path)]) == 0
+    kernels = json.loads(path.read_text())["kernels"]
+    assert not {one["name"] for one in kernels} & set(names(list(POOL)))
+    capsys.readouterr()
+    document = predict(capsys, "--registry", str(path))
+    assert document["candidates"] + sum(document["refused"].values()) == len(kernels)
+    assert document["candidates"] > 50
+
+
+BROKEN = replace(LEARNED[0], warp_tile_m=17)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "names no kernel"),
+        (["# nothing"], "names no kernel"),
+        (["no kernel"], "no kernel"),
+        (["gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16"], "gemm"),
+        ([amd_short_name(LEARNED[0])], "incomplete"),
+        ([kernel_name(BROKEN)], f"gfx950 builds no {kernel_name(BROKEN)}: "),
+        ([kernel_name(LEARNED[0]), kernel_name(replace(LEARNED[0], dtype="fp16"))], "kernels of bf16 and fp16"),
+    ],
+)
+def test_bad_lists_are_refused_in_a_line(
+    lines: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With exit code 4 and the file's name."""
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.BAD_DATA
+    captured = capsys.readouterr()
+    error = next(line for line in captured.err.splitlines() if line.startswith("error: "))
+    assert words in error
+    assert "list.txt" in error
+    assert captured.out == ""
+
+
+def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The reason is the list's, with exit code 5."""
+    kernels = [replace(kernel, variant=Direction.BWD_DATA) for kernel in LEARNED]
+    (tmp_path / "list.txt").write_text("\n".join(names(kernels)))
+    assert run([*ARGS, "--kernels", str(tmp_path / "list.txt")]) == ExitCode.NO_KERNEL
+    assert "3 of 3 because it is no kernel of forward 2 bf16" in " ".join(capsys.readouterr().err.split())
+
+
+def test_kernels_in_python_are_checked_likewise() -> None:
+    """Something else than a kernel, and kernels of another operation."""
+    wrong: list[Any]
+    for wrong in ([], [3], ["x"], [None]):
+        with pytest.raises(DataError):
+            ckh.rank(PROBLEM, arch="gfx950", kernels=wrong)
