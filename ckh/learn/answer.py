@@ -51,6 +51,7 @@ class Answer:
             problem lies far outside of its training data (`reach.beyond`).
         probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
             by their score, then those that failed.
+        padded: the problem that the kernels run and times are of, where none applies to the problem as it is.
     """
 
     problem: Problem
@@ -60,6 +61,19 @@ class Answer:
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
     probe: Probe | None = None
+    padded: Problem | None = None
+
+    @property
+    def run(self) -> Problem:
+        """The problem that kernels run: the padded one, if there is one."""
+        return self.padded or self.problem
+
+    @property
+    def unpadded(self) -> Answer:
+        """The answer of those who cannot pad: without kernels where the problem has to be padded."""
+        if self.padded is None:
+            return self
+        return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
 
     @property
     def ranked(self) -> list[Ranked]:
@@ -69,7 +83,7 @@ class Answer:
     def best(self, count: int) -> list[Ranked]:
         """The first candidates, as many as requested or there are."""
         tflops = None if self.tflops is None else self.tflops[:count]
-        ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops)
+        ranked = in_order(self.problem, self.pool, self.order[:count], self.score[:count], tflops, self.padded)
         if self.probe is not None:
             times = [one.latency_ms for one in self.probe.fastest_first()]
             ranked[: len(times)] = [replace(one, measured_ms=ms) for one, ms in zip(ranked, times, strict=False)]
@@ -106,12 +120,12 @@ class Answer:
     @property
     def beyond(self) -> str:
         """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
-        return beyond(self.problem, self.model.reach)
+        return beyond(self.run, self.model.reach)
 
     @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
-        return known_candidates(self.problem, self.model).refused
+        return known_candidates(self.run, self.model).refused
 
     @property
     def failure(self) -> NoKernelError | None:
@@ -330,5 +344,5 @@ def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answ
     for some in scored(problems, model):
         for row, problem in enumerate(some.problems):
             given = some.pool, some.order[row], some.score[row], some.expected(row)
-            found[problem] = Answer(problem, model, *given)
+            found[problem] = Answer(problem, model, *given, padded=some.padded[row])
     return found

@@ -33,6 +33,8 @@ class Ranked:
         latency_ms: the time that goes with it.
         measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
         not_measured: what to know where no measurement of this GPU and element type stands behind the order.
+        padded: the problem that the kernel runs and speed and time are of, where none applies to the requested one: with
+            sizes rounded up, as the caller has to do.
     """
 
     kernel: Kernel
@@ -41,6 +43,7 @@ class Ranked:
     latency_ms: float | None
     measured_ms: float | None = None
     not_measured: NotMeasured | None = None
+    padded: Problem | None = None
 
     @property
     def name(self) -> str:
@@ -58,8 +61,10 @@ def in_order(
     order: NDArray[np.intp],
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
+    padded: Problem | None = None,
 ) -> list[Ranked]:
     """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
+    problem = padded or problem
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)
     assert len(kernels) == len(score) == len(score if tflops is None else tflops)
     made = [object.__new__(Ranked) for _ in kernels]
@@ -71,6 +76,6 @@ def in_order(
         speeds, times = values, known
         if math.isnan(tflops.sum()):
             speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
-    for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none), strict=True):
+    for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none, repeat(padded)), strict=True):
         deque(map(put, made, column), maxlen=0)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
@@ -12,7 +13,7 @@ from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ckh.learn.explanation import Explanation
     from ckh.learn.frequent import Frequent
@@ -90,6 +91,7 @@ class Ranking(NamedTuple):
         known: what the model does not know of the problem, this device and the kernels.
         frequent: the kernel that wins most at the problem's size, where the model learned from winners.
         explanation: why the first is above the second, if that is requested and there are two.
+        padded: the sizes that the problem is padded to, by name, where no kernel applies to it as it is; empty: none.
     """
 
     problem: Problem
@@ -110,6 +112,7 @@ class Ranking(NamedTuple):
     frequent: Frequent | None = None
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
+    padded: Mapping[str, int] = MappingProxyType({})
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -145,6 +148,7 @@ class Ranking(NamedTuple):
         lines = [
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
+            *([f"padded   {padding_text(self)}"] if self.padded else []),
             *(
                 [f"model    {self.model}, measured on {self.device or self.arch}{warning}"]
                 if self.not_measured is None
@@ -182,6 +186,7 @@ class Ranking(NamedTuple):
         return {
             "problem": self.problem.canonical(),
             "sizes": self.problem.to_dict(),
+            "padded": dict(self.padded) or None,
             "model": self.path,
             "other_models": self.other_models,
             "arch": self.arch,
@@ -212,6 +217,13 @@ class Ranking(NamedTuple):
                 for one in self.kernels
             ],
         }
+
+
+def padding_text(ranking: Ranking) -> str:
+    """The sizes that a problem is padded to, and what its figures are of."""
+    sizes = ranking.problem.to_dict()
+    changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in ranking.padded.items())
+    return f"{changes}, as no kernel takes it as it is; times and TFLOPS are of the padded problem"
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:

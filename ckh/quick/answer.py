@@ -8,14 +8,14 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError, UsageError
+from ckh.errors import CkhError, ModelError, UsageError
 from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
 from ckh.quick.store import is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel
-from ckh.requested import requested_problem
+from ckh.requested import padded_sizes, requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,11 +89,10 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
-    far = beyond(problem, facts["reach"])
-    sizes = [getattr(problem, name) for name in facts["sizes"]]
     model = OpenModel(path)
     top = facts["pool"] if probe is not None else min(request.top, facts["pool"])
-    count, choices = model.rank(facts["key"], sizes, top)
+    run, sizes, count, choices = _ranked(problem, facts, model, top)
+    far = beyond(run, facts["reach"])
     has_speeds = facts["tells_tflops"] and not far
     kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
     reasons = model.reasons(facts["key"], sizes, facts["pool"])
@@ -116,7 +115,27 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         known=_known(problem, facts, shown),
         frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
+        padded=padded_sizes(problem, run),
     )
+
+
+def _ranked(
+    problem: Problem, facts: dict[str, Any], model: OpenModel, top: int
+) -> tuple[Problem, list[int], int, Sequence[RankedCandidate]]:
+    """The problem that kernels run, padded where none applies to it as it is; its sizes, and C's ranking.
+
+    Raises:
+        CkhError: C reports an error.
+    """
+    part = requested(facts["op"])
+    padded = problem if part is None else part.padded(problem)
+    sizes, of_padded = ([getattr(one, name) for name in facts["sizes"]] for one in (problem, padded))
+    try:
+        return problem, sizes, *model.rank(facts["key"], sizes, top)
+    except ModelError:  # none applies
+        if padded == problem:
+            raise
+        return padded, of_padded, *model.rank(facts["key"], of_padded, top)
 
 
 def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
