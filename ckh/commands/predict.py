@@ -19,6 +19,7 @@ from ckh.learn.ranking_text import KernelRow, Ranking, cells, columns, notes_tex
 from ckh.prose import shell_word
 from ckh.requested import as_option, padded_sizes
 from ckh.strenum import StrEnum
+from ckh.training import BANDWIDTH, LATENCY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,12 @@ def predict(
 ) -> None:
     """Rank and print."""
     wanted = _Measuring(
-        probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, registry=registry, pads=pad_channels
+        probe,
+        parse_duration(timeout),
+        uses_old=measured,
+        stands_in=require is None,
+        registry=registry,
+        pads=pad_channels,
     )
     again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
     chooser = typed.chooser(typed.arch)
@@ -236,9 +242,12 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
         failed = [{"problem": problem, "reason": reason} for problem, reason in failures.items()]
         print_json("predict_many", {"results": [one.document() for one in found], "failures": failed})
     else:
-        is_measured = any(one.probe is not None for one in found)
-        rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]
-        print_table("", ("problem", *columns(is_measured=is_measured)), rows)
+        shown = {
+            "is_measured": any(one.probe is not None for one in found),
+            "has_bandwidth": any(one.has_bandwidth for one in found),
+        }
+        rows = [[one.problem.canonical(), *cells(row, **shown)] for one in found for row in one.kernels]
+        print_table("", ("problem", *columns(**shown)), rows)
         for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
             count = sum(one.not_measured == doubts for one in found)
             say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
@@ -287,14 +296,21 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         frequent=found.frequent,
         bands=found.model.bands,
         padded={} if found.padded is None else padded_sizes(found.problem, found.padded),
-        kernels=[
-            KernelRow(
-                spec.op.kernel_name(one.kernel),
-                one.score,
-                one.tflops,
-                one.latency_ms,
-                one.measured_ms,
-            )
-            for one in found.best(top)
-        ],
+        kernels=_rows(found, top),
     )
+
+
+def _rows(found: Answer, top: int) -> list[KernelRow]:
+    """The first kernels; times and bandwidths are those of the model's own forests of them, where it has such."""
+    best, name = found.best(top), found.model.spec.op.kernel_name
+    kernels = [one.kernel for one in best]
+    beside = {
+        target: found.model.predict(found.run, kernels, target).tolist()
+        for target in (found.model.shown_beside if found.tflops is not None and best else ())
+    }
+    times = beside.get(LATENCY, [one.latency_ms for one in best])
+    bandwidths = beside.get(BANDWIDTH, [None] * len(best))
+    return [
+        KernelRow(name(one.kernel), one.score, one.tflops, time, one.measured_ms, bandwidth)
+        for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
+    ]

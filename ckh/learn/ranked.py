@@ -33,8 +33,8 @@ class Ranked:
         latency_ms: the time that goes with it.
         measured_ms: what `ckh predict --probe` measured on this machine, if that decides the place.
         not_measured: what to know where no measurement of this GPU and element type stands behind the order.
-        padded: the problem that the kernel runs and speed and time are of, where none applies to the requested one: with
-            sizes rounded up, as the caller has to do.
+        padded: the problem with sizes rounded up that the kernel runs, and speed and time are of, where no kernel
+            applies to the requested one; None: that.
     """
 
     kernel: Kernel

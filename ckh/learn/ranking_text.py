@@ -39,6 +39,7 @@ class KernelRow(NamedTuple):
     tflops: float | None
     latency_ms: float | None
     measured_ms: float | None
+    bandwidth_gb_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,11 @@ class Ranking(NamedTuple):
         return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     @property
+    def has_bandwidth(self) -> bool:
+        """True if the model predicts the bandwidth of a kernel."""
+        return any(one.bandwidth_gb_s is not None for one in self.kernels)
+
+    @property
     def no_speed(self) -> str:
         """Why the cells of predicted speeds are empty; empty if they are not, or all of the answer stands in doubt."""
         has_speed = [one.tflops is not None for one in self.kernels]
@@ -168,9 +174,9 @@ class Ranking(NamedTuple):
             )
             failed = [one for one in self.probe.kernels if one.latency_ms is None]
             lines += [f"         {one.kernel} failed: {one.status} {one.message}" for one in failed]
-        is_measured = self.probe is not None
-        rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
-        table = table_text("", ("", *columns(is_measured=is_measured)), rows)
+        shown = {"is_measured": self.probe is not None, "has_bandwidth": self.has_bandwidth}
+        rows = [[str(place), *cells(one, **shown)] for place, one in enumerate(self.kernels, 1)]
+        table = table_text("", ("", *columns(**shown)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
         notes = beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
@@ -212,6 +218,7 @@ class Ranking(NamedTuple):
                     "score": one.score,
                     "predicted_tflops": one.tflops,
                     "predicted_latency_ms": one.latency_ms,
+                    "predicted_bandwidth_gb_s": one.bandwidth_gb_s,
                     "measured_latency_ms": one.measured_ms,
                 }
                 for one in self.kernels
@@ -264,14 +271,16 @@ def is_falling(tflops: Iterable[float | None]) -> bool:
     return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
 
 
-def columns(*, is_measured: bool) -> tuple[str, ...]:
+def columns(*, is_measured: bool, has_bandwidth: bool) -> tuple[str, ...]:
     """The columns of a table of kernels."""
-    return (*_COLUMNS, *(("measured ms",) if is_measured else ()), "kernel")
+    more = [*(["predicted GB/s"] if has_bandwidth else []), *(["measured ms"] if is_measured else [])]
+    return (*_COLUMNS, *more, "kernel")
 
 
-def cells(row: KernelRow, *, is_measured: bool) -> list[str]:
+def cells(row: KernelRow, *, is_measured: bool, has_bandwidth: bool) -> list[str]:
     """A kernel in such a table."""
-    values = (row.tflops, row.latency_ms, *((row.measured_ms,) if is_measured else ()))
+    more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_ms] if is_measured else [])]
+    values = (row.tflops, row.latency_ms, *more)
     return [*map(_figure, values), row.kernel]
 
 

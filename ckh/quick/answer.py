@@ -13,7 +13,7 @@ from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
-from ckh.quick.store import is_wanted, paths, read_facts, stamp
+from ckh.quick.store import is_wanted, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import OpenModel
 from ckh.requested import padded_sizes, requested_problem
 
@@ -42,10 +42,22 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 
 def text_of(request: Request) -> str | None:
     """The text that `ckh predict` prints, or None where the full command must answer."""
-    from ckh.learn.known import offer_once
-
     if not is_wanted():
         return None
+    return _prepared(request) or _printed(request)
+
+
+def _printed(request: Request) -> str | None:
+    try:
+        return read_printed(request)
+    except (CkhError, OSError, KeyError):
+        return None
+
+
+def _prepared(request: Request) -> str | None:
+    """The text from what was prepared for such problems."""
+    from ckh.learn.known import offer_once
+
     try:
         found = shipped.find(request) or _in_cache(request)
         if found is None:

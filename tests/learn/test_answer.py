@@ -105,7 +105,7 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
-    """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds, unpadded; those that it builds not do not count."""
+    """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are no reason."""
     failure = answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
     assert failure is not None
     assert failure.message.endswith(": 208 of 208 because C/G = 4 is not a multiple of vector_b = 8")
