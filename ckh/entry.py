@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ckh.boundary import guarded, open_streams
 from ckh.log import emit
 
 if TYPE_CHECKING:
+    from typing import TextIO
+
     from ckh.quick.request import Request
 
 QUICK_VARIABLE = "CKH_QUICK"
@@ -40,13 +42,36 @@ def _run(args: list[str]) -> int:
     gc.enable()
     from ckh import cli
 
-    code = cli.dispatch(args)
-    if request is not None and args[0] == "predict" and code == 0:
-        from ckh.quick.prepare import prepare
+    if request is None or args[0] != "predict":
+        return cli.dispatch(args)
+    stdout, sys.stdout = sys.stdout, _Recorder(sys.stdout)  # type: ignore[assignment]
+    try:
+        code = cli.dispatch(args)
+        printed = "".join(sys.stdout.parts)  # type: ignore[attr-defined]
+    finally:
+        sys.stdout = stdout
+    if code == 0:
+        from ckh.quick.prepare import keep
 
         sys.stdout.flush()
-        prepare(request)
+        keep(request, printed)
     return code
+
+
+class _Recorder:
+    """A stream that remembers what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.parts: list[str] = []
+
+    def write(self, text: str, /) -> int:
+        """Write to the stream."""
+        self.parts.append(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def _request(args: list[str]) -> Request | None:

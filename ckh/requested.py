@@ -47,6 +47,10 @@ def _as_it_is(problem: P, _arch: str) -> P:
     return problem
 
 
+def _not_padded(problem: P) -> P:
+    return problem
+
+
 def _one_pool(_given: Mapping[str, Any]) -> str:
     return ""
 
@@ -66,6 +70,7 @@ class Requested(Generic[P]):
             architecture and element type: problems with one text are answered by one prepared pool.
         default_dtype: element type of problems that state none; empty: the architecture's.
         completed: a problem on an architecture, where one may leave something open to that.
+        padded: the problem that answers where no kernel applies to one as it is: with sizes rounded up; itself without.
     """
 
     options: tuple[SizeOption, ...]
@@ -76,6 +81,7 @@ class Requested(Generic[P]):
     pool: Callable[[Mapping[str, Any]], str] = _one_pool
     default_dtype: str = ""
     completed: Callable[[P, str], P] = _as_it_is
+    padded: Callable[[P], P] = _not_padded
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """An option that was given and does not go with the operation, if there is one."""
@@ -103,6 +109,12 @@ def requested_problem(
     if strange := part.strange(given, variant):
         raise UsageError(f"{op} has no {as_option(strange)}", f"see ckh {command} --help")
     return part.problem(given, variant, dtype)
+
+
+def padded_sizes(problem: Any, padded: Any) -> dict[str, int]:
+    """The sizes in which a padded problem differs from the one that was requested."""
+    before = problem.to_dict()
+    return {name: size for name, size in padded.to_dict().items() if size != before[name]}
 
 
 def as_option(name: str) -> str:

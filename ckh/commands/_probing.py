@@ -31,6 +31,7 @@ def measured_before(found: Answer) -> Answer:
 def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
     """Time the first choices of each answer against each other on this machine, and remember the times.
 
+    Kernels run the padded problem where there is one; its times are remembered as those of the requested one.
     Each problem's times are on the disk before the next problem starts.
 
     Args:
@@ -52,13 +53,17 @@ def probe_all(found: Sequence[Answer], count: int, timeout_s: float) -> None:
         raise UsageError(f"ckh builds no kernels of {spec.op_type}", "leave out --probe")
     device = device_of(spec.arch)
     compiler = device.identity().compiler
-    tasks = {one.problem.canonical(): [choice.kernel for choice in one.best(count)] for one in found}
+    tasks = {one.run.canonical(): [choice.kernel for choice in one.best(count)] for one in found}
+    requested: dict[str, list[str]] = {problem: [] for problem in tasks}
+    for one in found:
+        requested[one.run.canonical()].append(one.problem.canonical())
 
     def take(problem: str, replies: Sequence[Reply]) -> None:
         names = [spec.op.kernel_name(kernel) for kernel in tasks[problem]]
         kernels = tuple(_timed(name, reply) for name, reply in zip(names, replies, strict=True))
         when = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        remember(Probe(problem, spec.arch, this_device(spec.arch) or "", when, __version__, compiler, kernels))
+        for name in requested[problem]:
+            remember(Probe(name, spec.arch, this_device(spec.arch) or "", when, __version__, compiler, kernels))
 
     compare_kernels(device, tasks, timeout_s, "probing", take)
 

@@ -14,11 +14,12 @@ from ckh.commands._duration import parse_duration
 from ckh.commands._problem_options import Typed, says_a_problem
 from ckh.errors import ModelError, NoKernelError, UsageError
 from ckh.learn.known import offer_once
-from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text
+from ckh.learn.ranking_text import MOST_TIED, KernelRow, Ranking, cells, columns, notes_text, padding_text
 from ckh.log import emit
 from ckh.prose import shell_word
-from ckh.requested import as_option
+from ckh.requested import as_option, padded_sizes
 from ckh.strenum import StrEnum
+from ckh.training import BANDWIDTH, LATENCY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +106,14 @@ def predict(
         "outside of what was measured (known).",
     ),
     measured: bool = typer.Option(True, "--measured/--no-measured", help="Put what was probed before in front."),
+    pad_channels: bool = typer.Option(
+        True,
+        "--pad-channels/--no-pad-channels",
+        help="Where no kernel applies to a convolution, answer with C/G and K/G rounded up to a multiple of 8.",
+    ),
+    skip_unsupported: bool = typer.Option(
+        False, "--skip-unsupported", help="--problems: exit with 0 though some, which are named, have no kernel."
+    ),
     why: bool = typer.Option(False, "--why", help="Tell why kernels were refused."),
     explain: bool = typer.Option(False, "--explain", help="Tell why the first kernel is above the second."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
@@ -112,11 +121,19 @@ def predict(
     """Rank and print."""
     if kernels is not None and registry is not None:
         raise UsageError("--kernels and --registry both say what is ranked", "leave one of them out")
-    listed = kernels if registry is None else str(registry)
-    wanted = _Measuring(probe, parse_duration(timeout), uses_old=measured, stands_in=require is None, kernels=listed)
+    wanted = _Measuring(
+        probe,
+        parse_duration(timeout),
+        uses_old=measured,
+        stands_in=require is None,
+        kernels=kernels if registry is None else str(registry),
+        pads=pad_channels,
+    )
     again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
     chooser = typed.chooser(typed.arch)
     if problems is None:
+        if skip_unsupported:
+            raise UsageError("--skip-unsupported is for many problems", "name them with --problems")
         found = _answered(chooser, [typed.problem(chooser, "predict")], wanted)[0]
         if found.failure is not None:
             raise found.failure
@@ -133,6 +150,10 @@ def predict(
     if require is Required.KNOWN:
         _refuse_unknown(answers, top)
     _print_many(answers, top, again, as_json=as_json)
+    failures = [failure for one in answers if (failure := one.failure)]
+    if failures and not (skip_unsupported and len(failures) < len(answers)):
+        hint = "" if len(failures) == len(answers) else "--skip-unsupported accepts that"
+        raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}", hint)
 
 
 def _refuse_unknown(answers: Sequence[Answer], top: int) -> None:
@@ -165,6 +186,7 @@ class _Measuring:
         uses_old: whether what was probed before counts.
         stands_in: whether something else answers where there is no model.
         kernels: the file of the kernels that are ranked, - for stdin; None: the architecture's.
+        pads: whether channels are padded where no kernel applies.
     """
 
     probe: int
@@ -172,6 +194,7 @@ class _Measuring:
     uses_old: bool
     stands_in: bool
     kernels: str | None
+    pads: bool
 
 
 def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring) -> list[Answer]:
@@ -191,7 +214,7 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
         models = dict(zip(models, limited_models(wanted.kernels, list(models.values())), strict=True))
     known: dict[Problem, Answer] = {}
     for key, some in of_model.items():
-        found = answers(some, models[key])
+        found = [one if wanted.pads else one.unpadded for one in answers(some, models[key])]
         if wanted.probe:
             new = [one for one in found if len(one.order) and not (wanted.uses_old and _is_known(one, wanted.probe))]
             if new:
@@ -224,13 +247,17 @@ def _print_one(found: Answer, top: int, again: str, *, as_json: bool, why: bool,
 
 def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: bool) -> None:
     found = [_ranking(one, top, again) for one in answers if len(one.order)]
-    failures = [failure for one in answers if (failure := one.failure)]
+    failures = {one.problem.canonical(): failure.message for one in answers if (failure := one.failure)}
     if as_json:
-        print_json("predict_many", {"results": [one.document() for one in found]})
+        failed = [{"problem": problem, "reason": reason} for problem, reason in failures.items()]
+        print_json("predict_many", {"results": [one.document() for one in found], "failures": failed})
     else:
-        is_measured = any(one.probe is not None for one in found)
-        rows = [[o.problem.canonical(), *cells(row, is_measured=is_measured)] for o in found for row in o.kernels]
-        print_table("", ("problem", *columns(is_measured=is_measured)), rows)
+        shown = {
+            "is_measured": any(one.probe is not None for one in found),
+            "has_bandwidth": any(one.has_bandwidth for one in found),
+        }
+        rows = [[one.problem.canonical(), *cells(row, **shown)] for one in found for row in one.kernels]
+        print_table("", ("problem", *columns(**shown)), rows)
         for doubts in dict.fromkeys(one.not_measured for one in found if one.not_measured is not None):
             count = sum(one.not_measured == doubts for one in found)
             say("\n" + "\n".join([f"{count} of {len(found)} problems:", *doubts.lines()]))
@@ -239,6 +266,9 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
             worst = max(unknown, key=lambda one: len(one.known.doubts))
             say(f"\n{len(unknown)} of {len(found)} problems, e.g. {worst.problem.canonical()}:")
             say(worst.known.line)
+        if padded := [one for one in found if one.padded]:
+            first = f"e.g. {padded[0].problem.canonical()}: {padding_text(padded[0])}"
+            say(f"\n{len(padded)} of {len(found)} problems are padded, {first}")
         far = [one for one in found if one.no_speed]
         why = (
             f"for {len(far)} of {len(found)} problems, e.g. {far[0].problem.canonical()}: {far[0].no_speed}"
@@ -246,8 +276,8 @@ def _print_many(answers: Sequence[Answer], top: int, again: str, *, as_json: boo
             else ""
         )
         emit(notes_text(why, is_in_order=all(one.in_order for one in found)))
-    if failures:
-        raise NoKernelError(f"{len(failures)} of {len(answers)} problems have no kernel; {failures[0].message}")
+        if failures:
+            say("\n" + "\n".join([f"{len(failures)} of {len(answers)} problems have no kernel:", *failures.values()]))
 
 
 def _ranking(found: Answer, top: int, again: str) -> Ranking:
@@ -277,16 +307,31 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
         known=found.known(top),
         frequent=found.frequent,
         bands=found.model.bands,
-        kernels=[
-            KernelRow(
-                spec.op.kernel_name(one.kernel),
-                one.score,
-                one.tflops,
-                one.latency_ms,
-                one.measured_ms,
-                one.ties,
-                tuple(spec.op.kernel_name(kernel) for kernel in one.alike[:MOST_TIED]),
-            )
-            for one in found.best(top)
-        ],
+        padded={} if found.padded is None else padded_sizes(found.problem, found.padded),
+        kernels=_rows(found, top),
     )
+
+
+def _rows(found: Answer, top: int) -> list[KernelRow]:
+    """The first kernels; times and bandwidths are those of the model's own forests of them, where it has such."""
+    best, name = found.best(top), found.model.spec.op.kernel_name
+    kernels = [one.kernel for one in best]
+    beside = {
+        target: found.model.predict(found.run, kernels, target).tolist()
+        for target in (found.model.shown_beside if found.tflops is not None and best else ())
+    }
+    times = beside.get(LATENCY, [one.latency_ms for one in best])
+    bandwidths = beside.get(BANDWIDTH, [None] * len(best))
+    return [
+        KernelRow(
+            name(one.kernel),
+            one.score,
+            one.tflops,
+            time,
+            one.measured_ms,
+            bandwidth,
+            one.ties,
+            tuple(map(name, one.alike[:MOST_TIED])),
+        )
+        for one, time, bandwidth in zip(best, times, bandwidths, strict=True)
+    ]

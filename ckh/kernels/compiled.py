@@ -11,15 +11,13 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING
 
 from ckh.errors import DataError
-from ckh.paths import cache_dir
+from ckh.paths import RESOURCES, cache_dir
 from ckh.resources import RESOURCE_NAMES, Resources
 from ckh.untrusted import MOST_TEXT_BYTES, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-_FOLDER = "resources"
 
 
 def add_compiled(arch: str, op: str, kernel: str, resources: Resources) -> None:
@@ -48,7 +46,7 @@ def compiled(arch: str, op: str) -> dict[str, Resources]:
 
 
 def _path(arch: str, op: str) -> Path:
-    return cache_dir(_FOLDER) / f"{arch}-{op}.jsonl"
+    return cache_dir(RESOURCES) / f"{arch}-{op}.jsonl"
 
 
 def _entries(lines: Iterable[bytes]) -> Iterable[tuple[str, Resources]]:

@@ -55,6 +55,7 @@ class Answer:
             problem lies far outside of its training data (`reach.beyond`).
         probe: what was measured, if that comes first: the kernels that were measured by their time, then the others
             by their score, then those that failed.
+        padded: the problem that the kernels run and times are of, where none applies to the problem as it is.
     """
 
     problem: Problem
@@ -64,12 +65,25 @@ class Answer:
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None
     probe: Probe | None = None
+    padded: Problem | None = None
+
+    @property
+    def run(self) -> Problem:
+        """The problem that kernels run: the padded one, if there is one."""
+        return self.padded or self.problem
+
+    @property
+    def unpadded(self) -> Answer:
+        """The answer of those who cannot pad: without kernels where the problem has to be padded."""
+        if self.padded is None:
+            return self
+        return replace(self, order=self.order[:0], score=self.score[:0], tflops=None, padded=None)
 
     @property
     def ranked(self) -> list[Ranked]:
         """All candidates, best first, those alike too."""
         ties = row_lengths(self.score) if self.probe is None else None
-        return self._measured(in_order(self.problem, self.pool, self.order, self.score, self.tflops, ties=ties))
+        return self._measured(in_order(self.problem, self.pool, self.order, self.score, self.tflops, self.padded, ties=ties))
 
     def best(self, count: int) -> list[Ranked]:
         """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""
@@ -80,7 +94,7 @@ class Answer:
         rows = zip(starts.tolist(), ends, strict=True)
         alike = [Alike(self.pool, self.order[start + 1 : end]) for start, end in rows]
         ties = [1 + len(others) for others in alike]
-        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops
+        given = self.problem, self.pool, self.order[starts], self.score[starts], tflops, self.padded
         return self._measured(in_order(*given, ties=ties, alike=alike))
 
     @property
@@ -153,17 +167,17 @@ class Answer:
     @property
     def beyond(self) -> str:
         """Why no speed is expected of a problem far outside of the model's training data; empty if one is."""
-        return beyond(self.problem, self.model.reach)
+        return beyond(self.run, self.model.reach)
 
     @property
     def timed(self) -> int | None:
         """How many candidates the model's training data have times of; None if the model does not say."""
-        return known_candidates(self.problem, self.model).timed_candidates
+        return known_candidates(self.run, self.model).timed_candidates
 
     @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
-        return known_candidates(self.problem, self.model).refused
+        return known_candidates(self.run, self.model).refused
 
     @property
     def failure(self) -> NoKernelError | None:
@@ -404,5 +418,5 @@ def _answer_all(problems: Sequence[Problem], model: Model) -> dict[Problem, Answ
     for some in scored(problems, model):
         for row, problem in enumerate(some.problems):
             given = some.pool, some.order[row], some.score[row], some.expected(row)
-            found[problem] = Answer(problem, model, *given)
+            found[problem] = Answer(problem, model, *given, padded=some.padded[row])
     return found

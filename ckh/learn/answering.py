@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckh.errors import ModelError
 from ckh.learn.artifact import find_model, first_model, wanted_for
-from ckh.learn.batches import known_candidates
+from ckh.learn.batches import known_candidates, runnable
 from ckh.learn.scoring import Remembered
 from ckh.learn.transfer import has_kernels, stand_in
 from ckh.ops import operation_of_problem
@@ -85,5 +85,5 @@ class AnsweringModels:
 
 def _knows_kernels(problem: Problem, model: Model) -> bool:
     """True if a kernel that the model may rank applies to a problem, of a kind that was measured on its GPU."""
-    found = known_candidates(problem, model)
+    _, found = runnable(problem, model)
     return bool(len(found.chosen)) and not found.unmeasured

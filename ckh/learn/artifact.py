@@ -32,7 +32,7 @@ from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
-from ckh.training import TFLOPS, Labels
+from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -298,6 +298,15 @@ class Model:
         """
         return self._predict(self.matrix(problem, kernels), target)
 
+    @property
+    def shown_beside(self) -> tuple[str, ...]:
+        """The targets besides the order and the speed whose predictions are shown: those that it has a forest of.
+
+        Times that are calibrated go with the speeds and the order, so that a model of times is not shown beside them.
+        """
+        wanted = (BANDWIDTH,) if self.calibration is not None else (LATENCY, BANDWIDTH)
+        return tuple(target for target in wanted if TFLOPS in self._targets and _forest_files(self.path, target))
+
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
         """The kernels, best first; of equal ones, the first in `kernels` comes first.
 
@@ -472,11 +481,12 @@ def read_forest(folder: Path, target: str) -> str:
 
 
 def _forest_path(folder: Path, target: str) -> Path:
-    files: list[tuple[float, Path]] = []
-    for suffix in (".lgbm.gz", ".lgbm"):
-        path = folder / f"model_{target}{suffix}"
-        if path.is_file():
-            files.append((path.stat().st_mtime, path))
-    if not files:
-        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
-    return max(files)[1]  # the newer, should both be there
+    if found := _forest_files(folder, target):
+        return max(found)[1]  # the newer, should both be there
+    raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
+
+
+def _forest_files(folder: Path, target: str) -> list[tuple[float, Path]]:
+    """The files of a target's model in a folder, each with the time when it was written."""
+    paths = (folder / f"model_{target}{suffix}" for suffix in (".lgbm.gz", ".lgbm"))
+    return [(path.stat().st_mtime, path) for path in paths if path.is_file()]

@@ -40,6 +40,7 @@ class Scored:
 
     Attributes:
         problems: the problems.
+        padded: of each the problem that is run instead (`runnable`); None: itself.
         pool: kernels among which they decide.
         order: the first candidates of each problem, best first, as numbers in the pool; shape (problems, first).
         score: what they are ordered by; the same shape.
@@ -51,6 +52,7 @@ class Scored:
     """
 
     problems: list[Problem]
+    padded: list[Problem | None]
     pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
@@ -72,11 +74,11 @@ class Scored:
                 places, numbers = self.rows[row].places[:top], self.rows[row].numbers[:top]
                 of_rows = self.order[row, places], self.score[row, places], None if tflops is None else tflops[places]
                 alike = [Alike(self.pool, part[1:]) for part in numbers]
-                yield in_order(problem, self.pool, *of_rows, ties=map(len, numbers), alike=alike)
+                yield in_order(problem, self.pool, *of_rows, self.padded[row], ties=map(len, numbers), alike=alike)
                 continue
             ties = row_lengths(self.score[row]) if top is None else None
             given = self.order[row, :top], self.score[row, :top], None if tflops is None else tflops[:top]
-            yield in_order(problem, self.pool, *given, ties=ties)
+            yield in_order(problem, self.pool, *given, self.padded[row], ties=ties)
 
 
 def neighbours(problems: Sequence[Problem], place: Callable[[Problem], list[float]]) -> list[Problem]:
@@ -120,8 +122,9 @@ def scored(
     known: list[Candidates[Kernel]] = []
     for kind in {wanted_for(problem, model.spec.arch) for problem in problems}:
         model.require(kind)
+    run = list(problems)
     for index, problem in enumerate(problems):
-        found = known_candidates(problem, model)
+        run[index], found = runnable(problem, model)
         known.append(found)
         pools[id(found.pool)][id(found.chosen)].append(index)
     for classes in pools.values():
@@ -129,16 +132,18 @@ def scored(
         for members in classes.values():
             one = known[members[0]]
             if len(members) >= _MANY_ALIKE and len(one.chosen) <= _FEW_OF_POOL * len(one.pool):
-                yield from _score([members], problems, [model.alone(one)], model, top, tflops=tflops)
+                yield from _score([members], problems, run, [model.alone(one)], model, top, tflops=tflops)
             else:
                 shared.append(members)
         if shared:
-            yield from _score(shared, problems, [known[one[0]] for one in shared], model, top, tflops=tflops)
+            candidates = [known[one[0]] for one in shared]
+            yield from _score(shared, problems, run, candidates, model, top, tflops=tflops)
 
 
 def _score(
     classes: Sequence[Sequence[int]],
     problems: Sequence[Problem],
+    run: Sequence[Problem],
     candidates: Sequence[Candidates[Kernel]],
     model: Model,
     top: int | None,
@@ -146,12 +151,15 @@ def _score(
     tflops: bool,
 ) -> Iterator[Scored]:
     """Score problems of one pool, by their numbers, class by class of those that have the same candidates of it."""
-    some, pool = [problems[index] for members in classes for index in members], candidates[0].pool
+    numbers, pool = [index for members in classes for index in members], candidates[0].pool
+    requested, some = ([of[index] for index in numbers] for of in (problems, run))
+    padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
     if not pool:
         for members, one in zip(classes, candidates, strict=True):
             nothing = np.zeros((len(members), 0))
             empty = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
-            yield Scored([problems[index] for index in members], pool, *empty, 0, one.unmeasured)
+            unpadded: list[Problem | None] = [None] * len(members)
+            yield Scored([problems[index] for index in members], unpadded, pool, *empty, 0, one.unmeasured)
         return
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
@@ -163,21 +171,21 @@ def _score(
         order, tied = _ordered(of_class if len(one.chosen) == len(pool) else of_class[:, one.chosen], top, first)
         orders.append(one.chosen[order])
         rows_of.append(None if tied is None else [rows.of_pool(one.chosen) for rows in tied])
-    padded = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
+    places = np.zeros((len(some), max(order.shape[1] for order in orders)), np.intp)
     for end, order in zip(ends.tolist(), orders, strict=True):
-        padded[end - len(order) : end, : order.shape[1]] = order
+        places[end - len(order) : end, : order.shape[1]] = order
     rows = np.arange(len(some))[:, None]
-    score = score[rows, padded]
+    score = score[rows, places]
     if speeds is not None:
-        speeds = speeds[rows, padded]
+        speeds = speeds[rows, places]
     elif is_alone:
-        speeds = model.speeds_of(some, pool, padded)
+        speeds = model.speeds_of(some, pool, places)
     far = are_beyond(some, model.reach if has_speeds else {})
     for one, end, order, tied in zip(candidates, ends.tolist(), orders, rows_of, strict=True):
         part = slice(end - len(order), end), slice(order.shape[1])
         expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
         given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
-        yield Scored(some[part[0]], pool, order, *given, rows=tied)
+        yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
 
 
 def _ordered(
@@ -185,6 +193,16 @@ def _ordered(
 ) -> tuple[NDArray[np.intp], list[TieRows] | None]:
     """The order of candidates, all of them or those of the first rows, as of `first_rows`."""
     return (best_first(score), None) if top is None or first is None else first_rows(score, top, first)
+
+
+def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel]]:
+    """The problem that kernels run, and its candidates: itself, or padded where none applies to it as it is."""
+    found = known_candidates(problem, model)
+    if not len(found.chosen) and (padded := model.spec.op.padded(problem)) != problem:
+        of_padded = known_candidates(padded, model)
+        if len(of_padded.chosen):
+            return padded, of_padded
+    return problem, found
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:

@@ -61,14 +61,14 @@ def explain(found: Answer) -> Explanation | None:
     """
     if len(found.order) < 2:  # noqa: PLR2004 - kernels to compare
         return None
-    model, problem, op = found.model, found.problem, found.model.spec.op
+    model, op = found.model, found.model.spec.op
     kernels = [found.pool[index] for index in found.order[:2]]
     first, second = (op.kernel_name(kernel) for kernel in kernels)
     difference = float(found.score[0] - found.score[1])
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
     if model.spec.feature_names and not found.estimated:
-        names, values = model.spec.feature_names, model.matrix(problem, kernels)
+        names, values = model.spec.feature_names, model.matrix(found.run, kernels)
         more = difference_by_feature(model.packed_forest(model.spec.rank_by), *values)
         difference, reasons = float(more.sum()), _by_word(names, more)
         largest = [i for i in np.argsort(-np.abs(more), kind="stable")[:_FEATURES].tolist() if more[i]]
@@ -76,7 +76,7 @@ def explain(found: Answer) -> Explanation | None:
             FeatureReason(names[i], float(values[0, i]), float(values[1, i]), float(more[i])) for i in largest
         )
     measured = model.measured
-    near = measured.nearest(problem, _NEAREST) if measured is not None and measured.problems else []
+    near = measured.nearest(found.problem, _NEAREST) if measured is not None and measured.problems else []
     return Explanation(
         first,
         second,
@@ -99,7 +99,7 @@ def quantisation(found: Answer, kernel: Any) -> Quantisation:
     """The share that a kernel with tiles loses to a problem's sizes."""
     op, arch = found.model.spec.op, load_arch(found.model.spec.arch)
     assert op.tiled is not None
-    sizes = op.tiled(found.problem)
+    sizes = op.tiled(found.run)
     pairs = ((sizes.m, kernel.tile_m), (sizes.n, kernel.tile_n), (sizes.k, kernel.tile_k))
     tiles = [ceil(size / tile) for size, tile in pairs]
     fill_m, fill_n, fill_k = (size / (count * tile) for (size, tile), count in zip(pairs, tiles, strict=True))
@@ -126,7 +126,7 @@ def _by_word(names: Sequence[str], more: NDArray[np.float64]) -> tuple[Reason, .
 
 
 def _roofline(found: Answer) -> Roofline:
-    problem, arch = found.problem, load_arch(found.model.spec.arch)
+    problem, arch = found.run, load_arch(found.model.spec.arch)
     intensity = problem.flops / max(problem.bytes, 1)
     flops = None if arch.peaks is None else arch.peaks.flops_per_cu_clock.get(problem.dtype)
     if arch.peaks is None or not flops:

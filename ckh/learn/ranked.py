@@ -36,6 +36,8 @@ class Ranked:
         not_measured: what to know where no measurement of this GPU and element type stands behind the order.
         ties: how many candidates have this score, this kernel among them: the model cannot tell them apart.
         alike: the others of them, where so many rows that differ were requested; else each is a row of its own.
+        padded: the problem with sizes rounded up that the kernel runs, and speed and time are of, where no kernel
+            applies to the requested one; None: that.
     """
 
     kernel: Kernel
@@ -46,6 +48,7 @@ class Ranked:
     not_measured: NotMeasured | None = None
     ties: int = 1
     alike: Sequence[Kernel] = field(default=(), compare=False)
+    padded: Problem | None = None
 
     @property
     def name(self) -> str:
@@ -63,11 +66,13 @@ def in_order(
     order: NDArray[np.intp],
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
+    padded: Problem | None = None,
     *,
     ties: Iterable[int] | None = None,
     alike: Sequence[Alike] | None = None,
 ) -> list[Ranked]:
     """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
+    problem = padded or problem
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)
     assert len(kernels) == len(score) == len(score if tflops is None else tflops)
     made = [object.__new__(Ranked) for _ in kernels]
@@ -81,6 +86,7 @@ def in_order(
             speeds, times = ([None if math.isnan(one) else one for one in column] for column in (values, known))
     counts: Iterable[int] = repeat(1) if ties is None else ties
     others: Iterable[Sequence[Kernel]] = repeat(()) if alike is None else alike
-    for put, column in zip(_SLOTS, (kernels, score.tolist(), speeds, times, none, none, counts, others), strict=True):
+    columns = (kernels, score.tolist(), speeds, times, none, none, counts, others, repeat(padded))
+    for put, column in zip(_SLOTS, columns, strict=True):
         deque(map(put, made, column), maxlen=0)
     return made

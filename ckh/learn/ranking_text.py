@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
@@ -12,7 +13,7 @@ from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ckh.learn.explanation import Explanation
     from ckh.learn.frequent import Frequent
@@ -49,6 +50,7 @@ class KernelRow(NamedTuple):
     tflops: float | None
     latency_ms: float | None
     measured_ms: float | None
+    bandwidth_gb_s: float | None = None
     ties: int = 1
     tied: tuple[str, ...] = ()
 
@@ -106,6 +108,7 @@ class Ranking(NamedTuple):
         frequent: the kernel that wins most at the problem's size, where the model learned from winners.
         timed: how many candidates the model's training data have times of; None if the model does not say.
         explanation: why the first is above the second, if that is requested and there are two.
+        padded: the sizes that the problem is padded to, by name, where no kernel applies to it as it is; empty: none.
     """
 
     problem: Problem
@@ -128,6 +131,7 @@ class Ranking(NamedTuple):
     timed: int | None = None
     explanation: Explanation | None = None
     bands: Sequence[Sequence[float]] = ()
+    padded: Mapping[str, int] = MappingProxyType({})
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -149,6 +153,11 @@ class Ranking(NamedTuple):
         return is_falling(one.tflops for one in self.kernels if one.measured_ms is None)
 
     @property
+    def has_bandwidth(self) -> bool:
+        """True if the model predicts the bandwidth of a kernel."""
+        return any(one.bandwidth_gb_s is not None for one in self.kernels)
+
+    @property
     def no_speed(self) -> str:
         """Why the cells of predicted speeds are empty; empty if they are not, or all of the answer stands in doubt."""
         has_speed = [one.tflops is not None for one in self.kernels]
@@ -164,6 +173,7 @@ class Ranking(NamedTuple):
         lines = [
             f"problem  {in_words(self.problem)}",
             f"         {self.problem.canonical()}",
+            *([f"padded   {padding_text(self)}"] if self.padded else []),
             *(
                 [f"model    {self.model}, measured on {self.device or self.arch}{warning}"]
                 if self.not_measured is None
@@ -187,9 +197,9 @@ class Ranking(NamedTuple):
             )
             failed = [one for one in self.probe.kernels if one.latency_ms is None]
             lines += [f"         {one.kernel} failed: {one.status} {one.message}" for one in failed]
-        is_measured = self.probe is not None
-        rows = [[str(place), *cells(one, is_measured=is_measured)] for place, one in enumerate(self.kernels, 1)]
-        table = table_text("", ("", *columns(is_measured=is_measured)), rows)
+        shown = {"is_measured": self.probe is not None, "has_bandwidth": self.has_bandwidth}
+        rows = [[str(place), *cells(one, **shown)] for place, one in enumerate(self.kernels, 1)]
+        table = table_text("", ("", *columns(**shown)), rows)
         doubts = f"\n{prose(self.known.line)}\n" if self.known.line and self.not_measured is None else ""
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
         tied = _ties_text(self.kernels)
@@ -206,6 +216,7 @@ class Ranking(NamedTuple):
         return {
             "problem": self.problem.canonical(),
             "sizes": self.problem.to_dict(),
+            "padded": dict(self.padded) or None,
             "model": self.path,
             "other_models": self.other_models,
             "arch": self.arch,
@@ -232,6 +243,7 @@ class Ranking(NamedTuple):
                     "score": one.score,
                     "predicted_tflops": one.tflops,
                     "predicted_latency_ms": one.latency_ms,
+                    "predicted_bandwidth_gb_s": one.bandwidth_gb_s,
                     "measured_latency_ms": one.measured_ms,
                     "ties": one.ties,
                     "tied": list(one.tied),
@@ -246,6 +258,13 @@ def _ties_text(rows: Sequence[KernelRow]) -> str:
     tied = [f"{place} = {row.ties} kernels" for place, row in enumerate(rows, 1) if row.ties > 1]
     words = f"{', '.join(tied)}, alike to the model: the first in the pool is shown, measured ones before others"
     return f"\n{prose(words)}\n" if tied else ""
+
+
+def padding_text(ranking: Ranking) -> str:
+    """The sizes that a problem is padded to, and what its figures are of."""
+    sizes = ranking.problem.to_dict()
+    changes = ", ".join(f"{name.upper()} {sizes[name]} to {size}" for name, size in ranking.padded.items())
+    return f"{changes}, as no kernel takes it as it is; times and TFLOPS are of the padded problem"
 
 
 def notes_text(beyond: str, *, is_in_order: bool) -> str:
@@ -286,14 +305,16 @@ def is_falling(tflops: Iterable[float | None]) -> bool:
     return all(first >= second for first, second in pairwise(one for one in tflops if one is not None))
 
 
-def columns(*, is_measured: bool) -> tuple[str, ...]:
+def columns(*, is_measured: bool, has_bandwidth: bool) -> tuple[str, ...]:
     """The columns of a table of kernels."""
-    return (*_COLUMNS, *(("measured ms",) if is_measured else ()), "kernel")
+    more = [*(["predicted GB/s"] if has_bandwidth else []), *(["measured ms"] if is_measured else [])]
+    return (*_COLUMNS, *more, "kernel")
 
 
-def cells(row: KernelRow, *, is_measured: bool) -> list[str]:
+def cells(row: KernelRow, *, is_measured: bool, has_bandwidth: bool) -> list[str]:
     """A kernel in such a table."""
-    values = (row.tflops, row.latency_ms, *((row.measured_ms,) if is_measured else ()))
+    more = [*([row.bandwidth_gb_s] if has_bandwidth else []), *([row.measured_ms] if is_measured else [])]
+    values = (row.tflops, row.latency_ms, *more)
     return [*map(_figure, values), row.kernel]
 
 

@@ -205,9 +205,9 @@ def nearest_model(wanted: Wanted) -> Path:
 
 
 def has_kernels(problem: Problem, model: Model) -> bool:
-    """True if a kernel that the model may rank applies to a problem; a model that is damaged ranks none."""
-    found = _kernels(problem, model)
-    return found is not None and bool(len(found.chosen))
+    """True if a kernel that the model may rank applies to a problem, or to it padded; a damaged model ranks none."""
+    each = (_kernels(one, model) for one in dict.fromkeys((problem, model.spec.op.padded(problem))))
+    return any(found is not None and len(found.chosen) for found in each)
 
 
 def _known_kernels(problem: Problem, model: Model) -> int:

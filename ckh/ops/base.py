@@ -295,6 +295,13 @@ class Operation(Generic[P, K]):
         name = self.batch or self.grows_with
         return replace(problem, **{name: 1}) if name else problem  # type: ignore[type-var]
 
+    def padded(self, problem: P) -> P:
+        """The problem that answers where no kernel applies to one as it is (`Requested.padded`); itself without."""
+        if self.requested is None:
+            return problem
+        found: P = self.requested().padded(problem)  # type: ignore[attr-defined]
+        return found
+
     def unknown_columns(self) -> list[str]:
         """Names that the record gives to columns and that are none."""
         named = (*self.identity, *self.sizes, *self.model_per, *self.split_by, *self.input_columns, self.kernel_slice)

@@ -9,14 +9,14 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import CkhError, UsageError
+from ckh.errors import CkhError, ModelError, UsageError
 from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
-from ckh.quick.store import is_wanted, paths, read_facts, stamp
+from ckh.quick.store import is_wanted, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import OpenModel
-from ckh.requested import requested_problem
+from ckh.requested import padded_sizes, requested_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,10 +43,22 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 
 def text_of(request: Request) -> str | None:
     """The text that `ckh predict` prints, or None where the full command must answer."""
-    from ckh.learn.known import offer_once
-
     if not is_wanted():
         return None
+    return _prepared(request) or _printed(request)
+
+
+def _printed(request: Request) -> str | None:
+    try:
+        return read_printed(request)
+    except (CkhError, OSError, KeyError):
+        return None
+
+
+def _prepared(request: Request) -> str | None:
+    """The text from what was prepared for such problems."""
+    from ckh.learn.known import offer_once
+
     try:
         found = shipped.find(request) or _in_cache(request)
         if found is None:
@@ -90,10 +102,9 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
-    far = beyond(problem, facts["reach"])
-    sizes = [getattr(problem, name) for name in facts["sizes"]]
     model = OpenModel(path)
-    count, choices = model.rank(facts["key"], sizes, facts["pool"])
+    run, sizes, count, choices = _ranked(problem, facts, model, facts["pool"])
+    far = beyond(run, facts["reach"])
     has_speeds = facts["tells_tflops"] and not far
     if probe is None:
         kernels = _rows(choices, model, request.top, has_speeds=has_speeds)
@@ -121,7 +132,27 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         known=_known(problem, facts, shown),
         frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
+        padded=padded_sizes(problem, run),
     )
+
+
+def _ranked(
+    problem: Problem, facts: dict[str, Any], model: OpenModel, top: int
+) -> tuple[Problem, list[int], int, Sequence[RankedCandidate]]:
+    """The problem that kernels run, padded where none applies to it as it is; its sizes, and C's ranking.
+
+    Raises:
+        CkhError: C reports an error.
+    """
+    part = requested(facts["op"])
+    padded = problem if part is None else part.padded(problem)
+    sizes, of_padded = ([getattr(one, name) for name in facts["sizes"]] for one in (problem, padded))
+    try:
+        return problem, sizes, *model.rank(facts["key"], sizes, top)
+    except ModelError:  # none applies
+        if padded == problem:
+            raise
+        return padded, of_padded, *model.rank(facts["key"], of_padded, top)
 
 
 def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:

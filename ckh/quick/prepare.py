@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.paths import write_atomic
-from ckh.quick.store import encode_facts, is_wanted, paths, read_facts, stamp
+from ckh.quick.answer import text_of
+from ckh.quick.store import encode_facts, is_wanted, keep_printed, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ def prepare(request: Request) -> bool:
     return False
 
 
+def keep(request: Request, printed: str) -> None:
+    """See that a request which was just answered in full is answered quickly the next time.
+
+    Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
+    """
+    if prepare(request) and text_of(request) is not None:
+        return
+    with suppress(CkhError, OSError):
+        if is_wanted() and is_available():
+            keep_printed(request, printed)
+
+
 def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.export.groups import exported, group_of
@@ -54,7 +67,7 @@ def _prepare(request: Request) -> bool:
     problem = chooser.problem(request.sizes, request.kind["variant"], "predict")
     model = chooser.model(problem)
     found = model.spec.op.candidates(problem, load_arch(model.spec.arch), model.path)
-    if len(found.pool) > MOST_KERNELS:
+    if len(found.pool) > MOST_KERNELS or model.shown_beside:  # C has forests of the order and of TFLOPS
         return False
     kind_of_problem, group = exported(model.spec.op_type).kind, group_of(model, problem)
     made = model_content(model, model.path.name, kind_of_problem, [group])

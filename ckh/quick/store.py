@@ -1,4 +1,8 @@
-"""Prepared answers in the cache: where they are, and whether they still hold."""
+"""Prepared answers in the cache: where they are, and whether they still hold.
+
+Where a kind of problems cannot be prepared, as pools too large for it and analytic estimates, the printed answers
+themselves are kept, each for exactly the options that were given.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ckh.paths import cache_dir, files_of_models
+from ckh.ops import DEFAULT_OPERATION
+from ckh.paths import PROBES, RESOURCES, cache_dir, files, files_of_models, user_data_dir, write_atomic
+from ckh.prose import room
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -19,6 +25,10 @@ _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
 _DRIVER = "/sys/class/kfd"  # of AMD GPUs
+_PACKAGE = Path(__file__).resolve().parents[1]
+_PRINTED = "printed"
+MAX_PRINTED = 256  # answers that are kept, the last that were printed
+MAX_PRINTED_BYTES = 1 << 20  # of each
 
 
 def is_wanted() -> bool:
@@ -28,12 +38,18 @@ def is_wanted() -> bool:
 
 def paths(request: Request) -> tuple[Path, Path]:
     """The files of a request: facts (JSON) and the model for C."""
-    text = json.dumps(
-        [VERSION, request.kind, os.environ.get("CKH_MODELS", ""), str(Path.cwd()) if request.kind["model"] else ""]
-    )
-    name = f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
-    folder = cache_dir(_FOLDER)
+    name, folder = _name(_kind(request)), cache_dir(_FOLDER)
     return folder / f"{name}.json", folder / f"{name}.ckhm"
+
+
+def _kind(request: Request) -> list[Any]:
+    folder = str(Path.cwd()) if request.kind["model"] else ""
+    return [VERSION, request.kind, os.environ.get("CKH_MODELS", ""), folder]
+
+
+def _name(of: list[Any]) -> str:
+    text = json.dumps(of)
+    return f"{zlib.crc32(text.encode()):08x}{zlib.adler32(text.encode()):08x}"
 
 
 def stamp(request: Request) -> str:
@@ -44,6 +60,44 @@ def stamp(request: Request) -> str:
     found = files_of_models(*filter(None, [request.kind["model"]]))
     state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch()))
+
+
+def read_printed(request: Request) -> str | None:
+    """The answer that was printed for the same options; None if none is kept, or what it follows from has changed."""
+    found = read_facts(cache_dir(_PRINTED) / f"{_name(_options(request))}.json", _printed_stamp(request))
+    return None if found is None or found["options"] != _options(request) else str(found["text"])
+
+
+def keep_printed(request: Request, text: str) -> None:
+    """Keep an answer that was printed, if it is not too long; of too many the oldest goes.
+
+    Raises:
+        CkhError: the cache folder cannot be used.
+        OSError: it cannot be written.
+    """
+    if len(text) > MAX_PRINTED_BYTES:
+        return
+    folder, options = cache_dir(_PRINTED), _options(request)
+    facts = {"stamp": _printed_stamp(request), "options": options, "text": text}
+    write_atomic(folder / f"{_name(options)}.json", encode_facts(facts))
+    by_age = sorted(files(str(folder)), key=lambda found: found[1].st_mtime_ns)
+    for path, _ in by_age[:-MAX_PRINTED]:
+        Path(path).unlink(missing_ok=True)
+
+
+def _options(request: Request) -> list[Any]:
+    """All that a printed answer depends on besides its stamp, the order of options and the room on the screen too."""
+    is_as_wide_as_it_is = not {"json", "wide"}.isdisjoint(request.flags)
+    columns = None if is_as_wide_as_it_is else room()
+    return [*_kind(request), [[*pair] for pair in request.sizes.items()], request.top, sorted(request.flags), columns]
+
+
+def _printed_stamp(request: Request) -> str:
+    """As `stamp`, and what a printed answer follows from as well: probes, what compilers reported, ckh's own code."""
+    parts = ("learn", "kernels", "commands", f"ops/{request.kind['op'] or DEFAULT_OPERATION}")
+    folders = [user_data_dir() / PROBES, cache_dir(RESOURCES), *(_PACKAGE / part for part in parts)]
+    found = [one for folder in folders for one in files(str(folder))]
+    return "\n".join((stamp(request), *(f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)))
 
 
 def read_facts(path: Path, expected: str) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -291,7 +292,7 @@ def test_some_of_many_problems_have_no_kernel(tmp_path: Path, capsys: pytest.Cap
     good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
     path = tmp_path / "layers.txt"
     path.write_text(good + "\n" + good.replace("c64", "c4") + "\n", encoding="utf-8")
-    args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--json"]
+    args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--no-pad-channels", "--json"]
     assert run(args) == ExitCode.NO_KERNEL
     stdout, stderr = capsys.readouterr()
     assert [one["problem"] for one in json.loads(stdout)["results"]] == [good]
@@ -324,3 +325,45 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(done.stdout)["candidates"] == 300
     assert done.stderr == "[]\n"
+
+
+def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --skip-unsupported those without a kernel are named with the reason, and the exit code is 0 if others have."""
+    amd_model(tmp_path / "forward", NAMES_83)
+    good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+    bad, path = good.replace("c64", "c4"), tmp_path / "layers.txt"
+    path.write_text(good + "\n" + bad + "\n", encoding="utf-8")
+    args = ["predict", "--model", str(tmp_path / "forward"), "--problems", str(path), "--top", "1"]
+    assert run([*args, "--no-pad-channels", "--json"]) == ExitCode.NO_KERNEL
+    capsys.readouterr()
+    assert run([*args, "--no-pad-channels", "--skip-unsupported", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [one["problem"] for one in document["results"]] == [good]
+    (failure,) = document["failures"]
+    assert failure["problem"] == bad
+    assert failure["reason"].endswith("because C/G = 4 is not a multiple of vector_b = 8")
+    assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.OK
+    assert "1 of 2 problems have no kernel:\n" in capsys.readouterr().out
+    assert run([*args, "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [one["padded"] for one in document["results"]] == [None, {"c": 8}]
+    assert document["failures"] == []
+    path.write_text(bad + "\n", encoding="utf-8")
+    assert run([*args, "--no-pad-channels", "--skip-unsupported"]) == ExitCode.NO_KERNEL
+
+
+def test_models_of_times_and_bandwidths_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of AMD's with three models shows the ms and GB/s of two of them, as LightGBM predicts them."""
+    folder = tmp_path / "forward"
+    booster = amd_model(folder, NAMES_83, targets=["tflops", "latency", "bandwidth"], log_targets=["tflops"])
+    for target in ("latency", "bandwidth"):
+        (folder / f"model_{target}.lgbm").write_text(booster.model_to_string(), encoding="utf-8")
+    args = ["predict", "--model", str(folder), "--dtype", "bf16", "--c", "64"]
+    for _ in range(2):
+        assert run([*args, "--json"]) == ExitCode.OK
+        kernels = json.loads(capsys.readouterr().out)["kernels"]
+        expected = pytest.approx([math.log1p(one["predicted_tflops"]) for one in kernels], rel=1e-9)
+        assert [one["predicted_latency_ms"] for one in kernels] == expected
+        assert [one["predicted_bandwidth_gb_s"] for one in kernels] == expected
+    assert run(args) == ExitCode.OK
+    assert "GB/s" in capsys.readouterr().out

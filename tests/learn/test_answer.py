@@ -105,9 +105,28 @@ def test_ranked_and_refused_are_the_whole_pool(tmp_path: Path) -> None:
 
 
 def test_a_problem_without_a_kernel_names_the_most_frequent_reason(tmp_path: Path) -> None:
-    """C=4 of bf16 is too narrow for every kernel's vectors: 208 candidates break that rule, 92 others before it."""
-    with pytest.raises(NoKernelError, match=f": 208 of {ALL} because .*vector"):
-        answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path))
+    """C=4 of bf16 is too narrow for all 208 kernels that gfx942 builds; the other 92 are no reason."""
+    failure = answer(replace(AMD_PROBLEMS[0], c=4), gfx942(tmp_path)).unpadded.failure
+    assert failure is not None
+    assert failure.message.endswith(": 208 of 208 because C/G = 4 is not a multiple of vector_b = 8")
+
+
+def test_channels_are_padded_where_no_kernel_applies(tmp_path: Path) -> None:
+    """A first layer of 3 channels is ranked as that of 8, says so, and stays the problem that was requested."""
+    model = gfx942(tmp_path)
+    requested, padded = replace(AMD_PROBLEMS[0], c=3, k=60), replace(AMD_PROBLEMS[0], c=8, k=64)
+    found, plain = answer(requested, model), answer(padded, model)
+    assert (found.problem, found.padded, plain.padded) == (requested, padded, None)
+    assert found.refused == plain.refused
+    assert [replace(one, padded=None) for one in found.ranked] == plain.ranked
+    assert {one.padded for one in found.ranked} == {padded}
+    one = found.ranked[0]
+    assert one.tflops is not None
+    assert one.latency_ms == pytest.approx(padded.flops / one.tflops / 1e9, rel=1e-12)
+    (many, unpadded) = rank_many([requested, padded], 3, model)
+    assert (many, unpadded) == (found.best(3), plain.best(3))
+    assert answer(requested, model).unpadded.failure is not None
+    assert answer(padded, model).unpadded is answer(padded, model)
 
 
 def test_no_model_for_a_gpu_recommends_what_computes_nothing(tmp_path: Path) -> None:
@@ -203,13 +222,13 @@ def test_candidates_alone_are_scored_as_in_their_pool(monkeypatch: pytest.Monkey
 
 
 def test_a_problem_without_a_kernel_does_not_stop_the_others(tmp_path: Path) -> None:
-    """Its answer is empty and says why; its neighbours are ranked."""
+    """Its answer is empty and says why; its neighbours are ranked. It has too many channels to be padded."""
     model = gfx942(tmp_path)
-    narrow = replace(AMD_PROBLEMS[0], c=4)
+    narrow = replace(AMD_PROBLEMS[0], c=2**31 - 1)
     first, none, last = answers([AMD_PROBLEMS[0], narrow, AMD_PROBLEMS[1]], model)
     assert (first.failure, last.failure) == (None, None)
     assert none.ranked == []
-    assert "C/G = 4" in str(none.failure)
+    assert "C/G = 2147483647" in str(none.failure)
     assert rank_many([narrow, AMD_PROBLEMS[0]], 1, model) == [[], first.best(1)]
 
 

@@ -17,15 +17,18 @@ from ckh import cli
 from ckh.commands import predict as command
 from ckh.entry import run
 from ckh.errors import ExitCode
+from ckh.kernels.compiled import add_compiled
 from ckh.learn.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
-from ckh.quick import answer
+from ckh.paths import cache_dir
+from ckh.quick import answer, store
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
 from ckh.quick.request import FLAGS, NUMBERS, TEXTS, Request, parse
-from ckh.quick.store import paths, read_facts, stamp
+from ckh.quick.store import keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.layout import CSRC, HEADER, lists
 from ckh.ranking.library import is_available
+from ckh.resources import RESOURCE_NAMES, Resources
 from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
 
@@ -348,3 +351,63 @@ def _program_range(content: bytes) -> tuple[int, int]:
         bounds.append(at)
         at += 8 + (size * count + 7) // 8 * 8
     return bounds[head], at
+
+
+@pytest.fixture
+def printed_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Options that an estimate answers, and an empty cache and data folder."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "data"))
+    return ["predict", "--variant", "bwd_data", "--dtype", "fp16", "--arch", "gfx90a", "--n", "16", "--c", "96"]
+
+
+@pytest.mark.parametrize("more", [[], ["--json"], ["--why", "--top", "2"]])
+def test_an_estimate_is_printed_again(
+    more: list[str], printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call with the same options prints the same without the full command; other options do not."""
+    args = [*printed_before, *more]
+    assert run(args) == ExitCode.OK
+    first = capsys.readouterr().out
+    assert "estimate" in first
+    monkeypatch.setattr(cli, "dispatch", lambda _args: 77)
+    assert (run(args), capsys.readouterr().out) == (ExitCode.OK, first)
+    assert run([*args[:-1], "5"]) == 77
+    assert run([*args, "--no-measured"]) == 77
+
+
+def test_what_is_printed_follows_from_what_was_probed(
+    printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A probing, a compiled kernel or a damaged file, and the full command answers; --probe is never kept."""
+    request = parse(printed_before)
+    assert request is not None
+    assert parse([*printed_before, "--probe", "5"]) is None
+    assert run(printed_before) == ExitCode.OK
+    text = capsys.readouterr().out
+    assert read_printed(request) == text
+    remember(Probe("conv", "gfx90a", "", "now", "0", "hipcc", (Timed("a", "ok", "", 1.0, 0.0),)))
+    assert read_printed(request) is None
+    keep_printed(request, text)
+    assert read_printed(request) == text
+    add_compiled("gfx90a", "grouped_conv", "a", Resources(*range(len(RESOURCE_NAMES))))
+    assert read_printed(request) is None
+    keep_printed(request, text)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert read_printed(request) is None
+    monkeypatch.delenv("COLUMNS")
+    (kept,) = (cache_dir() / "printed").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-5] + b'xxx"}')
+    assert read_printed(request) is None
+
+
+def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more than the bound the oldest goes, and a text that is too long is not kept."""
+    monkeypatch.setattr(store, "MAX_PRINTED", 3)
+    monkeypatch.setattr(store, "MAX_PRINTED_BYTES", 10)
+    requests = [found for top in range(1, 6) if (found := parse([*printed_before, "--top", str(top)]))]
+    for number, request in enumerate(requests):
+        keep_printed(request, "text" if number else "x" * 11)
+        assert (read_printed(request) is not None) == bool(number)
+    assert len(list((cache_dir() / "printed").iterdir())) == 3
+    assert [read_printed(request) is not None for request in requests] == [False, False, True, True, True]

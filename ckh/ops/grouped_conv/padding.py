@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ckh.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -19,6 +21,14 @@ CHANNEL_MULTIPLE = 8  # what the widest common vector of 16 bits divides
 def pad_channels(problems: Iterable[ConvProblem], multiple: int = CHANNEL_MULTIPLE) -> tuple[ConvProblem, ...]:
     """The problems with C and K of each group rounded up to the multiple, each once, in their order."""
     return tuple(dict.fromkeys(_padded(problem, multiple) for problem in problems))
+
+
+def padded(problem: ConvProblem) -> ConvProblem:
+    """The problem with C and K of each group rounded up to what all kernels of the pool can load; itself if it is."""
+    try:
+        return _padded(problem, CHANNEL_MULTIPLE)
+    except UsageError:  # it has more channels than a problem may have
+        return problem
 
 
 def _padded(problem: ConvProblem, multiple: int) -> ConvProblem:

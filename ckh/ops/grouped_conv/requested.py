@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
+from ckh.ops.grouped_conv.padding import padded
 from ckh.requested import Requested, SizeOption
 
 if TYPE_CHECKING:
@@ -91,4 +92,4 @@ def dimensions(given: Mapping[str, Any]) -> int:
     return int(given.get("ndim", _3D if {"di", "z"} & given.keys() else 2))
 
 
-REQUESTED = Requested(OPTIONS, requested_convolution, in_words, has_directions=True, pool=pool)
+REQUESTED = Requested(OPTIONS, requested_convolution, in_words, has_directions=True, pool=pool, padded=padded)
