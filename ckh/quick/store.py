@@ -14,7 +14,7 @@ from ckh.version import __version__
 if TYPE_CHECKING:
     from ckh.quick.request import Request
 
-VERSION = 11  # of what is prepared, and how
+VERSION = 12  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
