@@ -1,4 +1,4 @@
-"""Tables that others made – CSV, Parquet, data frames – as cells, some rows at a time, under the names that are wanted."""
+"""Tables of others (CSV, Parquet, data frames) as cells, some rows at a time, under the names that are wanted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reader of AMD's tables of grouped convolutions: the benchmark's CSV files, and Parquet that AMD's scripts make of them.
+"""Reader of AMD's tables of grouped convolutions: the benchmark's CSV files, and Parquet that scripts make of them.
 
 CSV files have 24 columns, or the older 17 of 2D, which lack depth and dilations: these are then 1. `problem_idx` is
-never used: problems are distinguished by all of their sizes. What `convert_csv_to_parquet.py` adds – tiles under its
-own names, a hardware profile that is a table in the script – follows from the name and the architecture, and is not
+never used: problems are distinguished by all of their sizes. What `convert_csv_to_parquet.py` adds (tiles under its
+own names, a hardware profile that is a table in the script) follows from the name and the architecture, and is not
 read. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
 """
 

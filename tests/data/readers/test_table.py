@@ -1,4 +1,4 @@
-"""Tables of AMD's tools and of anybody: GEMM CSV and Parquet, `master_results.csv`, `--map` and `Dataset.from_frame`."""
+"""Tables of AMD's tools and of anybody: CSV and Parquet, `master_results.csv`, `--map`, `Dataset.from_frame`."""
 
 from __future__ import annotations
 

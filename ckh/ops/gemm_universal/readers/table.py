@@ -5,9 +5,9 @@
 - `data_pipeline.py` and `convert_json_to_parquet.py` of the heuristics write Parquet of 33 columns.
 - `master_results.csv` of a coverage sweep has one row a problem: the fastest kernel whose result was right.
 
-Element type and layout are those of the kernel's name; where the table says them, they must agree. A row without a time
-is a failure; a result that is all zeros, or that the table says was not verified, is a wrong one. Rows of one problem and
-kernel are repeated measurements.
+Element type and layout are those of the kernel's name; where the table says them, they must agree. A row without a
+time is a failure; a result that is all zeros, or that the table says was not verified, is a wrong one. Rows of one
+problem and kernel are repeated measurements.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class _Rows:
         extra: dict[str, Any] = {"message": message}
         if cells.has("non_zero"):
             extra["non_zero"] = _with_nulls(non_zero[good])
-        has_time = np.isin(status.indices.to_numpy(), [0, *(3, 4)])
+        ran = ~(failed[0] | failed[1])[good]
         hardware = self.arch.hardware.to_dict()
         if self.options.num_cus is not None:
             hardware |= {"num_cus": self.options.num_cus}
@@ -214,7 +214,7 @@ class _Rows:
                 kernel_of_row[good],
                 OP_TYPE,
             ),
-            Results(status.cast("string"), np.where(has_time, latency_ms[good], np.nan), extra),
+            Results(status, np.where(ran, latency_ms[good], np.nan), extra),
             Origin(self.arch.name, None, hardware, self.run_id),
         )
 
@@ -324,9 +324,11 @@ def _statuses(failed: list[NDArray[np.bool_]]) -> tuple[pa.DictionaryArray, pa.A
     import pyarrow as pa
 
     numbers_of = np.select(failed, range(1, len(_FAILURES) + 1), 0).astype(np.int32)
-    statuses = pa.array([str(Status.OK), *(str(status) for status, _ in _FAILURES)])
+    kinds = list(dict.fromkeys([Status.OK, *(status for status, _ in _FAILURES)]))
+    of_number = np.array([0, *(kinds.index(status) for status, _ in _FAILURES)], dtype=np.int32)
     messages = pa.array([None, *(text for _, text in _FAILURES)])
-    return pa.DictionaryArray.from_arrays(numbers_of, statuses), messages.take(pa.array(numbers_of))
+    status = pa.DictionaryArray.from_arrays(of_number[numbers_of], [str(kind) for kind in kinds])
+    return status, messages.take(pa.array(numbers_of))
 
 
 def _with_nulls(non_zero: NDArray[np.int64]) -> pa.Array:
