@@ -52,7 +52,7 @@ def register(app: typer.Typer) -> None:
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
             "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
-            "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my.parquet",
+            "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",
             "ckh convert large.csv --arch gfx942 --partition-rows 1000000 --out large",
             "ckh convert runs/today --to csv --out for_amd.csv",
             "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
