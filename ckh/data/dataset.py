@@ -68,7 +68,7 @@ class Dataset:
 
         Args:
             frame: the rows.
-            op: the operation, `grouped_conv` or `gemm_universal`.
+            op: the operation, of which the rows are measurements.
             arch: the architecture that was measured; the column `arch` may say it.
             mapping: which column of the frame has the values of a column of the operation, ours -> theirs.
             num_cus: compute units of the device, by default those of the architecture's file.

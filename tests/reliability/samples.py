@@ -314,9 +314,9 @@ def filters() -> list[bytes]:
 
 @cache
 def specs() -> list[bytes]:
-    """The specs of the models that ship, with fewer features of the large ones."""
+    """The specs of the models that ship, with fewer features of the large ones, and AMD's of GEMMs."""
     ours = sorted(data_dir("models").glob("*/feature_spec.json"))[::2]
-    return [path.read_bytes() for path in (*ours, *sorted(AMD_FILES.glob("*/feature_spec.json")))]
+    return [path.read_bytes() for path in (*ours, *sorted(AMD_FILES.glob("gemm_*/feature_spec.json")))]
 
 
 def manifests() -> list[bytes]:

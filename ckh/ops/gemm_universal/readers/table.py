@@ -111,7 +111,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
     arch = load_arch(table.arch(options))
     many = [name for name in TIMES if table.has(name)]
     few = [name for name in COLUMNS if table.has(name) and name not in {*many, "arch"}]
-    rows = _Rows(arch, options, f"{table.file_name}:{table.sha256[:12]}")
+    rows = _TableRows(arch, options, f"{table.file_name}:{table.sha256[:12]}")
     for cells in table.blocks(few, many):
         rows.add(cells)
     if not rows.seen:
@@ -131,7 +131,7 @@ def _format_of(table: Table) -> str:
 
 
 @dataclass
-class _Rows:
+class _TableRows:
     """The good rows of a table and what became of the others."""
 
     arch: ArchSpec
