@@ -172,9 +172,9 @@ class JsonFields:
 
     def scalar(self, name: str, kind: type[T]) -> T:
         """A string, an integer or true/false."""
-        value = self._take(name)
+        value = self._take(name, f"a value of type {kind.__name__}")
         if type(value) is not kind:
-            self.fail(name, f"must be of type {kind.__name__}, not {value!r}")
+            self.fail(name, f"must be of type {kind.__name__}, not {_shown(value)}")
         return value
 
     def value(self, name: str) -> Any:
@@ -190,9 +190,9 @@ class JsonFields:
 
     def strings(self, name: str) -> tuple[str, ...]:
         """A list of strings."""
-        value = self._take(name)
+        value = self._take(name, "a list of strings")
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            self.fail(name, "must be a list of strings")
+            self.fail(name, f"must be a list of strings, not {_shown(value)}")
         return tuple(value)
 
     def string_triples(self, name: str) -> tuple[tuple[str, str, str], ...]:
@@ -220,6 +220,10 @@ class JsonFields:
         """An object inside this one."""
         return JsonFields(self._path, self._take(name), f"{self._where}{name}.")
 
+    def has(self, name: str) -> bool:
+        """True if there is such a field and it was not taken."""
+        return name in self._values
+
     def is_string(self, name: str) -> bool:
         """True if a field that is still to be taken holds text."""
         return isinstance(self._values.get(name), str)
@@ -236,14 +240,19 @@ class JsonFields:
         for name in self._values:
             self.fail(name, "is not a known field")
 
-    def _take(self, name: str) -> Any:
+    def _take(self, name: str, expected: str = "") -> Any:
         if name not in self._values:
-            self.fail(name, "is missing")
+            self.fail(name, f"is missing, expected {expected}" if expected else "is missing")
         return self._values.pop(name)
 
     def fail(self, name: str, problem: str) -> NoReturn:
         """Report a field."""
         raise DataError(f"{self._path}: {self._where}{name} {problem}")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
 def _is_triple(value: object, kind: type) -> bool:

@@ -14,6 +14,7 @@ from ckh.data import conversion
 from ckh.data.conversion import PARQUET, ConversionSummary
 from ckh.data.formats import ProblemsFormat, ReadOptions, WinnerSummary
 from ckh.data.readers import readers
+from ckh.errors import UsageError
 from ckh.export.folder import require_measurements
 from ckh.log import warn
 from ckh.outputs import check_output
@@ -26,6 +27,7 @@ row of a run counts; across runs a wrong result, then a measured time, then a re
 with --average, the geometric mean of the inputs, which should have measured the same.
 With --partition-rows the dataset is a folder of files, which other commands read as they do one file.
 A file that exists is replaced with --force only, and only by one of its kind; an input never is.
+Anybody's CSV or Parquet table is read with --op and --map, where our column names stand before those of the table.
 A row that cannot be used stops the conversion and nothing is written, unless --skip-bad leaves such rows out.
 """
 
@@ -49,6 +51,8 @@ def register(app: typer.Typer) -> None:
             "ckh convert old.csv --arch gfx90a --skip-bad --out amd.parquet",
             "ckh convert gfx90a68.fdb.txt.bz2 --out miopen.parquet",
             "ckh convert benchmark_results_fp16_rcr.json gemm.log --arch gfx950 --out gemm.parquet",
+            "ckh convert sweep_results.csv --arch gfx942 --out gemm.parquet",
+            "ckh convert my.csv --op gemm_universal --arch gfx942 --map kernel=name --map latency_us=t --out my",
             "ckh convert large.csv --arch gfx942 --partition-rows 1000000 --out large",
             "ckh convert runs/today --to csv --out for_amd.csv",
             "ckh convert a8w8_tuned_gemm.csv --to problems --out shapes.csv",
@@ -58,7 +62,7 @@ def register(app: typer.Typer) -> None:
 
 def convert(
     inputs: list[Path] = typer.Argument(
-        ..., metavar="INPUT...", help="Journals, folders of runs, CSV or JSON files, logs."
+        ..., metavar="INPUT...", help="Journals, folders of runs, CSV, JSON or Parquet files, logs."
     ),
     out: Path = typer.Option(..., "--out", "-o", help="File to write, or folder."),
     arch: str | None = typer.Option(
@@ -74,6 +78,18 @@ def convert(
         metavar="FORMAT",
         autocompletion=_completion.input_formats,
         help=_FROM_HELP,
+    ),
+    op: str | None = typer.Option(
+        None,
+        "--op",
+        help="Operation whose measurements a table has, with --map.",
+        autocompletion=_completion.operations,
+    ),
+    maps: list[str] = typer.Option(
+        [],
+        "--map",
+        metavar="OURS=THEIRS",
+        help="Column of a table that has the values of one of ours, e.g. latency_us=time; repeatable.",
     ),
     to: str = typer.Option(
         PARQUET,
@@ -99,7 +115,8 @@ def convert(
     check_output(out, kind, force=force, inputs=inputs)
     for path in inputs:
         require_measurements(path)
-    options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus)
+    mapping = _mapping(maps, op, from_format)
+    options = ReadOptions(arch=arch, skip_bad=skip_bad, num_cus=num_cus, op=op, mapping=mapping)
     target = _OTHERS.get(to)
     if isinstance(target, ProblemsFormat):
         written = conversion.convert_problems(inputs, out, options, target, format_name=from_format)
@@ -114,6 +131,23 @@ def convert(
         print_json("convert", {"out": str(out), **summary.to_dict(), "next": next_command})
     else:
         _print_summary(out, summary, next_command)
+
+
+def _mapping(maps: list[str], op: str | None, from_format: str | None) -> dict[str, str]:
+    """The columns that --map says, ours -> theirs."""
+    mapping: dict[str, str] = {}
+    for text in maps:
+        ours, is_pair, theirs = (part.strip() for part in text.partition("="))
+        if not (ours and is_pair and theirs):
+            raise UsageError(f"--map {text!r} is not OURS=THEIRS", "e.g. --map latency_us=time")
+        if ours in mapping:
+            raise UsageError(f"--map says {ours} twice: {mapping[ours]} and {theirs}")
+        mapping[ours] = theirs
+    if bool(mapping) != (op is not None):
+        raise UsageError("--map and --op go together: --op says whose columns --map names", "give both or neither")
+    if mapping and from_format is not None:
+        raise UsageError("--map reads a table of columns, --from one of the formats", "leave out one of the two")
+    return mapping
 
 
 def _warn(summary: ConversionSummary | WinnerSummary) -> None:

@@ -40,7 +40,7 @@ def doctor(
         print_json("doctor", report)
         return
     texts = report | {"ck_tile": _headers_text(report["ck_tile"])}
-    rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "warnings"}]
+    rows = [[key, _text(value)] for key, value in texts.items() if key not in {"models", "unusable_models", "warnings"}]
     width = max(len(row[0]) for row in rows)
     for key, value in rows:
         say(f"{key.ljust(width)}  {value}")
@@ -90,7 +90,7 @@ def gather(ck_include: str | None = None) -> dict[str, Any]:
         "ranking": _ranking(),
         "cache": _cache(),
         "archspecs": str(data_dir("archspecs")),
-        "models": _models(),
+        **_models(),
         "executable": sys.argv[0],
     }
 
@@ -170,11 +170,11 @@ def _ranking() -> str:
     return name if name == "c" or not why_not() else f"{name} ({why_not()})"
 
 
-def _models() -> list[dict[str, Any]]:
-    from ckh.learn.artifact import list_models, load_model
+def _models() -> dict[str, Any]:
+    from ckh.learn.artifact import list_models, load_model, unusable_models
     from ckh.learn.known import other_device
 
-    return [
+    models = [
         {
             "path": str(found.path),
             "op": found.spec.op_type,
@@ -186,6 +186,7 @@ def _models() -> list[dict[str, Any]]:
         }
         for found in list_models()
     ]
+    return {"models": models, "unusable_models": unusable_models()}
 
 
 def _text(value: object) -> str:

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any
 from ckh.data.dataset import DATASET, save_blocks
 from ckh.data.merge import merge
 from ckh.data.partitions import PARTITIONED, save_partitions
-from ckh.data.readers import find_reader, formats_of, read_input
+from ckh.data.readers import find_reader, formats_of, read_input, read_mapped
+from ckh.data.readers.table import frame_table
 from ckh.errors import DataError, UsageError
+from ckh.log import warn
 from ckh.ops import operation, operation_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import pandas as pd
+
+    from ckh.data.dataset import Dataset
     from ckh.data.formats import ProblemsFormat, ReadOptions, RowsFormat, WinnerSummary
     from ckh.ops.base import AnyOperation
     from ckh.outputs import FileKind, FolderKind
@@ -128,6 +133,20 @@ def convert(
         sha256=merged.content_hash,
         warnings=tuple(warnings),
     )
+
+
+def dataset_of_frame(frame: pd.DataFrame, options: ReadOptions) -> Dataset:
+    """The measurements in a data frame whose columns are an operation's, or mapped to them.
+
+    Raises:
+        CkhError: a column is missing, or rows are bad and not to be skipped.
+    """
+    reading = read_mapped(frame_table(frame), options)
+    for reason, count in reading.bad.items():
+        warn(f"left out {count} {reason}")
+    for warning in reading.warnings:
+        warn(warning)
+    return merge([reading]).dataset
 
 
 def convert_problems(

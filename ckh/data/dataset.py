@@ -17,7 +17,7 @@ from ckh.outputs import FileKind, open_output
 from ckh.schema import HARDWARE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     import numpy as np
@@ -52,6 +52,35 @@ class Dataset:
         if not self.op_type and len(self.frame):
             # What is selected from these rows is of the same operation, even if it is nothing.
             object.__setattr__(self, "op_type", str(self.frame["op_type"].iloc[0]))
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        op: str,
+        arch: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        num_cus: int | None = None,
+        skip_bad: bool = False,
+    ) -> Dataset:
+        """Measurements of anybody's table, one row a problem and kernel (docs/loop.md has the columns).
+
+        Args:
+            frame: the rows.
+            op: the operation, of which the rows are measurements.
+            arch: the architecture that was measured; the column `arch` may say it.
+            mapping: which column of the frame has the values of a column of the operation, ours -> theirs.
+            num_cus: compute units of the device, by default those of the architecture's file.
+            skip_bad: whether rows that cannot be used are left out, with a warning.
+
+        Raises:
+            CkhError: a column is missing, or rows cannot be used; the message names all of the former.
+        """
+        from ckh.data.conversion import dataset_of_frame
+        from ckh.data.formats import ReadOptions
+
+        return dataset_of_frame(frame, ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {}))
 
     def __getstate__(self) -> dict[str, Any]:
         """For another machine, without what follows from the rows; the operation is the one of that name there."""

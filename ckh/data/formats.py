@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
+    from ckh.data.readers.table import Table
     from ckh.data.spool import StoredRows
     from ckh.outputs import FileKind
 
@@ -20,13 +21,16 @@ class ReadOptions:
     """Facts that a file may lack, `None` if not given, and whether bad rows are left out.
 
     `arch` is the architecture that was measured, `num_cus` its number of compute units. Rows are kept
-    beside `output` while they are read, by default in the system's folder of temporary files.
+    beside `output` while they are read, by default in the system's folder of temporary files. `mapping` says which
+    column of a table has the values of a column of the operation `op`, ours -> theirs.
     """
 
     arch: str | None = None
     skip_bad: bool = False
     num_cus: int | None = None
     output: Path | None = None
+    op: str | None = None
+    mapping: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,12 +132,26 @@ class ProblemsFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class MappedTable:
+    """How anybody's table is read whose columns are mapped to an operation's.
+
+    Attributes:
+        columns: names that its columns may be mapped to.
+        read: reads a table that has these names.
+    """
+
+    columns: tuple[str, ...]
+    read: Callable[[Table, ReadOptions], Reading]
+
+
+@dataclass(frozen=True, slots=True)
 class Formats:
     """The formats that are an operation's alone."""
 
     readers: tuple[Reader, ...] = ()
     rows: tuple[RowsFormat, ...] = ()
     problems: tuple[ProblemsFormat, ...] = ()
+    mapped: MappedTable | None = None
 
     @property
     def written(self) -> tuple[RowsFormat | ProblemsFormat, ...]:

@@ -7,7 +7,6 @@ only, and keeps packed forests in the cache; LightGBM is loaded for whole datase
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,19 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.archs import HOST, arch_names, load_arch
-from ckh.errors import ModelError, UsageError
+from ckh.archs import HOST, load_arch
+from ckh.errors import DataError, ModelError, UsageError
 from ckh.learn.calibration import read_calibration
 from ckh.learn.frequent import frequent_table
 from ckh.learn.manifest import labels_of, problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
 from ckh.learn.measured_set import read_measured
+from ckh.learn.published import model_file
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
+from ckh.log import warn
 from ckh.ops import operation_of_problem
-from ckh.paths import MODELS_VARIABLE, model_folders
+from ckh.paths import MODELS_VARIABLE, data_dir, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
 from ckh.ranking.forest_file import model_bytes, model_text, open_forest
@@ -55,6 +56,7 @@ _CANDIDATES = 8192  # of how many kinds of problems they are remembered
 _SAME = 1024  # different ones that are remembered
 _ALONE = 16  # pools of candidates alone
 _LISTS = 16  # of kernels that users named
+_LEFT_OUT: dict[Path, str] = {}  # unusable models, and what was said of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +108,47 @@ def wanted_for(problem: Problem, arch: str) -> Wanted:
     return Wanted(op.name, str(problem.variant) if op.has_directions else None, problem.dtype, arch)  # type: ignore[attr-defined]
 
 
-def list_models(folders: Iterable[Path] | None = None, wanted: Wanted | None = None) -> list[ModelRef]:
-    """All usable models that are folders in these, or are one of these, and fit; unusable ones are left out."""
+def list_models(
+    folders: Iterable[Path] | None = None, wanted: Wanted | None = None, *, quiet: bool = False
+) -> list[ModelRef]:
+    """All usable models that are folders in these, or are one of these, and fit.
+
+    Unusable ones are left out, with one warning each (`unusable_models`) unless `quiet`.
+    """
     found = []
     for folder in model_folders() if folders is None else folders:
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
+        is_shipped = _is_shipped(folder)  # a user's models are all read, so that each unusable one is named
         for path in (folder, *inside):
-            if not (path / SPEC_NAME).is_file() or (wanted and not may_be_for(path, wanted.op_type, wanted.arch)):
+            if not (path / SPEC_NAME).is_file():
                 continue
-            with suppress(ModelError):
+            if wanted and is_shipped and not may_be_for(path, wanted.op_type, wanted.arch):
+                continue
+            try:
                 found.append(ModelRef(path, read_spec(path)))
+            except ModelError as error:
+                if not quiet:
+                    _leave_out(path, error)
     return [ref for ref in found if wanted is None or wanted.fits(ref.spec)]
+
+
+def unusable_models() -> tuple[str, ...]:
+    """The warnings about models that were left out in this process."""
+    return tuple(_LEFT_OUT.values())
+
+
+def _is_shipped(folder: Path) -> bool:
+    try:
+        return folder == data_dir("models")
+    except DataError:
+        return False
+
+
+def _leave_out(path: Path, error: ModelError) -> None:
+    """Warn of an unusable model, once."""
+    if path not in _LEFT_OUT:
+        _LEFT_OUT[path] = f"the model {path} is not used: {error.message}"
+        warn(_LEFT_OUT[path])
 
 
 def fitting_models(wanted: Wanted) -> list[ModelRef]:
@@ -204,8 +236,6 @@ class Model:
         self._texts: dict[str, str] = {}
         self._forests: dict[str, Forest] = {}
         self._boosters: dict[str, lightgbm.Booster] = {}
-        if spec.arch not in arch_names():
-            raise ModelError(f"{path} is for the architecture {spec.arch!r}, which ckh does not know")
         self.hardware = {**load_arch(spec.arch).hardware.to_dict(), **spec.hardware}
         self.remembered: Remembered[Any] = Remembered(_ANSWERS)
         self.candidates: Remembered[Candidates[Kernel]] = Remembered(_CANDIDATES)
@@ -305,7 +335,7 @@ class Model:
         Times that are calibrated go with the speeds and the order, so that a model of times is not shown beside them.
         """
         wanted = (BANDWIDTH,) if self.calibration is not None else (LATENCY, BANDWIDTH)
-        return tuple(target for target in wanted if TFLOPS in self._targets and _forest_files(self.path, target))
+        return tuple(target for target in wanted if TFLOPS in self._targets and model_file(self.path, target) is not None)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
         """The kernels, best first; of equal ones, the first in `kernels` comes first.
@@ -481,12 +511,7 @@ def read_forest(folder: Path, target: str) -> str:
 
 
 def _forest_path(folder: Path, target: str) -> Path:
-    if found := _forest_files(folder, target):
-        return max(found)[1]  # the newer, should both be there
-    raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
-
-
-def _forest_files(folder: Path, target: str) -> list[tuple[float, Path]]:
-    """The files of a target's model in a folder, each with the time when it was written."""
-    paths = (folder / f"model_{target}{suffix}" for suffix in (".lgbm.gz", ".lgbm"))
-    return [(path.stat().st_mtime, path) for path in paths if path.is_file()]
+    path = model_file(folder, target)
+    if path is None:
+        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
+    return path

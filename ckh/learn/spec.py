@@ -7,8 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.archs import arch_names
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import read_json
+from ckh.jsonfields import JsonFields
+from ckh.learn import published
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import Direction
@@ -159,37 +161,40 @@ def read_spec(folder: Path) -> ModelSpec:
     if not path.exists():
         raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}")
     try:
-        return _parse(read_json(path), folder)
+        return _parse(JsonFields.read(path), folder)
     except (DataError, UsageError) as error:
         raise ModelError(error.message, error.hint) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
+def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     where = folder / SPEC_NAME
-    op_type = _text(values, "op_type")
+    op_type = fields.scalar("op_type", str)
     if not is_operation(op_type):
         raise ModelError(f"{where}: ckh has no operation {op_type!r}", "it has " + ", ".join(operation_names()))
-    needed = operation(op_type).engine.encoding_version
+    engine = operation(op_type).engine
     # AMD's older specs carry neither version nor hardware: both are then as they were before the keys existed.
-    encoding = values.get("feature_encoding_version", 0)
-    if encoding != needed:
-        raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {needed}", "train the model anew")
-    ours = values.get("ckh")
-    targets = tuple(require_name(target, "the target") for target in _texts(values, "targets"))
+    encoding = fields.scalar("feature_encoding_version", int) if fields.has("feature_encoding_version") else 0
+    if encoding != engine.encoding_version:
+        hint = "train the model anew"
+        raise ModelError(f"{where}: features of encoding version {encoding}, ckh has {engine.encoding_version}", hint)
+    arch = fields.scalar("arch", str)
+    if arch not in arch_names():
+        raise ModelError(f"{where}: ckh knows no architecture {arch!r}", "it knows " + ", ".join(arch_names()))
+    ours = fields.part("ckh") if fields.has("ckh") else None
+    names = fields.strings("feature_names")
+    targets = _targets(fields, folder, is_amds=ours is None)
     spec = ModelSpec(
         op_type=op_type,
-        variant=_variant(folder.name) if ours is None else _direction(ours["variant"]),
-        dtype=_text(values, "dtype"),
-        arch=_text(values, "arch"),
-        device="" if ours is None else _text(ours, "device"),
-        feature_names=_texts(values, "feature_names"),
-        categorical_features=_texts(values, "categorical_features"),
+        variant=_variant(folder.name) if ours is None else _direction(ours, where),
+        dtype=fields.scalar("dtype", str),
+        arch=arch,
+        device="" if ours is None else ours.scalar("device", str),
+        feature_names=names,
+        categorical_features=_categorical(fields, names, engine, is_amds=ours is None),
         targets=targets,
-        log_targets=_texts(values, "log_targets"),
-        rank_by=TFLOPS if ours is None else _text(ours, "rank_by"),
-        hardware=_hardware(values.get("hardware", {})),
+        log_targets=_log_targets(fields, folder, targets, is_amds=ours is None),
+        rank_by=TFLOPS if ours is None else ours.scalar("rank_by", str),
+        hardware=_hardware(fields.part("hardware"), where) if fields.has("hardware") else {},
         legacy_tiles=ours is None,
     )
     if spec.rank_by not in targets:
@@ -198,31 +203,48 @@ def _parse(values: dict[str, Any], folder: Path) -> ModelSpec:
     return spec
 
 
+def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, ...]:
+    """The targets; where one of AMD's specs leaves them out, those whose models are in the folder."""
+    if is_amds and not fields.has("targets"):
+        if not (found := published.targets_in(folder)):
+            fields.fail("targets", "is missing, and there is no model_*.lgbm that would say them")
+        return found
+    return tuple(require_name(target, "the target") for target in fields.strings("targets"))
+
+
+def _log_targets(fields: JsonFields, folder: Path, targets: tuple[str, ...], *, is_amds: bool) -> tuple[str, ...]:
+    """The targets learned as logarithms; where one of AMD's specs leaves them out, the models say it."""
+    if is_amds and not fields.has("log_targets"):
+        return tuple(target for target in targets if target in LOG_TARGETS and published.is_of_logs(folder, target))
+    return fields.strings("log_targets")
+
+
+def _categorical(
+    fields: JsonFields, names: tuple[str, ...], engine: FeatureEngine, *, is_amds: bool
+) -> tuple[str, ...]:
+    """The categories; where one of AMD's specs leaves them out, those of AMD's feature engine."""
+    if is_amds and not fields.has("categorical_features"):
+        return tuple(name for name in engine.categorical if name in names)
+    return fields.strings("categorical_features")
+
+
 def _variant(name: str) -> Direction | None:
     found = _DIRECTION_IN_NAME.search(name)
     return Direction(found[0]) if found else None
 
 
-def _direction(value: Any) -> Direction | None:
-    return None if value is None else Direction(value)
+def _direction(ours: JsonFields, where: Path) -> Direction | None:
+    if ours.is_null("variant"):
+        return None
+    text = ours.scalar("variant", str)
+    try:
+        return Direction(text)
+    except ValueError as error:
+        raise ModelError(f"{where}: ckh.variant must be one of {', '.join(Direction)}, not {text!r}") from error
 
 
-def _hardware(values: Any) -> dict[str, int]:
-    if not isinstance(values, dict):
-        raise TypeError("hardware is not an object")
-    known = {name: values[name] for name in HARDWARE if name in values}
-    if not all(type(value) is int and 0 <= value < _MOST_OF_HARDWARE for value in known.values()):
-        raise ValueError(f"hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}")
+def _hardware(fields: JsonFields, where: Path) -> dict[str, int]:
+    known = {name: fields.scalar(name, int) for name in HARDWARE if fields.has(name)}
+    if not all(0 <= value < _MOST_OF_HARDWARE for value in known.values()):
+        raise ModelError(f"{where}: hardware must be whole numbers from 0 to {_MOST_OF_HARDWARE}")
     return known
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    if not isinstance(values[key], str):
-        raise TypeError(f"{key} is not text")
-    return str(values[key])
-
-
-def _texts(values: dict[str, Any], key: str) -> tuple[str, ...]:
-    if not isinstance(values[key], list) or not all(isinstance(item, str) for item in values[key]):
-        raise TypeError(f"{key} is not a list of texts")
-    return tuple(values[key])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import CkhError, ModelError, UsageError
+from ckh.log import warn
 from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
@@ -66,6 +67,8 @@ def _prepared(request: Request) -> str | None:
         facts, model_path = found
         ranking = _ranking(problem_of(request, facts), facts, model_path, request)
         offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
+        for text in facts["unusable"]:
+            warn(text)
         with whole_names(is_whole="wide" in request.flags):
             return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)
     except (CkhError, OSError, AttributeError, KeyError, IndexError, TypeError, ValueError):

@@ -55,6 +55,7 @@ def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
+    from ckh.learn.artifact import unusable_models
     from ckh.ops import built_in_names
 
     facts_path, model_path = paths(request)
@@ -72,6 +73,7 @@ def _prepare(request: Request) -> bool:
     kind_of_problem, group = exported(model.spec.op_type).kind, group_of(model, problem)
     made = model_content(model, model.path.name, kind_of_problem, [group])
     facts = facts_of(model, kind_of_problem, group, made.rules[0], found, problem)
+    facts["unusable"] = unusable_models()
     facts |= {"stamp": now, "path": str(model.path), "other_models": [str(path) for path in model.others]}
     facts_path.unlink(missing_ok=True)  # while the two do not go together
     write_atomic(model_path, made.content)
@@ -121,6 +123,7 @@ def facts_of(
         "limits": {} if measured is None else measured.limits_by_size,
         "frequent": _frequent_facts(model, one),
         "num_cus": model.num_cus,
+        "unusable": [],
         "unmeasured": unmeasured_families(model, [candidate.kernel for candidate in group.candidates]),
         "left_out": list(found.left_out),
         "sizes": list(kind.sizes.values()),

@@ -224,7 +224,8 @@ def test_export_never_aliases_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_the_formats_of_all_operations_can_be_named(csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` names what `--from` and `--to` take, readers in the order in which they look; others are refused."""
-    formats = ["journal", "amd-csv", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log", "aiter-csv"]
+    formats = ["journal", "amd-csv", "amd-parquet", "miopen-fdb", "miopen-fdb-parquet", "tile-engine-json", "bench-log"]
+    formats += ["tile-engine-csv", "master-csv", "gemm-parquet", "aiter-csv"]
     formats += ["aiter-parquet", "aiter-moe-parquet", "aiter-moe-csv"]
     assert list(readers()) == formats
     assert run(["convert", "--help"]) == ExitCode.OK

@@ -15,7 +15,7 @@ import pytest
 
 from ckh.data.dataset import Dataset
 from ckh.errors import ModelError, UsageError
-from ckh.learn.artifact import Wanted, find_model, list_models, load_model
+from ckh.learn.artifact import Wanted, find_model, list_models, load_model, unusable_models
 from ckh.ops.grouped_conv.feature_columns import kernel_columns, problem_columns
 from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, NAMES_83, NAMES_91
 from ckh.paths import model_folders
@@ -354,6 +354,33 @@ def test_models_that_do_not_fit_or_work_are_passed_over(folders: tuple[Path, ...
     saved(folders[3] / "d")
     assert find_model(FORWARD).path == folders[3] / "d"
     assert [ref.path.name for ref in list_models()] == ["a_forward", "d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "feature_spec.json:1: not JSON"),
+        ('{"op_type": "pooling"}', "ckh has no operation 'pooling'"),
+        ('{"op_type": "grouped_conv", "arch": "gfx000"}', "ckh knows no architecture 'gfx000'"),
+        ('{"op_type": "grouped_conv", "arch": "host"}', "feature_names is missing, expected a list of strings"),
+    ],
+)
+def test_an_unusable_model_is_one_warning(
+    text: str, reason: str, folders: tuple[Path, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a process one line says which model and why, whatever it was for; completion is silent."""
+    folder = folders[0] / "damaged"
+    folder.mkdir()
+    (folder / "feature_spec.json").write_text(text, encoding="utf-8")
+    saved(folders[3] / "d")
+    list_models(quiet=True)
+    assert capsys.readouterr().err == ""
+    for _ in range(2):
+        assert find_model(FORWARD).path == folders[3] / "d"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"warning: the model {folder} is not used: ")
+    assert reason in line
+    assert any(reason in one for one in unusable_models())
 
 
 def test_no_model_names_those_that_exist(folders: tuple[Path, ...]) -> None:

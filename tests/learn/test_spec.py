@@ -59,21 +59,26 @@ def test_a_spec_without_our_key_is_amds(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"op_type": "pooling"}, "ckh has no operation 'pooling'"),
-        ({"op_type": 3}, "op_type is not text"),
+        ({"op_type": 3}, "op_type must be of type str, not 3"),
         ({"feature_encoding_version": 1}, "features of encoding version 1, ckh has 0"),
         ({"feature_names": ["N", "moon_phase", "luck"]}, "cannot supply the features moon_phase, luck"),
-        ({"feature_names": "N"}, "feature_names is not a list of texts"),
-        ({"feature_names": ["N", 3]}, "feature_names is not a list of texts"),
-        ({"feature_names": None}, "is damaged: KeyError: 'feature_names'"),
-        ({"dtype": 32}, "dtype is not text"),
-        ({"arch": None}, "is damaged: KeyError: 'arch'"),
-        ({"targets": {"tflops": 1}}, "targets is not a list of texts"),
+        ({"feature_names": "N"}, "feature_names must be a list of strings, not 'N'"),
+        ({"feature_names": ["N", 3]}, "feature_names must be a list of strings, not ['N', 3]"),
+        ({"feature_names": None}, "feature_names is missing, expected a list of strings"),
+        ({"dtype": 32}, "dtype must be of type str, not 32"),
+        ({"arch": None}, "arch is missing, expected a value of type str"),
+        ({"targets": {"tflops": 1}}, "targets must be a list of strings, not {"),
         ({"targets": ["tflops"]}, "ranks by 'rank', which is none of its targets tflops"),
         ({"targets": ["latency"], "ckh": None}, "ranks by 'tflops', which is none of its targets latency"),
-        ({"hardware": {"num_cus": "many"}}, "hardware must be whole numbers"),
-        ({"hardware": {"num_cus": True}}, "hardware must be whole numbers"),
-        ({"ckh": {}}, "is damaged: KeyError: 'variant'"),
-        ({"ckh": "yes"}, "is damaged: TypeError"),
+        ({"hardware": {"num_cus": "many"}}, "hardware.num_cus must be of type int, not 'many'"),
+        ({"hardware": {"num_cus": True}}, "hardware.num_cus must be of type int, not True"),
+        ({"hardware": {"num_cus": -1}}, "hardware must be whole numbers"),
+        ({"ckh": {}}, "ckh.variant is missing, expected a value of type str"),
+        ({"ckh": {"variant": "sideways"}}, "ckh.variant must be one of forward, bwd_data, bwd_weight, not 'sideways'"),
+        ({"targets": None}, "targets is missing, expected a list of strings"),
+        ({"log_targets": None}, "log_targets is missing, expected a list of strings"),
+        ({"categorical_features": None}, "categorical_features is missing, expected a list of strings"),
+        ({"ckh": "yes"}, "ckh must be an object"),
     ],
 )
 def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -92,14 +97,14 @@ def test_what_is_wrong_with_a_spec_is_said(tmp_path: Path, changes: dict[str, An
         (b"", "feature_spec.json:1: not JSON"),
         (b"{", "feature_spec.json:1: not JSON"),
         (b"\xff\xfe{}", "not a text file in UTF-8"),
-        (b"[]", "is damaged"),
-        (b"null", "is damaged"),
-        (b"3", "is damaged"),
-        (b"{}", "is damaged: KeyError: 'op_type'"),
+        (b"[]", "the file must be an object"),
+        (b"null", "the file must be an object"),
+        (b"3", "the file must be an object"),
+        (b"{}", "op_type is missing, expected a value of type str"),
     ],
 )
 def test_a_file_that_is_no_spec_is_said(tmp_path: Path, content: bytes, message: str) -> None:
-    """What is no JSON cannot be read; JSON of another shape is damaged."""
+    """What is no JSON, and JSON of another shape."""
     (tmp_path / "feature_spec.json").write_bytes(content)
     with pytest.raises(ModelError, match=message):
         read_spec(tmp_path)

@@ -411,3 +411,22 @@ def test_few_short_answers_are_kept(printed_before: list[str], monkeypatch: pyte
         assert (read_printed(request) is not None) == bool(number)
     assert len(list((cache_dir() / "printed").iterdir())) == 3
     assert [read_printed(request) is not None for request in requests] == [False, False, True, True, True]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_quick_answer_warns_of_an_unusable_model_too(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on stderr names file and field, from the full command and from what it prepared; stdout is the same."""
+    damaged = tmp_path / "more" / "amd"
+    damaged.mkdir(parents=True)
+    (damaged / "feature_spec.json").write_text('{"op_type": "grouped_conv", "dtype": "fp32"}', encoding="utf-8")
+    monkeypatch.setenv("CKH_MODELS", f"{models}{os.pathsep}{damaged.parent}")
+    line = f"the model {damaged} is not used: {damaged}/feature_spec.json: arch is missing"
+    assert run(["predict", "--c", "64"]) == ExitCode.OK
+    first = capsys.readouterr()
+    assert first.err.count(line) == 1
+    assert text_of(asked("--c 64")) == first.out
+    assert capsys.readouterr().err.count(line) == 1
+    (damaged / "feature_spec.json").unlink()
+    assert text_of(asked("--c 64")) is None

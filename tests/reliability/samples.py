@@ -33,6 +33,7 @@ from ckh.resources import Resources
 from ckh.schema import Status
 from tests.runs import host_run
 
+AMD_FILES = Path(__file__).parents[1] / "amd_files"
 GEMM_NAME = "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x64x32_2x2x1_32x32x16"
 GEMM_SHORT = "gemm_universal_fp16_rcr_128x64x32_compv3_intrawave"
 CONV_NAMES = tuple(map(kernel_name, conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::60]))
@@ -109,7 +110,37 @@ def tile_engine_json() -> list[bytes]:
     return [json.dumps(whole, indent=1).encode(), json.dumps(short).encode()]
 
 
-@cache
+def tile_engine_csv() -> list[bytes]:
+    """AMD's sweep of GEMMs, as it was published."""
+    return [(AMD_FILES / "sweep_results.csv").read_bytes()]
+
+
+def master_csv() -> list[bytes]:
+    """The fastest kernels of a coverage sweep, with and without the comment before the header."""
+    content = (AMD_FILES / "master_results.csv").read_bytes()
+    return [content, content.split(b"\n", 1)[1]]
+
+
+def gemm_table() -> Any:
+    """GEMMs as AMD's scripts write them to Parquet, but for columns that are not read."""
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.read_csv(AMD_FILES / "sweep_results.csv")
+    names = {"kernel": "kernel_name", "M": "m", "N": "n", "K": "k", "tflops": "measured_tflops"}
+    frame = frame.rename(columns=names)[[*names.values(), "latency_ms"]]
+    return pa.Table.from_pandas(frame.assign(is_valid=True, split_k=1, dtype="fp16", arch="gfx942"))
+
+
+def conv_table() -> Any:
+    """Convolutions as AMD's scripts write them to Parquet, but for columns that are not read."""
+    import pandas as pd
+    import pyarrow as pa
+
+    frame = pd.read_csv(AMD_FILES / "training_data_forward_bf16_20.csv").rename(columns={"kernel": "kernel_name"})
+    return pa.Table.from_pandas(frame.assign(block_size=16, is_valid=True, arch="gfx950"))
+
+
 def bench_log() -> list[bytes]:
     """Objects between noise, with and without a problem of their own."""
     layouts = {"layout_a": "RowMajor", "layout_b": "ColumnMajor", "layout_c": "RowMajor"}
@@ -284,8 +315,9 @@ def filters() -> list[bytes]:
 
 @cache
 def specs() -> list[bytes]:
-    """The specs of the models that ship, with fewer features of the large ones."""
-    return [path.read_bytes() for path in sorted(data_dir("models").glob("*/feature_spec.json"))[::2]]
+    """The specs of the models that ship, with fewer features of the large ones, and AMD's of GEMMs."""
+    ours = sorted(data_dir("models").glob("*/feature_spec.json"))[::2]
+    return [path.read_bytes() for path in (*ours, *sorted(AMD_FILES.glob("gemm_*/feature_spec.json")))]
 
 
 def manifests() -> list[bytes]:

@@ -13,7 +13,7 @@ from ckh.bench.plan import _parse_choice as parse_choice_of
 from ckh.bench.registry import read_registry
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
-from ckh.data.readers import find_reader, readers
+from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
 from ckh.learn.known import find_known
@@ -201,6 +201,12 @@ def _table(name: str, file: str, table: Callable[[], Any]) -> Target:
     return Target(name, lambda: [samples.as_parquet(table())], _file(file, read), damaged_table(table))
 
 
+def _mapped(path: Path) -> object:
+    maps = {"kernel": "kernel", "m": "M", "n": "N", "k": "K", "latency_us": "latency_ms"}
+    options = ReadOptions("gfx942", path.stat().st_size % 2 == 0, op="gemm_universal", mapping=maps)
+    return read_input(path, options)
+
+
 def _prepared(path: Path) -> object:
     model = OpenModel(path)
     problem = parse_conv_problem(samples.PROBLEMS[0])
@@ -255,6 +261,11 @@ TARGETS: dict[str, Target] = {
         _data("journal", "journal.jsonl"),
         _data("amd-csv", "amd.csv", "gfx942"),
         _data("tile-engine-json", "b.json", "gfx950"),
+        _data("tile-engine-csv", "sweep.csv", "gfx942"),
+        _data("master-csv", "master_results.csv", "gfx950"),
+        _table("gemm-parquet", "gemm.parquet", samples.gemm_table),
+        _table("amd-parquet", "conv.parquet", samples.conv_table),
+        Target("mapped-csv", samples.tile_engine_csv, _file("mine.csv", _mapped)),
         _data("bench-log", "gemm.log", "gfx950"),
         Target("aiter-csv", samples.aiter_csv, _file("tuned.csv", _winners)),
         Target("miopen-fdb", samples.fdb, _file("gfx90a68.fdb.txt", _fdb)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ckh.data.formats import Formats, Reader
 from ckh.data.readers import journal
 from ckh.data.readers.base import PARQUET_MAGIC, parquet_head
+from ckh.data.readers.table import mapped, open_table
 from ckh.data.tables import is_dataset
 from ckh.errors import DataError, UsageError
 from ckh.ops import operation, operation_names, part_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.formats import Reading, ReadOptions
+    from ckh.data.readers.table import Table
     from ckh.ops.base import AnyOperation
 
 _HEAD_BYTES = 65536
@@ -48,7 +50,24 @@ def read_input(path: Path, options: ReadOptions, format_name: str | None = None)
         DataError: the input is missing, empty, of no known format, or unusable.
     """
     file = _file_of(path)
+    if options.mapping:
+        return read_mapped(open_table(file), options)
     return (find_reader(file) if format_name is None else _named(format_name)).read(file, options)
+
+
+def read_mapped(table: Table, options: ReadOptions) -> Reading:
+    """Read a table whose columns are mapped to those of an operation's measurements.
+
+    Raises:
+        UsageError: no operation was given, it reads no tables, or it has no such column.
+        DataError: the table lacks a column, or rows are bad and not to be skipped.
+    """
+    reads = {name: part for name in operation_names() if (part := formats_of(operation(name)).mapped) is not None}
+    if options.op not in reads:
+        given = "no operation is given" if options.op is None else f"{options.op!r} reads no tables"
+        raise UsageError(f"{given}, whose measurements {table.where} has", "say --op " + "|".join(reads))
+    part = reads[options.op]
+    return part.read(mapped(table, options.mapping, part.columns), options)
 
 
 def find_reader(path: Path) -> Reader:

@@ -58,7 +58,7 @@ class BadRows:
             refuse_bad(path, self.counts, self.first)
 
 
-def refuse_bad(path: Path, counts: dict[str, int], first: list[BadRow]) -> None:
+def refuse_bad(path: Path | str, counts: dict[str, int], first: list[BadRow]) -> None:
     """Refuse a file for its bad rows.
 
     Raises:

@@ -143,9 +143,11 @@ def read_header(path: Path, content: bytes) -> list[str]:
 
 
 def read_cells(
-    path: Path, file: BinaryIO, names: Sequence[str], few: Sequence[str], many: Sequence[str]
+    path: Path, file: BinaryIO, names: Sequence[str], few: Sequence[str], many: Sequence[str], comments: int = 0
 ) -> Iterator[Cells]:
     """Read the columns `few` (few distinct texts) and `many` of a file with a header, some megabytes at a time.
+
+    The header stands behind so many lines of comments.
 
     Raises:
         DataError: the file is not CSV.
@@ -155,8 +157,9 @@ def read_cells(
 
     types = {**dict.fromkeys(few, pa.dictionary(pa.int32(), pa.string())), **dict.fromkeys(many, pa.string())}
     file.seek(0)
-    file.readline()
-    line = 2
+    for _ in range(comments + 1):
+        file.readline()
+    line = comments + 2
     # Arrow's own reader of streams would read 32 blocks ahead.
     while block := file.read(_BLOCK_BYTES):
         try:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from ckh.data.formats import Formats, ProblemsFormat, Reader
-from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, tile_engine_json
+from ckh.data.formats import Formats, MappedTable, ProblemsFormat, Reader
+from ckh.ops.gemm_universal.readers import aiter_csv, bench_log, table, tile_engine_json
 from ckh.ops.gemm_universal.readers.winners import WINNERS
 
 FORMATS = Formats(
-    readers=tuple(Reader(one.NAME, one.sniff, one.read) for one in (tile_engine_json, bench_log)),
+    readers=(
+        *(Reader(one.NAME, one.sniff, one.read) for one in (tile_engine_json, bench_log)),
+        Reader(table.CSV, table.sniff_csv, table.read),
+        Reader(table.MASTER, table.sniff_master, table.read),
+        Reader(table.PARQUET, table.sniff_parquet, table.read),
+    ),
+    mapped=MappedTable(table.COLUMNS, table.read_table),
     problems=(
         ProblemsFormat(
             "problems", "AITER's shapes", WINNERS, aiter_csv.NAME, "tuned table of AITER", aiter_csv.write_problems

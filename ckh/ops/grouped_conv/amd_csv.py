@@ -1,29 +1,30 @@
-"""Reader of the CSV files of AMD's grouped-convolution benchmark: 24 columns, or the older 17 of 2D.
+"""Reader of AMD's tables of grouped convolutions: the benchmark's CSV files, and Parquet that scripts make of them.
 
-`problem_idx` is never used: problems are distinguished by all of their sizes. The 17 columns lack depth and dilations,
-which are then 1. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
+CSV files have 24 columns, or the older 17 of 2D, which lack depth and dilations: these are then 1. `problem_idx` is
+never used: problems are distinguished by all of their sizes. What `convert_csv_to_parquet.py` adds (tiles under its
+own names, a hardware profile that is a table in the script) follows from the name and the architecture, and is not
+read. Rows of one problem and kernel are repeated measurements (`Reading.repeats`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import load_arch
-from ckh.data.ahead import ahead
 from ckh.data.formats import Reading, ReadOptions
-from ckh.data.readers.base import BadRow, refuse_bad
-from ckh.data.readers.cells import Cells, Faults, read_cells, read_header
+from ckh.data.readers.base import BadRow, parquet_columns, refuse_bad
+from ckh.data.readers.cells import Cells, Faults
+from ckh.data.readers.columns import TIMES
+from ckh.data.readers.table import Table, open_table, require_columns
 from ckh.data.spool import Buckets, StoredRows
 from ckh.data.tables import BLOCK_ROWS
-from ckh.errors import DataError, UsageError
+from ckh.errors import DataError
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.ops.grouped_conv.amd_rows import KernelNames, judged_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
     import numpy as np
     from numpy.typing import NDArray
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
 
 NAME = "amd-csv"
-
+PARQUET_NAME = "amd-parquet"
+COLUMNS = (*AMD_COLUMNS, "latency_us", "is_valid", "arch")
 
 _DEPTH = ("Di", "Z", "stride_d", "pad_d", "dilation_d")
 _DILATION = ("dilation_h", "dilation_w")
-_NOT_NEEDED = frozenset({"problem_idx", "tflops", "non_zero", *_DEPTH, *_DILATION})
+_NOT_NEEDED = frozenset({"problem_idx", *TIMES, "non_zero", *_DEPTH, *_DILATION})
+_NOT_READ = frozenset({"problem_idx", "arch"})
 _TFLOPS_TOLERANCE = 0.01
-_CHUNK_BYTES = 1 << 20
-_MOST_HEADER_BYTES = 1 << 16
 _NAMED = 3
 
 
@@ -48,70 +49,63 @@ def sniff(head: bytes) -> bool:
     return {"kernel", "latency_ms", "N", "C", "K"} <= names
 
 
+def sniff_parquet(head: bytes) -> bool:
+    """True if the columns are those that AMD's `convert_csv_to_parquet.py` writes; a dataset of ckh has `status`."""
+    names = parquet_columns(head)
+    return {"kernel_name", "latency_ms", "N", "C", "K", "block_size"} <= names and "status" not in names
+
+
 def read(path: Path, options: ReadOptions) -> Reading:
-    """Read a CSV file of AMD's benchmark.
+    """Read a CSV or Parquet file of AMD's benchmark.
 
     Raises:
         UsageError: no architecture, or an unknown one, was given.
         DataError: columns are missing, or rows are bad and not to be skipped.
     """
-    if options.arch is None:
-        raise UsageError(f"{path} does not say what it was measured on", "give it with --arch, e.g. --arch gfx942")
-    arch = load_arch(options.arch)
-    try:
-        with path.open("rb") as file:
-            return _read(path, file, arch, options)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    return read_table(open_table(path), options)
 
 
-def _read(path: Path, file: BinaryIO, arch: ArchSpec, options: ReadOptions) -> Reading:
-    sha256, end = _look_through(path, file)
-    names = read_header(path, file.readline(_MOST_HEADER_BYTES))
-    known, warnings = _known_columns(path, names)
-    many = [name for name in ("latency_ms", "tflops") if name in known]
-    few = [name for name in known if name not in {*many, "problem_idx"}]
-    rows = _GoodRows(arch, f"{path.name}:{sha256[:12]}", options.output)
-    for cells in ahead(read_cells(path, file, names, few, many)):
+def read_table(table: Table, options: ReadOptions) -> Reading:
+    """Read a table with AMD's columns; `kernel_name` may stand for `kernel`."""
+    if not table.has("kernel") and table.has("kernel_name"):
+        table = table.renamed({"kernel": "kernel_name"})
+    known = _known_columns(table)
+    arch = load_arch(table.arch(options))
+    many = [name for name in TIMES if name in known]
+    few = [name for name in known if name not in {*many, *_NOT_READ}]
+    rows = _GoodRows(arch, f"{table.file_name}:{table.sha256[:12]}", options)
+    for cells in table.blocks(few, many):
         rows.add(cells)
     if not rows.seen:
-        raise DataError(f"{path} has a header but no rows")
-    if end != b"\n":
-        warnings.append(f"{path}: the last line has no end, the file may be cut off")
+        raise DataError(f"{table.where} has a header but no rows")
     if rows.bad and not options.skip_bad:
-        refuse_bad(path, rows.bad, sorted(rows.first, key=lambda one: one.line))
+        refuse_bad(table.where, rows.bad, sorted(rows.first, key=lambda one: one.line))
     if not len(rows.good):
-        raise DataError(f"{path}: not one good row")
-    source = {"name": path.name, "format": NAME, "sha256": sha256}
-    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=(*warnings, *rows.notes(path)), repeats=True)
-
-
-def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
-    """The digest of a file that is read from its begin, and its last byte; it is then at its begin."""
-    digest, last, is_empty = hashlib.sha256(), b"", True
-    while chunk := file.read(_CHUNK_BYTES):
-        digest.update(chunk)
-        last, is_empty = chunk[-1:], is_empty and chunk.isspace()
-    if is_empty:
-        raise DataError(f"{path} is empty")
-    file.seek(0)
-    return digest.hexdigest(), last
+        raise DataError(f"{table.where}: not one good row")
+    is_csv = table.file_name.lower().endswith(".csv")
+    source = {"name": table.file_name, "format": NAME if is_csv else PARQUET_NAME, "sha256": table.sha256}
+    others = [own for name, own in table.columns.items() if name not in COLUMNS]
+    warnings = [f"{table.where}: unknown columns are ignored: {', '.join(others)}"] if others and is_csv else []
+    warnings += [*table.warnings, *rows.notes(table.where)]
+    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=tuple(warnings), repeats=True)
 
 
 class _GoodRows:
     """The good rows of a file and what became of the others; what grows with rows is on disk."""
 
-    def __init__(self, arch: ArchSpec, run_id: str, output: Path | None) -> None:
+    def __init__(self, arch: ArchSpec, run_id: str, options: ReadOptions) -> None:
         import numpy as np
 
         self.seen = 0
         self.bad: Counter[str] = Counter()
         self.first: list[BadRow] = []
-        self.good = StoredRows(output)
+        self.good = StoredRows(options.output)
         self._names = KernelNames(arch)
         self._run_id = run_id
         self._aliased: Counter[str] = Counter()
-        self._differing = Buckets(np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), output)
+        self._differing = Buckets(
+            np.dtype([("row", "i8"), ("line", "i8"), ("theirs", "f8"), ("ours", "f8")]), options.output
+        )
 
     def add(self, cells: Cells) -> None:
         """Judge some rows."""
@@ -133,13 +127,12 @@ class _GoodRows:
         if len(table):
             self.good.add(table)
 
-    def notes(self, path: Path) -> list[str]:
+    def notes(self, where: str) -> list[str]:
         """Warnings of kernels that were others than their names say, and of TFLOPS that the file says otherwise."""
-        return [f"{path}: {count} rows {words}" for words, count in self._aliased.items()] + self._differing_tflops(
-            path
-        )
+        found = [f"{where}: {count} rows {words}" for words, count in self._aliased.items()]
+        return found + self._differing_tflops(where)
 
-    def _differing_tflops(self, path: Path) -> list[str]:
+    def _differing_tflops(self, where: str) -> list[str]:
         count, example = 0, ""
         for records in self._differing:
             number = int(records["row"][0]) // BLOCK_ROWS
@@ -148,7 +141,7 @@ class _GoodRows:
                 example = f"line {line}: {theirs:g} instead of {ours:g}"
             count += int(kept.sum())
         text = f"differ by more than 1 % from flops / time in {count} rows, e.g. {example}; flops / time is kept"
-        return [f"{path}: tflops {text}"] if count else []
+        return [f"{where}: tflops {text}"] if count else []
 
 
 def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
@@ -160,14 +153,10 @@ def _records(kind: np.dtype[Any], *columns: NDArray[Any]) -> NDArray[Any]:
     return records
 
 
-def _known_columns(path: Path, header: list[str]) -> tuple[list[str], list[str]]:
-    """AMD's columns that the file has, and warnings about others."""
-    missing = [name for name in AMD_COLUMNS if name not in header and name not in _NOT_NEEDED]
+def _known_columns(table: Table) -> list[str]:
+    """AMD's columns that the table has."""
+    required = [name for name in AMD_COLUMNS if name not in _NOT_NEEDED]
     for names in (_DEPTH, _DILATION):
-        absent = [name for name in names if name not in header]
-        missing += absent if len(absent) < len(names) else []
-    if missing:
-        raise DataError(f"{path}: column {missing[0]} is missing", "expected " + ", ".join(AMD_COLUMNS))
-    others = [name for name in header if name not in AMD_COLUMNS]
-    warnings = [f"{path}: unknown columns are ignored: {', '.join(others)}"] if others else []
-    return [name for name in AMD_COLUMNS if name in header], warnings
+        required += names if any(table.has(name) for name in names) else ()
+    require_columns(table, required, TIMES)
+    return [name for name in COLUMNS if table.has(name)]

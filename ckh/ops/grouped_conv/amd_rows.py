@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ckh.data.numbering import combined_numbers, first_rows
+from ckh.data.readers.columns import Integers, integers, numbers, time_column, times_ms, true_cells
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.errors import CkhError, UsageError
 from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
@@ -14,7 +15,6 @@ from ckh.ops.grouped_conv.features import GROUPED_CONV
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem
 from ckh.schema import SHORTEST_MS, Status
-from ckh.untrusted import integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
 BAD_KERNEL = "with a kernel name that does not parse"
-BAD_NUMBER = "with a cell that is not a number"
 BAD_SIZE = "with a size that is zero or negative"
 BAD_GROUPS = "with channels not divisible by G"
 BAD_PROBLEM = "with an impossible problem"
+NOT_VALID = "that the file says is not valid"
 BAD_TIME = "with a time that is zero, negative or shorter than anything takes"
 
-_NOT_A_NUMBER = -(2**62)
+# What a plain 2D convolution has: columns that AMD's older files lack, and that may be empty.
+_NOT_COUNTED = -1  # of outputs that nobody counted
+_PLAIN = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1, "dilation_h": 1, "dilation_w": 1}
 
 # Kernels that were others than their short names say: architecture, pipeline -> what ran, and how that is known.
 _COMPV5 = (
@@ -66,19 +68,6 @@ class _Named:
     other: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Integers:
-    """Integers as sorted distinct ones and each row's number among them; `_NOT_A_NUMBER` is what is none."""
-
-    distinct: NDArray[np.int64]
-    codes: NDArray[np.int64]
-
-    def at(self, rows: NDArray[np.int64]) -> list[int]:
-        """The integers of rows."""
-        found: list[int] = self.distinct[self.codes[rows]].tolist()
-        return found
-
-
 class KernelNames:
     """The kernels that names of a file of an architecture mean, each name parsed once."""
 
@@ -107,6 +96,7 @@ class KernelNames:
 def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -> tuple[pa.Table, Counter[str]]:
     """Judge every row by itself, noting faults; the table of the good ones, and how many are read as other kernels."""
     import numpy as np
+    import pyarrow as pa
 
     arch = names.arch
     kernels = _kernels(cells.column("kernel"), faults, names)
@@ -114,25 +104,31 @@ def judged_rows(cells: Cells, faults: Faults, names: KernelNames, run_id: str) -
     if not cells.has("Di"):
         is_3d = np.array([kernel.ndim_spatial > 2 for kernel in kernels.kernels] or [False])  # noqa: PLR2004
         faults.mark(is_3d[kernels.of_row], BAD_PROBLEM, lambda _row: "a 3D kernel, but there is no column Di")
-    latency_ms = _finite(cells, "latency_ms", faults)
-    if cells.has("tflops"):
-        _finite(cells, "tflops", faults)
-    faults.mark(latency_ms < SHORTEST_MS, BAD_TIME, lambda row: f"latency_ms is {latency_ms[row]:g}")
-    non_zero = _integers(cells, "non_zero", faults) if cells.has("non_zero") else None
+    timed = time_column(cells)
+    times = numbers(cells, timed, faults, may_be_empty=False)
+    if cells.has("tflops") and timed != "tflops":
+        numbers(cells, "tflops", faults, may_be_empty=True)
+    shortest = 0.0 if timed == "tflops" else SHORTEST_MS
+    faults.mark((times < shortest) | (times == 0), BAD_TIME, lambda row: f"{timed} is {times[row]:g}")
+    if cells.has("is_valid"):
+        is_valid = cells.column("is_valid")
+        faults.mark(~true_cells(is_valid), NOT_VALID, lambda row: f"is_valid is {is_valid.text(row)!r}")
+    non_zero = integers(cells, "non_zero", faults, _NOT_COUNTED).values
 
     problems, problem_of_row = _problems(kernels, sizes, faults)
     good = np.flatnonzero(faults.good)
+    flops = np.array([float(problem.flops) for problem in problems] or [0.0])[problem_of_row[good]]
+    latency_ms = times_ms(timed, times[good], flops)
+    counted, right = non_zero[good] != _NOT_COUNTED, non_zero[good] != 0
     extra: dict[str, Any] = {}
-    right = np.ones(len(good), dtype=bool)
-    if non_zero is not None:
-        extra["non_zero"] = non_zero.distinct[non_zero.codes[good]]
-        right = extra["non_zero"] != 0
+    if cells.has("non_zero"):
+        extra["non_zero"] = pa.array(non_zero[good], mask=~counted)
     extra["message"] = _messages(right)
     table = build_table(
         Pairs(
             problems, problem_of_row[good], kernels.kernels, kernels.names, kernels.of_row[good], GROUPED_CONV.op_type
         ),
-        Results(status_of(right, Status.WRONG_RESULT), latency_ms[good], extra),
+        Results(status_of(right, Status.WRONG_RESULT), latency_ms, extra),
         Origin(arch.name, None, arch.hardware.to_dict(), run_id),
     )
     counts = np.bincount(kernels.of_row[good], minlength=len(kernels.kernels))
@@ -170,49 +166,13 @@ def _kernels(column: TextColumn, faults: Faults, names: KernelNames) -> _Kernels
     return _Kernels([one.kernel for one in found], [one.name for one in found], number[column.codes], others)
 
 
-def _sizes(cells: Cells, faults: Faults) -> dict[str, _Integers]:
+def _sizes(cells: Cells, faults: Faults) -> dict[str, Integers]:
     """The sizes by column; what the file lacks is as in a plain 2D convolution."""
-    import numpy as np
-
-    nothing = np.zeros(len(cells), dtype=np.int64)
-    return {
-        name: _integers(cells, name, faults)
-        if cells.has(name)
-        else _Integers(np.array([int(not name.startswith("pad"))]), nothing)
-        for name in CONV_COLUMNS
-    }
-
-
-def _finite(cells: Cells, name: str, faults: Faults) -> NDArray[np.float64]:
-    import numpy as np
-
-    values = cells.floats(name)
-    faults.mark(~np.isfinite(values), BAD_NUMBER, lambda row: f"{name} is {cells.text(name, row)!r}")
-    return values
-
-
-def _integers(cells: Cells, name: str, faults: Faults) -> _Integers:
-    import numpy as np
-
-    column = cells.column(name)
-    numbers = np.array([_integer(text) for text in column.texts], dtype=np.int64)
-    distinct, place = np.unique(numbers, return_inverse=True)
-    codes = place[column.codes]
-    if _NOT_A_NUMBER in distinct:
-        faults.mark(distinct[codes] == _NOT_A_NUMBER, BAD_NUMBER, lambda row: f"{name} is {column.text(row)!r}")
-    return _Integers(distinct, codes)
-
-
-def _integer(text: str) -> int:
-    """The integer that a text says, also as 64.0."""
-    try:
-        return integer(text)
-    except ValueError:
-        return _NOT_A_NUMBER
+    return {name: integers(cells, name, faults, _PLAIN.get(name)) for name in CONV_COLUMNS}
 
 
 def _problems(
-    kernels: _Kernels, sizes: dict[str, _Integers], faults: Faults
+    kernels: _Kernels, sizes: dict[str, Integers], faults: Faults
 ) -> tuple[list[ConvProblem], NDArray[np.int64]]:
     """The distinct problems of the good rows, each judged once, and each row's number among them."""
     import numpy as np
@@ -222,7 +182,7 @@ def _problems(
     good = np.flatnonzero(faults.good)
     if not len(good):
         return [], of_row
-    columns = [_Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
+    columns = [Integers(np.arange(len(heads)), _numbers_of(heads)[kernels.of_row]), *sizes.values()]
     numbers = combined_numbers((one.codes[good], len(one.distinct)) for one in columns)
     problems: list[ConvProblem] = []
     complaints: dict[int, tuple[str, str]] = {}

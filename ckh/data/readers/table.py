@@ -1,0 +1,260 @@
+"""Tables of others (CSV, Parquet, data frames) as cells, some rows at a time, under the names that are wanted."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ckh import untrusted
+from ckh.data.ahead import ahead
+from ckh.data.readers.base import PARQUET_MAGIC
+from ckh.data.readers.cells import Cells, read_cells, read_header
+from ckh.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    import pandas as pd
+    import pyarrow as pa
+
+    from ckh.data.formats import ReadOptions
+
+    ReadBlocks = Callable[[Sequence[str], Sequence[str]], Iterator[Cells]]
+
+COMMENT = b"#"
+_CHUNK_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 1 << 16
+_MAX_COMMENTS = 100
+_BATCH_ROWS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table.
+
+    Attributes:
+        where: what messages call it.
+        file_name: the name of its file.
+        sha256: digest of its content.
+        columns: the names of its columns, and what the table itself calls each.
+        warnings: warnings about it.
+        read: given few-valued and many-valued columns by their own names, their cells.
+    """
+
+    where: str
+    file_name: str
+    sha256: str
+    columns: Mapping[str, str]
+    warnings: tuple[str, ...]
+    read: ReadBlocks
+
+    def has(self, name: str) -> bool:
+        """True if there is such a column."""
+        return name in self.columns
+
+    def renamed(self, names: Mapping[str, str]) -> Table:
+        """The table with other names for some of its columns, new names -> present ones; others keep theirs."""
+        taken = {*names, *names.values()}
+        kept = {name: own for name, own in self.columns.items() if name not in taken}
+        return replace(self, columns=kept | {new: self.columns[name] for new, name in names.items()})
+
+    def blocks(self, few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
+        """The cells of columns with few distinct texts, and of others, some megabytes at a time."""
+        theirs = {self.columns[name]: name for name in (*few, *many)}
+        for cells in ahead(self.read([self.columns[name] for name in few], [self.columns[name] for name in many])):
+            names = [theirs[own] for own in cells.table.column_names]
+            yield replace(cells, table=cells.table.rename_columns(names))
+
+    def distinct(self, name: str) -> tuple[str, ...]:
+        """The texts of a column, without empty ones, sorted."""
+        found: set[str] = set()
+        for cells in self.blocks([name], []):
+            found.update(cells.column(name).texts)
+        return tuple(sorted(found - {""}))
+
+    def arch(self, options: ReadOptions) -> str:
+        """The architecture that is given, or that the column `arch` says.
+
+        Raises:
+            UsageError: neither says one, or the two differ.
+            DataError: the column says several.
+        """
+        stated = {text.partition(":")[0] for text in self.distinct("arch")} if self.has("arch") else set[str]()
+        if len(stated) > 1:
+            raise DataError(f"{self.where}: rows of several architectures: {', '.join(sorted(stated))}", "split them")
+        if options.arch is None and not stated:
+            hint = "give it with --arch, e.g. --arch gfx942"
+            raise UsageError(f"{self.where} does not say what it was measured on", hint)
+        if options.arch is not None and stated - {options.arch}:
+            raise UsageError(f"{self.where} was measured on {stated.pop()}, not on {options.arch}", "leave out --arch")
+        return options.arch or stated.pop()
+
+
+def open_table(path: Path) -> Table:
+    """The table in a CSV or Parquet file.
+
+    Raises:
+        DataError: it cannot be read, is empty, or is no table.
+    """
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC
+            file.seek(0)
+            sha256, end = _look_through(path, file)
+            if is_parquet:
+                return _parquet_table(path, sha256)
+            return _csv_table(path, file, sha256, end)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+
+
+def frame_table(frame: pd.DataFrame) -> Table:
+    """A data frame as a table.
+
+    Raises:
+        DataError: a column's values are of several types.
+    """
+    import pyarrow as pa
+
+    where = "the frame"
+    try:
+        table = pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise DataError(f"{where}: {str(error).splitlines()[0]}") from error
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    sha256 = hashlib.sha256(sink.getvalue()).hexdigest()
+
+    def read(few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
+        batches = table.select([*few, *many]).to_batches(max_chunksize=_BATCH_ROWS)
+        return _cells_of(where, batches, few, many)
+
+    return Table(where, "frame", sha256, {name: name for name in table.column_names}, (), read)
+
+
+def _csv_table(path: Path, file: BinaryIO, sha256: str, end: bytes) -> Table:
+    comments = 0
+    while (line := file.readline(_MAX_HEADER_BYTES)).startswith(COMMENT) and comments < _MAX_COMMENTS:
+        comments += 1
+    names = read_header(path, line)
+    cut = () if end == b"\n" else (f"{path}: the last line has no end, the file may be cut off",)
+
+    def read(few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
+        with path.open("rb") as again:
+            yield from read_cells(path, again, names, few, many, comments)
+
+    return Table(str(path), path.name, sha256, {name: name for name in names}, cut, read)
+
+
+def _parquet_table(path: Path, sha256: str) -> Table:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(str(path), error) from error
+
+    def read(few: Sequence[str], many: Sequence[str]) -> Iterator[Cells]:
+        texts = [name for name in few if pa.types.is_string(schema.field(name).type)]
+        # Texts stay numbers of distinct ones: repeated a million times, a long text takes no more than once.
+        file = pq.ParquetFile(path, read_dictionary=texts)
+        batches = file.iter_batches(_BATCH_ROWS, columns=[*few, *many], use_threads=False)
+        return _cells_of(str(path), batches, few, many)
+
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise DataError(f"{path}: column {name} occurs twice")
+    return Table(str(path), path.name, sha256, {name: name for name in schema.names}, (), read)
+
+
+def _cells_of(
+    where: str, batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch], few: Sequence[str], many: Sequence[str]
+) -> Iterator[Cells]:
+    """The cells of Arrow's batches; rows count from 1, and what is null is an empty text."""
+    import numpy as np
+    import pyarrow as pa
+
+    first = 1
+    try:
+        for batch in batches:
+            batch.validate(full=True)
+            if batch.nbytes > untrusted.MOST_BYTES:
+                raise DataError(f"{where}: its rows take more memory than any measurements")
+            columns = {name: _texts(batch.column(name)).dictionary_encode() for name in few}
+            columns |= {name: _numbers(batch.column(name)) for name in many}
+            yield Cells(pa.table(columns), np.arange(first, first + len(batch)), [])
+            first += len(batch)
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        raise _unreadable(where, error) from error
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    return column.cast(pa.string()).fill_null("")
+
+
+def _numbers(column: pa.Array) -> pa.Array:
+    """Numbers with NaN where there is none; texts as they are."""
+    import pyarrow as pa
+
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return column.cast(pa.float64()).fill_null(float("nan")) if is_number else _texts(column)
+
+
+def _unreadable(where: str, error: Exception) -> DataError:
+    return DataError(f"cannot read {where}: {next(chain(str(error).strip().splitlines(), ['']))}")
+
+
+def _look_through(path: Path, file: BinaryIO) -> tuple[str, bytes]:
+    """The digest of a file that is read from its begin, and its last byte; it is then at its begin."""
+    digest, last, is_empty = hashlib.sha256(), b"", True
+    while chunk := file.read(_CHUNK_BYTES):
+        digest.update(chunk)
+        last, is_empty = chunk[-1:], is_empty and chunk.isspace()
+    if is_empty:
+        raise DataError(f"{path} is empty")
+    file.seek(0)
+    return digest.hexdigest(), last
+
+
+def mapped(table: Table, mapping: Mapping[str, str], known: Sequence[str]) -> Table:
+    """The table with its columns under our names, as `--map ours=theirs` says.
+
+    Raises:
+        UsageError: there is no such column of ours.
+        DataError: the table has no such column.
+    """
+    for ours, theirs in mapping.items():
+        if ours not in known:
+            raise UsageError(f"there is no column {ours!r} to map {theirs!r} to", "one of " + ", ".join(known))
+        if not table.has(theirs):
+            raise DataError(f"{table.where} has no column {theirs!r} for {ours}", "it has " + ", ".join(table.columns))
+    return table.renamed(mapping)
+
+
+def require_columns(table: Table, required: Sequence[str], times: Sequence[str]) -> None:
+    """Refuse a table that lacks columns, all of which are named.
+
+    Args:
+        table: the table.
+        required: columns that it must have.
+        times: columns of which it must have one.
+
+    Raises:
+        DataError: one is missing.
+    """
+    missing = [name for name in required if not table.has(name)]
+    if not any(table.has(name) for name in times):
+        missing.append(" or ".join(times))
+    if missing:
+        word = "column" if len(missing) == 1 else "columns"
+        verb = "is" if len(missing) == 1 else "are"
+        hint = f"it has {', '.join(table.columns)}; say which is which with --op OPERATION --map {required[0]}=THEIRS"
+        raise DataError(f"{table.where}: {word} {', '.join(missing)} {verb} missing", hint)

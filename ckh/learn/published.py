@@ -1,0 +1,56 @@
+"""What AMD's published models leave out of their specs, read from the model files themselves.
+
+The first specs list neither targets nor the targets that were learned as logarithms: `train.py` has written these since
+it takes logarithms. A folder's model files say what there are models of. LightGBM's first tree says whether one learned
+log1p of its target: it holds the target's mean over the training rows.
+"""
+
+from __future__ import annotations
+
+import re
+from math import log1p
+from typing import TYPE_CHECKING
+
+from ckh.errors import ModelError
+from ckh.ranking.forest_file import model_bytes, model_text
+from ckh.training import TARGETS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LARGEST_MEAN_LOG = log1p(10_000)  # of TFLOPS or GB/s; a mean of TFLOPS or GB/s themselves is larger in AMD's data
+_LEAVES = re.compile(r"^leaf_value=(.*)$", re.MULTILINE)
+_COUNTS = re.compile(r"^leaf_count=(.*)$", re.MULTILINE)
+_SUFFIXES = (".lgbm.gz", ".lgbm")
+
+
+def model_file(folder: Path, target: str) -> Path | None:
+    """The file of a target's model, the newer if there are a packed and a plain one; None if there is none."""
+    paths = [folder / f"model_{target}{suffix}" for suffix in _SUFFIXES]
+    return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_mtime, default=None)
+
+
+def targets_in(folder: Path) -> tuple[str, ...]:
+    """The targets of which a folder has models, in AMD's order."""
+    return tuple(target for target in TARGETS if model_file(folder, target) is not None)
+
+
+def is_of_logs(folder: Path, target: str) -> bool:
+    """True if a model learned log1p of its target; False if it learned the target, or is not there.
+
+    Raises:
+        ModelError: its file is damaged.
+    """
+    path = model_file(folder, target)
+    return path is not None and _mean_of_first_tree(path) <= _LARGEST_MEAN_LOG
+
+
+def _mean_of_first_tree(path: Path) -> float:
+    text = model_text(model_bytes(path), str(path))
+    leaves, counts = _LEAVES.search(text), _COUNTS.search(text)
+    try:
+        values = [float(word) for word in leaves[1].split()] if leaves else []
+        weights = [float(word) for word in counts[1].split()] if counts else []
+        return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ModelError(f"{path} is damaged: its first tree has no leaves with their numbers of rows") from error

@@ -1,0 +1,337 @@
+"""Reader of AMD's tables of GEMM measurements, and of anybody's whose columns are mapped to theirs.
+
+- `gemm_full_benchmark.py` of the tile engine writes CSV: kernel, problem_idx, M, N, K, latency_ms, tflops, non_zero,
+  since 2026 device, max_rel and verified too.
+- `data_pipeline.py` and `convert_json_to_parquet.py` of the heuristics write Parquet of 33 columns.
+- `master_results.csv` of a coverage sweep has one row a problem: the fastest kernel whose result was right.
+
+Element type and layout are those of the kernel's name; where the table says them, they must agree. A row without a
+time is a failure; a result that is all zeros, or that the table says was not verified, is a wrong one. Rows of one
+problem and kernel are repeated measurements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ckh.archs import load_arch
+from ckh.data.formats import Reading, ReadOptions
+from ckh.data.numbering import combined_numbers, first_rows
+from ckh.data.readers.base import BadRow, parquet_columns, refuse_bad
+from ckh.data.readers.cells import Cells, Faults
+from ckh.data.readers.columns import TIMES, Integers, integers, numbers, time_column, times_ms, true_cells
+from ckh.data.readers.table import COMMENT, Table, open_table, require_columns
+from ckh.data.rows import Origin, Pairs, Results, build_table
+from ckh.data.spool import StoredRows
+from ckh.errors import DataError
+from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
+from ckh.ops.gemm_universal.readers.kernels import kernel_of
+from ckh.ops.gemm_universal.readers.rows import BAD_TIME, MISMATCH, Unusable, named, problem_of
+from ckh.schema import SHORTEST_MS, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.ops.gemm_universal.kernel import GemmKernel
+
+CSV, PARQUET, MASTER = "tile-engine-csv", "gemm-parquet", "master-csv"
+_SIZES = ("m", "n", "k")
+_OPTIONAL = ("split_k", "dtype", "layout", "non_zero", "verified", "is_valid", "arch")
+COLUMNS = ("kernel", *_SIZES, *TIMES, *_OPTIONAL)
+
+# Our columns under AMD's names, the first that a table has.
+_AMDS = {
+    "kernel": ("kernel_name", "working_kernel"),
+    "m": ("M",),
+    "n": ("N",),
+    "k": ("K",),
+    "latency_ms": ("best_latency_ms",),
+    "tflops": ("measured_tflops", "best_tflops"),
+}
+NOT_RUN = "without a kernel that worked"
+_TOLERANCE = 0.01
+_NAMED = 3
+# Why a row is no measurement, in the order in which reasons count.
+_FAILURES = (
+    (Status.LAUNCH_ERROR, "there is no time"),
+    (Status.LAUNCH_ERROR, "the file says that it is not valid"),
+    (Status.WRONG_RESULT, "all outputs are zero"),
+    (Status.WRONG_RESULT, "the file says that the result was not verified"),
+)
+
+
+def sniff_csv(head: bytes) -> bool:
+    """True if the first line names the columns of the tile engine's CSV."""
+    return {"kernel", "M", "N", "K", "latency_ms"} <= (names := _header(head)) and "C" not in names
+
+
+def sniff_master(head: bytes) -> bool:
+    """True if the first line, behind comments, names the columns of `master_results.csv`."""
+    return {"working_kernel", "M", "N", "K", "best_latency_ms"} <= _header(head)
+
+
+def sniff_parquet(head: bytes) -> bool:
+    """True if the columns are those of AMD's Parquet."""
+    return {"kernel_name", "m", "n", "k", "latency_ms", "measured_tflops"} <= parquet_columns(head)
+
+
+def _header(head: bytes) -> set[str]:
+    lines = (line for line in head.split(b"\n") if not line.startswith(COMMENT))
+    first = next(lines, b"").decode("utf-8-sig", "replace")
+    return {name.strip().strip('"') for name in first.split(",")}
+
+
+def read(path: Path, options: ReadOptions) -> Reading:
+    """Read a file of one of AMD's formats.
+
+    Raises:
+        UsageError: no architecture, or an unknown one, was given.
+        DataError: columns are missing, or rows are bad and not to be skipped.
+    """
+    return read_table(open_table(path), options)
+
+
+def read_table(table: Table, options: ReadOptions) -> Reading:
+    """Read a table with these columns, under our names or AMD's."""
+    table = table.renamed(
+        {
+            ours: next(name for name in names if table.has(name))
+            for ours, names in _AMDS.items()
+            if not table.has(ours) and any(map(table.has, names))
+        }
+    )
+    require_columns(table, ("kernel", *_SIZES), TIMES)
+    arch = load_arch(table.arch(options))
+    many = [name for name in TIMES if table.has(name)]
+    few = [name for name in COLUMNS if table.has(name) and name not in {*many, "arch"}]
+    rows = _TableRows(arch, options, f"{table.file_name}:{table.sha256[:12]}")
+    for cells in table.blocks(few, many):
+        rows.add(cells)
+    if not rows.seen:
+        raise DataError(f"{table.where} has a header but no rows")
+    if rows.bad and not options.skip_bad:
+        refuse_bad(table.where, dict(rows.bad), sorted(rows.first, key=lambda one: one.line))
+    if not len(rows.good):
+        raise DataError(f"{table.where}: not one good row")
+    source = {"name": table.file_name, "format": _format_of(table), "sha256": table.sha256}
+    warnings = (*table.warnings, *(f"{table.where}: {text}" for text in rows.notes()))
+    return Reading(rows.good, (source,), bad=dict(rows.bad), warnings=warnings, repeats=True)
+
+
+def _format_of(table: Table) -> str:
+    own = table.columns.values()
+    return MASTER if "working_kernel" in own else PARQUET if "measured_tflops" in own else CSV
+
+
+@dataclass
+class _TableRows:
+    """The good rows of a table and what became of the others."""
+
+    arch: ArchSpec
+    options: ReadOptions
+    run_id: str
+    seen: int = 0
+    not_run: int = 0
+    differing: int = 0
+    bad: Counter[str] = field(default_factory=Counter)
+    first: list[BadRow] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.good = StoredRows(self.options.output)
+        self._kernels: dict[str, tuple[str, GemmKernel] | Unusable] = {}
+
+    def add(self, cells: Cells) -> None:
+        """Judge some rows."""
+        self.seen += len(cells) + len(cells.wrong)
+        cells = self._that_ran(cells)
+        faults = Faults(cells)
+        table = self._judged(cells, faults)
+        self.bad.update(faults.counts())
+        self.first = sorted([*self.first, *faults.first()], key=lambda one: one.line)[:_NAMED]
+        if len(table):
+            self.good.add(table)
+
+    def notes(self) -> list[str]:
+        """Warnings about the rows."""
+        found = [f"{self.not_run} rows are left out, {NOT_RUN}"] if self.not_run else []
+        text = f"tflops differ by more than 1 % from flops / time in {self.differing} rows; flops / time is kept"
+        return [*found, text] if self.differing else found
+
+    def _that_ran(self, cells: Cells) -> Cells:
+        """The rows that name a kernel: a problem of `master_results.csv` without one says nothing of any."""
+        import numpy as np
+
+        column = cells.column("kernel")
+        has_name = np.array([bool(text) for text in column.texts] or [True])[column.codes]
+        if has_name.all() or not has_name.any():
+            return cells
+        kept = np.flatnonzero(has_name)
+        self.not_run += len(cells) - len(kept)
+        return Cells(cells.table.take(kept), cells.lines[kept], cells.wrong)
+
+    def _judged(self, cells: Cells, faults: Faults) -> pa.Table:
+        """The table of the good rows."""
+        import numpy as np
+
+        kernels, kernel_of_row = self._kernels_of(cells, faults)
+        problems, problem_of_row = _problems([kernel for _, kernel in kernels], kernel_of_row, cells, faults)
+        timed = time_column(cells)
+        given = numbers(cells, timed, faults, may_be_empty=True)
+        flops = np.array([float(problem.flops) for problem in problems] or [0.0])[problem_of_row]
+        latency_ms = times_ms(timed, given, flops)
+        too_short = (latency_ms < SHORTEST_MS) & (latency_ms != 0)
+        faults.mark(too_short | (given < 0), BAD_TIME, lambda row: f"{timed} is {given[row]:g}")
+        non_zero = integers(cells, "non_zero", faults, -1).values
+        if cells.has("tflops") and timed != "tflops":
+            rate = numbers(cells, "tflops", faults, may_be_empty=True)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ours = flops / latency_ms / 1e9
+                self.differing += int(((np.abs(rate - ours) > _TOLERANCE * ours) & faults.good & (rate > 0)).sum())
+        failed = (~(latency_ms > 0), ~_says(cells, "is_valid"), non_zero == 0, ~_says(cells, "verified"))
+        good = np.flatnonzero(faults.good)
+        status, message = _statuses([mask[good] for mask in failed])
+        extra: dict[str, Any] = {"message": message}
+        if cells.has("non_zero"):
+            extra["non_zero"] = _with_nulls(non_zero[good])
+        ran = ~(failed[0] | failed[1])[good]
+        hardware = self.arch.hardware.to_dict()
+        if self.options.num_cus is not None:
+            hardware |= {"num_cus": self.options.num_cus}
+        names = [name for name, _ in kernels]
+        return build_table(
+            Pairs(
+                problems,
+                problem_of_row[good],
+                [kernel for _, kernel in kernels],
+                names,
+                kernel_of_row[good],
+                OP_TYPE,
+            ),
+            Results(status, np.where(ran, latency_ms[good], np.nan), extra),
+            Origin(self.arch.name, None, hardware, self.run_id),
+        )
+
+    def _kernels_of(self, cells: Cells, faults: Faults) -> tuple[list[tuple[str, GemmKernel]], NDArray[np.int64]]:
+        """The distinct kernels of the rows, each name read once, and each row's number among them."""
+        import numpy as np
+
+        column = cells.column("kernel")
+        found: list[tuple[str, GemmKernel]] = []
+        number = np.zeros(len(column.texts), dtype=np.int64)
+        complaints: dict[int, Unusable] = {}
+        for i, text in enumerate(column.texts):
+            one = self._kernel(text)
+            if isinstance(one, Unusable):
+                complaints[i] = one
+            else:
+                number[i] = len(found)
+                found.append(one)
+        _mark(faults, column.codes, complaints)
+        return found, number[column.codes]
+
+    def _kernel(self, text: str) -> tuple[str, GemmKernel] | Unusable:
+        if text not in self._kernels:
+            try:
+                self._kernels[text] = named(kernel_of(text, {}, self.arch))
+            except Unusable as why:
+                self._kernels[text] = why
+        return self._kernels[text]
+
+
+def _mark(faults: Faults, group_of_row: NDArray[np.int64], complaints: dict[int, Unusable]) -> None:
+    """Mark the rows of groups that cannot be used."""
+    import numpy as np
+
+    for reason in dict.fromkeys(why.reason for why in complaints.values()):
+        groups = [i for i, why in complaints.items() if why.reason == reason]
+        is_bad = np.isin(group_of_row, groups)
+        faults.mark(is_bad, reason, lambda row: complaints[int(group_of_row[row])].detail)
+
+
+def _problems(
+    kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults
+) -> tuple[list[GemmProblem], NDArray[np.int64]]:
+    """The distinct problems of the good rows, each judged once, and each row's number among them."""
+    import numpy as np
+
+    sizes = {name: integers(cells, name, faults) for name in _SIZES}
+    sizes["split_k"] = integers(cells, "split_k", faults, 1)
+    _check_stated(kernels, kernel_of_row, cells, faults)
+    of_row = np.zeros(len(cells), dtype=np.int64)
+    good = np.flatnonzero(faults.good)
+    if not len(good):
+        return [], of_row
+    kinds = [(kernel.dtype, kernel.layout) for kernel in kernels]
+    distinct = list(dict.fromkeys(kinds))
+    kind_of_row = np.array([distinct.index(kind) for kind in kinds])[kernel_of_row]
+    columns = [Integers(np.arange(len(distinct)), kind_of_row), *sizes.values()]
+    group = combined_numbers((one.codes[good], len(one.distinct)) for one in columns)
+    first = good[first_rows(group)]
+    found: list[GemmProblem] = []
+    number = np.zeros(len(first), dtype=np.int64)
+    complaints: dict[int, Unusable] = {}
+    values = zip(*(one.at(first) for one in sizes.values()), strict=True)
+    for i, (row, given) in enumerate(zip(first.tolist(), values, strict=True)):
+        try:
+            problem = problem_of(dict(zip(sizes, given, strict=True)), *distinct[int(kind_of_row[row])])
+        except Unusable as why:
+            complaints[i] = why
+            continue
+        number[i] = len(found)
+        found.append(problem)
+    of_row[good] = number[group]
+    group_of_row = np.full(len(cells), -1, dtype=np.int64)
+    group_of_row[good] = group
+    _mark(faults, group_of_row, complaints)
+    return found, of_row
+
+
+def _check_stated(kernels: list[GemmKernel], kernel_of_row: NDArray[np.int64], cells: Cells, faults: Faults) -> None:
+    """Mark the rows whose element type or layout is stated and is not that of their kernel."""
+    import numpy as np
+
+    for name in ("dtype", "layout"):
+        if not cells.has(name) or not kernels:
+            continue
+        column = cells.column(name)
+        own = [str(getattr(kernel, name)) for kernel in kernels]
+        stated = np.array(column.texts)[column.codes]
+        differs = (stated != np.array(own)[kernel_of_row]) & (stated != "")
+
+        def detail(row: int, name: str = name, stated: Any = stated, own: list[str] = own) -> str:
+            return f"{name} is {stated[row]}, the kernel's name says {own[kernel_of_row[row]]}"
+
+        faults.mark(differs, MISMATCH, detail)
+
+
+def _says(cells: Cells, name: str) -> NDArray[np.bool_]:
+    """The rows of which a column says true, or nothing."""
+    import numpy as np
+
+    return true_cells(cells.column(name)) if cells.has(name) else np.ones(len(cells), dtype=bool)
+
+
+def _statuses(failed: list[NDArray[np.bool_]]) -> tuple[pa.DictionaryArray, pa.Array]:
+    """The status and message of each row, given the rows of each of `_FAILURES`."""
+    import numpy as np
+    import pyarrow as pa
+
+    numbers_of = np.select(failed, range(1, len(_FAILURES) + 1), 0).astype(np.int32)
+    kinds = list(dict.fromkeys([Status.OK, *(status for status, _ in _FAILURES)]))
+    of_number = np.array([0, *(kinds.index(status) for status, _ in _FAILURES)], dtype=np.int32)
+    messages = pa.array([None, *(text for _, text in _FAILURES)])
+    status = pa.DictionaryArray.from_arrays(of_number[numbers_of], [str(kind) for kind in kinds])
+    return status, messages.take(pa.array(numbers_of))
+
+
+def _with_nulls(non_zero: NDArray[np.int64]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(non_zero, mask=non_zero < 0)

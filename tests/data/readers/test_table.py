@@ -1,0 +1,290 @@
+"""Tables of AMD's tools and of anybody: CSV and Parquet, `master_results.csv`, `--map`, `Dataset.from_frame`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ckh import Dataset
+from ckh.cli import run
+from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
+from ckh.data.readers import find_reader, read_input
+from ckh.errors import DataError, ExitCode, UsageError
+from tests.shared import DATA
+
+AMD_FILES = Path(__file__).parents[2] / "amd_files"
+SWEEP, MASTER = AMD_FILES / "sweep_results.csv", AMD_FILES / "master_results.csv"
+CONV = AMD_FILES / "training_data_forward_bf16_20.csv"
+GFX942 = ReadOptions(arch="gfx942")
+GFX950 = ReadOptions(arch="gfx950")
+NAME = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_4x1x1_16x16x16"
+FULL = NAME.replace("gemm_", "gemm_universal_")
+ROW = {"kernel": NAME, "problem_idx": 0, "M": 1024, "N": 512, "K": 256, "latency_ms": 0.5, "tflops": "", "non_zero": 9}
+
+
+def rows_of(path: Path, options: ReadOptions = GFX942) -> list[dict[str, Any]]:
+    """The rows that were read."""
+    rows: list[dict[str, Any]] = read_input(path, options).rows.table().to_pylist()
+    return rows
+
+
+def write(folder: Path, *rows: dict[str, Any], name: str = "sweep.csv") -> Path:
+    """A CSV file of rows, each with what differs from `ROW`."""
+    path = folder / name
+    pd.DataFrame([ROW | row for row in rows]).to_csv(path, index=False)
+    return path
+
+
+def test_the_published_gemm_sweep(tmp_path: Path) -> None:
+    """Times, sizes and kernels are those of the text; pandas is the reference."""
+    assert find_reader(SWEEP).name == "tile-engine-csv"
+    expected = pd.read_csv(SWEEP)
+    rows = pd.DataFrame(rows_of(SWEEP))
+    assert rows["latency_ms"].tolist() == expected["latency_ms"].tolist()
+    assert rows[["m", "n", "k"]].to_numpy().tolist() == expected[["M", "N", "K"]].to_numpy().tolist()
+    assert rows["non_zero"].tolist() == expected["non_zero"].tolist()
+    np.testing.assert_allclose(rows["tflops"], expected["tflops"], rtol=1e-9)
+    assert rows["kernel_name"].tolist() == [name.replace("gemm_", "gemm_universal_") for name in expected["kernel"]]
+    assert set(rows["status"]) == {"ok"}
+    assert (rows["dtype"].iloc[0], rows["layout"].iloc[0], rows["arch"].iloc[0]) == ("fp16", "rcr", "gfx942")
+
+
+def test_both_spellings_of_names_are_one_kernel(tmp_path: Path) -> None:
+    """With and without `universal`: repeated measurements of one kernel."""
+    rows = rows_of(write(tmp_path, {}, {"kernel": FULL}))
+    assert [row["kernel_name"] for row in rows] == [FULL, FULL]
+
+
+def test_what_failed_is_no_time(tmp_path: Path) -> None:
+    """No time is a failure, zeros and what was not verified a wrong result; an empty optional cell says nothing."""
+    path = write(
+        tmp_path,
+        {"verified": True},
+        {"latency_ms": "", "verified": ""},
+        {"latency_ms": 0, "verified": ""},
+        {"non_zero": 0, "verified": ""},
+        {"verified": False},
+        {"non_zero": "", "verified": ""},
+    )
+    rows = rows_of(path)
+    assert [row["status"] for row in rows] == ["ok", "launch_error", "launch_error", *["wrong_result"] * 2, "ok"]
+    assert [row["latency_ms"] for row in rows] == [0.5, None, None, 0.5, 0.5, 0.5]
+    assert [row["is_valid"] for row in rows] == [True, False, False, False, False, True]
+    assert rows[4]["message"] == "the file says that the result was not verified"
+    assert rows[5]["non_zero"] is None
+
+
+def test_the_published_master_results() -> None:
+    """One row a problem, of the fastest kernel, in two element types; the comment before the header is none."""
+    assert find_reader(MASTER).name == "master-csv"
+    rows = rows_of(MASTER, GFX950)
+    assert [(row["dtype"], row["m"], row["n"], row["k"], row["latency_ms"]) for row in rows] == [
+        ("bf16", 16032, 9, 16384, 0.41573),
+        ("bf16", 16032, 17, 16384, 0.464564),
+        ("fp8", 2304, 1055, 16384, 0.141005),
+        ("bf16", 16032, 33, 16384, 0.474682),
+    ]
+    assert [row["tflops"] for row in rows] == pytest.approx([11.373, 19.224, 564.871, 36.521], rel=1e-4)
+    assert rows[2]["pad_m"] == 1
+
+
+def test_a_problem_without_a_working_kernel_is_left_out_with_a_word(tmp_path: Path) -> None:
+    """It says nothing of any kernel."""
+    lines = MASTER.read_text(encoding="utf-8").splitlines()
+    cells = lines[2].split(",")
+    cells[16] = cells[18] = cells[19] = ""
+    path = tmp_path / "master_results.csv"
+    path.write_text("\n".join([*lines[1:], ",".join(cells)]) + "\n", encoding="utf-8")
+    reading = read_input(path, GFX950)
+    assert len(reading.rows) == 4
+    assert any("1 rows are left out, without a kernel that worked" in text for text in reading.warnings)
+
+
+def amd_parquet(path: Path, **changes: Any) -> Path:
+    """The rows of AMD's sweep as `data_pipeline.py` writes them: 33 columns."""
+    source = pd.read_csv(SWEEP)
+    frame = pd.DataFrame(
+        {
+            "op_type": "gemm_universal",
+            "dtype": "fp16",
+            "layout": "rcr",
+            "arch": "gfx942",
+            "kernel_name": source["kernel"],
+            "m": source["M"],
+            "n": source["N"],
+            "k": source["K"],
+            "split_k": 1,
+            "measured_tflops": source["tflops"],
+            "latency_ms": source["latency_ms"],
+            "bandwidth_gb_s": 1.0,
+            "is_valid": True,
+            **dict.fromkeys(("tile_m", "tile_n", "tile_k"), 64),
+            **dict.fromkeys(("warp_m", "warp_n", "warp_k"), 1),
+            **dict.fromkeys(("warp_tile_m", "warp_tile_n", "warp_tile_k"), 16),
+            **dict.fromkeys(("pipeline", "scheduler", "epilogue"), "x"),
+            **dict.fromkeys(("pad_m", "pad_n", "pad_k", "persistent"), False),
+            **dict.fromkeys(("vec_a", "vec_b", "vec_c"), 0),
+            "run_id": "0",
+        }
+    ).assign(**changes)
+    frame.to_parquet(path, index=False)
+    return path
+
+
+def test_amds_parquet_has_the_rows_of_the_csv(tmp_path: Path) -> None:
+    """All but where they came from, and the outputs that nobody counted; failures have a status and no time."""
+    path = amd_parquet(tmp_path / "fp16.parquet")
+    assert len(pd.read_parquet(path).columns) == 33
+    assert find_reader(path).name == "gemm-parquet"
+    ours, theirs = (pd.DataFrame(rows).drop(columns=["run_id", "non_zero"]) for rows in (rows_of(path), rows_of(SWEEP)))
+    pd.testing.assert_frame_equal(ours, theirs)
+    failed = rows_of(amd_parquet(tmp_path / "failed.parquet", is_valid=False, latency_ms=0.0, measured_tflops=0.0))
+    assert {(row["status"], row["latency_ms"]) for row in failed} == {("launch_error", None)}
+
+
+def test_the_parquet_says_the_architecture(tmp_path: Path) -> None:
+    """Without --arch it is the file's; another one is refused, and so are several in one file."""
+    path = amd_parquet(tmp_path / "a.parquet")
+    assert {row["arch"] for row in rows_of(path, ReadOptions())} == {"gfx942"}
+    with pytest.raises(UsageError, match="was measured on gfx942, not on gfx950"):
+        rows_of(path, GFX950)
+    archs = ["gfx942:sramecc+"] + ["gfx950"] * (len(pd.read_csv(SWEEP)) - 1)
+    with pytest.raises(DataError, match="rows of several architectures: gfx942, gfx950"):
+        rows_of(amd_parquet(tmp_path / "b.parquet", arch=archs), ReadOptions())
+
+
+def test_a_table_that_contradicts_a_name_is_refused(tmp_path: Path) -> None:
+    """Element types that do not agree are one line, with the first rows named."""
+    with pytest.raises(DataError, match="dtype is bf16, the kernel's name says fp16"):
+        rows_of(amd_parquet(tmp_path / "a.parquet", dtype="bf16"))
+
+
+def test_the_published_convolutions_and_their_parquet(tmp_path: Path) -> None:
+    """What `convert_csv_to_parquet.py` makes of AMD's CSV has the rows of the CSV."""
+    frame = pd.read_csv(CONV).rename(columns={"kernel": "kernel_name"})
+    frame = frame.assign(block_size=16, gemm_m_per_block=64, arch="gfx950", is_valid=True, run_id=0, hw_num_cus=256)
+    path = tmp_path / "conv.parquet"
+    frame.to_parquet(path, index=False)
+    assert find_reader(path).name == "amd-parquet"
+    assert find_reader(CONV).name == "amd-csv"
+    ours, theirs = (
+        pd.DataFrame(rows).drop(columns=["run_id"]) for rows in (rows_of(path, GFX950), rows_of(CONV, GFX950))
+    )
+    pd.testing.assert_frame_equal(ours, theirs)
+    assert ours["latency_ms"].tolist() == pd.read_csv(CONV)["latency_ms"].tolist()
+
+
+def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
+    """TFLOPS, outputs that nobody counted, dilations and depth: a convolution is then a plain one."""
+    frame = pd.read_csv(CONV).assign(tflops="", non_zero="", Di="", Z="", stride_d="", pad_d="", dilation_d="")
+    path = tmp_path / "conv.csv"
+    frame.to_csv(path, index=False)
+    rows, plain = rows_of(path, GFX950), rows_of(CONV, GFX950)
+    assert [row["non_zero"] for row in rows] == [None] * len(plain)
+    same = ("latency_ms", "tflops", "Di", "dilation_d", "status", "kernel_name")
+    assert [[row[name] for name in same] for row in rows] == [[row[name] for name in same] for row in plain]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kernel": NAME.replace("compv3", "compv9")}, "unknown pipeline 'compv9'"),
+        ({"kernel": NAME.replace("cshuffle", "shuffle")}, "its epilogue is missing or unknown"),
+        ({"kernel": "gemm_universal_fp16_rcr_64x64x64_compv3_intrawave"}, "has no wave_m"),
+        ({"M": 0}, "m must be 1 or more"),
+        ({"M": "many"}, "m is 'many'"),
+        ({"latency_ms": -1}, "latency_ms is -1"),
+        ({"latency_ms": "fast"}, "latency_ms is 'fast'"),
+        ({"latency_ms": "inf"}, "latency_ms is 'inf'"),
+    ],
+)
+def test_bad_rows_are_one_line_and_nothing_is_written(
+    changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 4; with --skip-bad the others are kept and the row is counted."""
+    path, out = write(tmp_path, {}, changes), tmp_path / "out.parquet"
+    words = ["convert", str(path), "--arch", "gfx942", "--out", str(out)]
+    assert run(words) == ExitCode.BAD_DATA
+    first = capsys.readouterr().err.splitlines()[0]
+    assert message in first
+    assert "line 3" in first
+    assert not out.exists()
+    assert run([*words, "--skip-bad"]) == ExitCode.OK
+    assert len(read_dataset(out)) == 1
+
+
+def test_anybodys_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--map gives columns our names, in microseconds or TFLOPS, from CSV and Parquet alike."""
+    frame = pd.DataFrame({"name": [NAME], "rows": [1024], "cols": [512], "inner": [256], "us": [500.0], "note": ["x"]})
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    frame.to_parquet(tmp_path / "mine.parquet", index=False)
+    maps = {"kernel": "name", "m": "rows", "n": "cols", "k": "inner", "latency_us": "us"}
+    options = [word for ours, theirs in maps.items() for word in ("--map", f"{ours}={theirs}")]
+    for name in ("mine.csv", "mine.parquet"):
+        out = tmp_path / f"{name}.out.parquet"
+        words = ["convert", str(tmp_path / name), "--op", "gemm_universal", "--arch", "gfx942", *options]
+        assert run([*words, "--out", str(out), "--json"]) == ExitCode.OK
+        document = json.loads(capsys.readouterr().out)
+        assert (document["rows"], document["valid"]) == (1, 1)
+        row = read_dataset(out).frame.iloc[0]
+        assert (row["m"], row["n"], row["k"], row["latency_ms"]) == (1024, 512, 256, 0.5)
+        assert row["tflops"] == pytest.approx(2 * 1024 * 512 * 256 / 0.5e-3 / 1e12)
+
+
+def test_a_data_frame() -> None:
+    """`Dataset.from_frame` takes the same mapping; speeds become times; what is missing is listed at once."""
+    frame = pd.DataFrame({"name": [NAME], "M": [1024], "N": [512], "K": [256], "rate": [0.536870912], "empty": [None]})
+    made = Dataset.from_frame(frame, op="gemm_universal", arch="gfx942", mapping={"kernel": "name", "tflops": "rate"})
+    assert made.frame["latency_ms"].tolist() == pytest.approx([0.5])
+    assert made.op_type == "gemm_universal"
+    with pytest.raises(DataError, match=r"the frame: columns kernel, latency_ms or latency_us or tflops are missing"):
+        Dataset.from_frame(frame, op="gemm_universal", arch="gfx942")
+    conv = pd.read_csv(CONV).rename(columns={"latency_ms": "t", "kernel": "who"}).assign(t=lambda f: f["t"] * 1000)
+    mapping = {"kernel": "who", "latency_us": "t"}
+    made = Dataset.from_frame(conv.drop(columns=["tflops"]), op="grouped_conv", arch="gfx950", mapping=mapping)
+    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(pd.read_csv(CONV)["latency_ms"]))
+    speeds = {"kernel": "who"}
+    made = Dataset.from_frame(conv.drop(columns=["t"]), op="grouped_conv", arch="gfx950", mapping=speeds)
+    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(pd.read_csv(CONV)["latency_ms"]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--map", "kernel"], ExitCode.USAGE, "is not OURS=THEIRS"),
+        (["--map", "kernel=a", "--map", "kernel=b"], ExitCode.USAGE, "says kernel twice"),
+        (["--op", "gemm_universal"], ExitCode.USAGE, "go together"),
+        (["--map", "kernel=kernel"], ExitCode.USAGE, "go together"),
+        (["--op", "aiter_gemm", "--map", "kernel=kernel"], ExitCode.USAGE, "'aiter_gemm' reads no tables"),
+        (["--op", "gemm_universal", "--map", "mm=M"], ExitCode.USAGE, "no column 'mm'"),
+        (["--op", "gemm_universal", "--map", "m=Q"], ExitCode.BAD_DATA, "has no column 'Q' for m"),
+        (["--op", "grouped_conv", "--map", "kernel=kernel"], ExitCode.BAD_DATA, "columns C, G, Hi, Wi, Y, X, stride_h"),
+        (["--from", "bench-log", "--op", "gemm_universal", "--map", "m=M"], ExitCode.USAGE, "leave out one"),
+    ],
+)
+def test_mappings_that_are_refused(
+    words: list[str], code: ExitCode, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what does not fit, and nothing is written."""
+    out = tmp_path / "out.parquet"
+    assert run(["convert", str(SWEEP), "--arch", "gfx942", "--out", str(out), *words]) == code
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def test_all_rows_of_the_published_sweep(tmp_path: Path) -> None:
+    """The 128 rows of the run, by its own time in microseconds."""
+    path = DATA / "new" / "cktile_gemm_fp16_rcr_gfx942_32kernels.parquet"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    frame = pd.read_parquet(path)
+    made = Dataset.from_frame(
+        frame[frame["run"] == "a"], op="gemm_universal", mapping={"latency_us": "latency_us", "kernel": "kernel"}
+    )
+    assert (len(made), made.arch, made.frame["kernel_name"].nunique()) == (128, "gfx942", 32)
