@@ -29,8 +29,9 @@ _INDEX_OF_MIXTURES = (
 def _run(nodes: list[Any], names: dict[str, Any]) -> None:
     """Define functions and constants, without decorators; what cannot be defined is of no lookup."""
     for node in nodes:
-        if isinstance(node, ast.FunctionDef):
-            node.decorator_list = []
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.FunctionDef):
+                inner.decorator_list = []
         code = "from __future__ import annotations\n" + ast.unparse(node)
         try:
             exec(compile(code, "aiter", "exec"), names)  # noqa: S102 - the user's own AITER
@@ -147,10 +148,7 @@ def _main() -> None:
         if value is not None:
             os.environ[wanted["variable"]] = value
         try:
-            # Newer versions remember the answer for a name.
-            file = getattr(get_config_file, "__wrapped__", get_config_file)(
-                wanted["variable"], wanted["default"], wanted["name"]
-            )
+            file = get_config_file(wanted["variable"], wanted["default"], wanted["name"])
             kept = Path(wanted["work"], f"{len(found['rows'])}.csv")
             kept.write_bytes(Path(file).read_bytes())
             found["rows"].append(rows_of(wanted, str(kept)))
