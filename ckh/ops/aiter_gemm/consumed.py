@@ -16,7 +16,7 @@ from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.checking import check_tables
 from ckh.ops.aiter_gemm.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table
+from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table, pads_rows
 from ckh.ops.aiter_gemm.pool import NUMBERED_BY, kernel_numbers
 from ckh.ops.aiter_gemm.tuned_csv import (
     KEY,
@@ -127,7 +127,7 @@ def _kept(answer: Answer, measured: _Measured, choices: Choices) -> tuple[TunedL
     """The measured row that AITER finds for a problem first: of --data, or its own, the faster where both have it."""
     arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
     own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
-    for m in looked_up(problem):
+    for m in looked_up(problem) if pads_rows(root, problem.family) else (problem.m,):
         padded = replace(problem, m=m)
         row, kept = measured.found(arch, padded), None if own is None else own.find(key_cells(arch, padded))
         at = "" if m == problem.m else f" at M={m}"

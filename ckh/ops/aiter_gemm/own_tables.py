@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
+_WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
 _TRUTHS = {"True": "1", "False": "0"}
 
 
@@ -73,6 +74,22 @@ def configs_of(root: Path) -> Path | None:
         raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package")
     bases = (root / "aiter", root, root.parent / "aiter")
     return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
+
+
+@cache
+def pads_rows(root: Path | None, family: str) -> bool:
+    """True if AITER looks for padded M too; versions of 2025 do not for shuffled operands.
+
+    Args:
+        root: AITER's source or package; None: the newest.
+        family: the family.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    folder = None if root is None or family != "a8w8_bpreshuffle" else configs_of(root)
+    source = None if folder is None else folder.parent / "ops" / "gemm_op_a8w8.py"
+    return source is None or not source.is_file() or _WITHOUT_PADDING not in read_text(source)
 
 
 def table_files(root: Path, name: str) -> list[Path]:
