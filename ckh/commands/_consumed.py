@@ -32,7 +32,8 @@ class ChoicesWanted:
         variant: the direction.
         num_cus: compute units of the device, of problems that state none; None: those of the architecture's whole GPU.
         data: measured rows, whose winners go before choices.
-        installed: the folder of the program that will read what is written.
+        installed: the folder of the program that will read what is written; its own rows go before choices.
+        replaces: whether choices replace the program's own rows.
     """
 
     problems: str
@@ -43,6 +44,7 @@ class ChoicesWanted:
     num_cus: int | None
     data: Sequence[Path]
     installed: Path | None
+    replaces: bool
 
 
 def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) -> WrittenChoices:
@@ -59,7 +61,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
         raise UsageError(f"{op.name} has no directions", "leave out --variant")
     problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
-    return table.write(Choices(list(_answers(chooser, problems)), measured, wanted.installed))
+    return table.write(Choices(list(_answers(chooser, problems)), measured, wanted.installed, wanted.replaces))
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:

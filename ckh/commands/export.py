@@ -17,6 +17,7 @@ from ckh.outputs import check_output, write_folder
 from ckh.requested import as_option
 
 if TYPE_CHECKING:
+    from ckh.export.consumers import WrittenChoices
     from ckh.learn.artifact import Model
 
 _HELP = """Write models for other programs, or choices for programs that use them (docs/consumers.md).
@@ -27,7 +28,9 @@ LightGBM's text and the inputs' names. --to ck-dispatcher is --to c, and beside 
 dispatcher a heuristic on it.
 
 Of problems: --to aiter writes tuned tables for --problems, of GEMMs or of mixtures of experts. Winners of measured rows
-(--data) go before predictions, which stand apart and say that nobody measured them.
+(--data) go before predictions, which stand apart and say that nobody measured them. --installed is the AITER that will
+read them: a shape that is measured in its own tables, padded or not, is left out (--replace: is not), and one file has
+its rows and ours. --check AITER runs its own generator and lookup on an export, without a GPU.
 
 For PyTorch: --to inductor writes a Python module that has Inductor time the instances of CK and CK Tile that ckh has
 first, instead of a random draw.
@@ -55,6 +58,9 @@ class _Typed:
     num_cus: int | None
     installed: Path | None
     top: int | None
+    replace: bool
+    check: Path | None
+    skip_unsupported: bool
 
     def require(self, to: str, needed: str | None, *others: str) -> None:
         """Refuse what does not go with a target, and the lack of what it needs.
@@ -91,9 +97,10 @@ def register(app: typer.Typer) -> None:
             "ckh export --model models/forward --registry set.json --to c --out ckh_c",
             "ckh export --model models/gemm_universal_fp32_host --to lgbm --out text",
             "ckh export --model models/grouped_conv_forward_bf16_gfx950 --to ck-dispatcher --out ckh_cpp",
-            "ckh export --to aiter --arch gfx950 --problems a8w8_bpreshuffle_untuned_gemm.csv --out tables",
+            "ckh export --to aiter --arch gfx942 --problems vllm.log --installed AITER --out tables",
+            "ckh export --to aiter --out tables --check AITER",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
-            "ckh export --to aiter --arch gfx950 --problems untuned_fmoe.csv --out tables",
+            "ckh export --to aiter --arch gfx950 --problems untuned_fmoe.csv --installed AITER --out tables",
             "ckh export --to inductor --arch gfx942 --top 8 --out choices",
             "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
@@ -132,7 +139,19 @@ def export(
         None, "--num-cus", min=1, help="Compute units, of problems that state none.  [those of the whole GPU]"
     ),
     installed: Path | None = typer.Option(
-        None, "--installed", help="With --to aiter: AITER's source or package, whose lists then decide and number."
+        None,
+        "--installed",
+        help="With --to aiter: AITER's source or package: its kernels, numbers and own tables.",
+    ),
+    replace: bool = typer.Option(False, "--replace", help="Choose for shapes too that AITER's own tables have."),
+    check: Path | None = typer.Option(
+        None,
+        "--check",
+        metavar="AITER",
+        help="Run this AITER's generator and lookup on the export: one that is there, or of --problems.",
+    ),
+    skip_unsupported: bool = typer.Option(
+        False, "--skip-unsupported", help="Exit 0 though some --problems got no row; they are listed."
     ),
     top: int | None = typer.Option(
         None, "--top", min=1, help="With --to inductor: how many instances to time.  [as many as it is set to draw]"
@@ -144,7 +163,8 @@ def export(
     if to not in _TARGETS:
         raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
     typed = _Typed(
-        tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top
+        *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top),
+        *(replace, check, skip_unsupported),
     )
     of = {"tables": _export_choices, "records": _export_records, "instances": _export_module}
     write = of.get(_TARGETS[to], _export_models)
@@ -199,11 +219,20 @@ def _headers(to: str, models: list[Model]) -> dict[str, bytes]:
 
 
 def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
+    from ckh.commands._checked_export import check_export, checked_json, checked_tables, conclude, print_checked
     from ckh.commands._consumed import ChoicesWanted, choice_table
     from ckh.export.folder import EXPORT, with_list
     from ckh.version import __version__
 
-    typed.require(to, "problems", "model", "data", "op", "arch", "dtype", "variant", "num_cus", "installed")
+    others = ("model", "data", "op", "arch", "dtype", "variant", "num_cus", "installed", "replace", "skip_unsupported")
+    if typed.check is not None and typed.problems is None:
+        typed.require(to, "check", "op")
+        check_export(to, out, typed.check, as_json=as_json)
+        return
+    typed.require(to, "problems", "check", *others)
+    installed = typed.installed or typed.check
+    if typed.replace and installed is None:
+        raise UsageError("--replace is of AITER's own tables", "name it with --installed")
     if len(typed.model) > 1:
         raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
     check_output(out, EXPORT, force=force, inputs=[*typed.model, *typed.data, Path(str(typed.problems))])
@@ -211,21 +240,42 @@ def _export_choices(typed: _Typed, to: str, out: Path, *, force: bool, as_json: 
     wanted = ChoicesWanted(
         str(typed.problems),
         typed.model[0] if typed.model else None,
-        *(typed.arch, typed.dtype, typed.variant, typed.num_cus, typed.data, typed.installed),
+        *(typed.arch, typed.dtype, typed.variant, typed.num_cus, typed.data, installed, typed.replace),
     )
     made = choice_table(op, table, wanted)
-    report: dict[str, Any] = {"to": to, "op_type": op.name, "choices": list(made.rows)}
+    report: dict[str, Any] = {
+        "to": to,
+        "op_type": op.name,
+        "replaces": typed.replace,
+        "choices": list(made.rows),
+        "missing": list(made.missing),
+        "environment": dict(made.environment),
+    }
     files = with_list({**made.files, "README.md": made.how_to.encode()}, {"ckh": __version__, **report})
     write_folder(out, files.items())
+    checked = None if typed.check is None else checked_tables(to, out, typed.check)
     if as_json:
         sizes = {name: len(content) for name, content in files.items()}
-        print_json("export_choices", {"out": str(out), **report, "files": sizes})
-        return
+        document = {"out": str(out), **report, "checked": checked and checked_json(checked), "files": sizes}
+        print_json("export_choices", document)
+    else:
+        _print_choices(made, out, files)
+        if checked is not None:
+            print_checked(checked)
+    conclude(checked or (), has_missing=bool(made.missing) and not typed.skip_unsupported)
+
+
+def _print_choices(made: WrittenChoices, out: Path, files: dict[str, bytes]) -> None:
     rows = [[one["problem"], one["kernel"], one["basis"]] for one in made.rows]
     print_table("", ("problem", "kernel", "basis"), rows)
     predicted = sum(bool(one["predicted"]) for one in made.rows)
     if predicted:
         say(f"\nNOT MEASURED: {predicted} of {len(rows)} choices are predictions; they stand in files of their own")
+    if made.missing:
+        print_table("", ("no row for", "because"), [[one["problem"], one["reason"]] for one in made.missing])
+        say(f"\nNO ROW: {len(made.missing)} of {len(rows) + len(made.missing)} problems")
+    for name, value in made.environment.items():
+        say(f'export {name}="{value.replace("OUT/", f"{out.resolve()}/")}"')
     _print_written(out, files)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import UsageError
@@ -26,12 +26,14 @@ class Choices:
     Attributes:
         answers: the ranking of each problem.
         measured: measured rows of the operation, whose winners go before; None: there are none.
-        installed: the folder of the program that will read the table, if its own kernels are to be looked at.
+        installed: the folder of the program that will read the table, if its own kernels and tables count.
+        replaces: whether choices replace the rows that the program has for the same shapes.
     """
 
     answers: Sequence[Answer]
     measured: Dataset | None
     installed: Path | None
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,48 @@ class WrittenChoices:
         files: path within the export and content of each.
         rows: what each problem got, in order, for JSON.
         how_to: sentences of Markdown that say how the program takes the files.
+        missing: the problems that got nothing, and why, for JSON.
+        environment: the variables that have the program read the files, in the shell's words, with `OUT` for the
+            export's folder.
     """
 
     files: Mapping[str, bytes]
     rows: tuple[Mapping[str, Any], ...]
     how_to: str
+    missing: tuple[Mapping[str, str], ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """What a program's own code makes of a table of choices.
+
+    Attributes:
+        name: the file, within the export.
+        rows_before: rows that the program has without the export.
+        rows_after: rows that it has with it.
+        lost: how many of those before are none after.
+        is_unchanged: whether the program left the exported file as it is.
+        failure: in words what the program's code ended with; empty if it ended well.
+        shapes: of each problem the rows that the program takes without and with the export, for JSON.
+    """
+
+    name: str
+    rows_before: int
+    rows_after: int
+    lost: int
+    is_unchanged: bool
+    failure: str
+    shapes: tuple[Mapping[str, Any], ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """In words what is wrong; empty if nothing is."""
+        found = [self.failure] if self.failure else []
+        found += [f"{self.lost} of {self.rows_before} rows are lost"] if self.lost else []
+        found += [] if self.is_unchanged else ["the exported file was rewritten"]
+        found += [f"{one['problem']}: {one['wrong']}" for one in self.shapes if one["wrong"]]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +96,8 @@ class ChoiceTable:
         name: of the program, as on the command line.
         summary: what is written, in a few words.
         write: the files; raises `CkhError`.
+        check: what the program's own code makes of an export's files, given the export's folder, its list and the
+            program's folder; raises `CkhError`.
         reads: whether a file is of this operation's problems, where several operations write for the program; None:
             any file that is of no other.
     """
@@ -64,6 +105,7 @@ class ChoiceTable:
     name: str
     summary: str
     write: Callable[[Choices], WrittenChoices]
+    check: Callable[[Path, Mapping[str, Any], Path], list[CheckedTable]] | None = None
     reads: Callable[[str], bool] | None = None
 
 

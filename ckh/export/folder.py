@@ -25,6 +25,18 @@ def with_list(files: Mapping[str, bytes], report: Mapping[str, Any]) -> dict[str
     return {**files, _LIST_NAME: (json.dumps({**report, "files": names}, indent=1) + "\n").encode()}
 
 
+def list_of(folder: Path) -> dict[str, Any]:
+    """What the list of an export says.
+
+    Raises:
+        DataError: the folder is no export.
+    """
+    if _owns(folder) is None:
+        raise DataError(f"{folder} is no export of ckh", "write one, or name another folder")
+    document: dict[str, Any] = read_json(folder / _LIST_NAME)
+    return document
+
+
 def model_names(models: Sequence[Model]) -> list[str]:
     """The names of models in an export: those of their folders.
 

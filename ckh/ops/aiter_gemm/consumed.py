@@ -1,7 +1,7 @@
 """Tuned tables for AITER, of shapes that nobody tuned; predicted ones stand apart from measured ones.
 
-A shape that AITER would find in the measured rows, padded or not, gets no predicted row. All others get the best ranked
-kernel that AITER builds.
+A shape that AITER would find in measured rows, padded or not, gets no predicted row: neither in those of `--data` nor
+in the tables of the AITER that is installed. All others get the best ranked kernel that AITER builds.
 """
 
 from __future__ import annotations
@@ -13,43 +13,39 @@ from typing import TYPE_CHECKING, Any
 from ckh.archs import load_arch
 from ckh.errors import DataError, NoKernelError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
-from ckh.ops.aiter_gemm.installed import installed_kernels
+from ckh.ops.aiter_gemm.checking import check_tables
+from ckh.ops.aiter_gemm.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.tuned_csv import NO_ID, TunedLine, by_family, looked_up, table_text
+from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table, pads_rows
+from ckh.ops.aiter_gemm.pool import NUMBERED_BY, kernel_numbers
+from ckh.ops.aiter_gemm.tuned_csv import (
+    KEY,
+    VARIABLES,
+    TunedLine,
+    by_family,
+    columns_of,
+    key_cells,
+    looked_up,
+    table_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
     from ckh.export.consumers import Choices
     from ckh.learn.answer import Answer
-    from ckh.ops.aiter_gemm.installed import InstalledKernel
     from ckh.ops.aiter_gemm.problem import AiterGemm
     from ckh.ops.aiter_moe.problem import AiterMoe
 
 # No winner of AMD's tables took longer than this many times the roofline's time with that much added
 # (tests/ops/aiter_gemm/test_consumed.py goes over all that ship).
 SLOWEST, ADDED_US = 250.0, 10.0
-_VARIABLES = {
-    "a8w8": "AITER_CONFIG_GEMM_A8W8",
-    "a8w8_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
-    "a8w8_blockscale": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
-    "a8w8_blockscale_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
-    "a4w4_blockscale": "AITER_CONFIG_GEMM_A4W4",
-}
-_HOW_TO = """AITER reads its own table and these when the variable names them all; $AITER is the folder of its package:
-
-```console
-{exports}
-export AITER_REBUILD=1    # once: kernels of some families are compiled in from the tables
-```
-
+_HOW_TO = """
 - `measured/` has measured times of the shapes, in AITER's own columns.
-- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, and `us` is a bound from
-  above, not a time, so that where AITER joins tables no predicted row displaces a measured one. Versions of AITER that
-  want the same columns in all tables (those without `gfx`) cannot join these: name the file alone.
-- A variable that is set replaces the tables in `aiter/configs/model_configs` too: add those that you need.
+- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
+  is a bound from above, not a time.
 - `kernelId` is {ids}.
 """
 
@@ -62,9 +58,8 @@ class _Measured:
     times: dict[tuple[Any, ...], list[tuple[int, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def found(self, arch: str, problem: AiterGemm) -> TunedLine | None:
-        """The row that AITER finds for a shape."""
-        rows = self.rows.get(_layer(arch, problem), {})
-        return next((rows[m] for m in looked_up(problem) if m in rows), None)
+        """The row of a shape."""
+        return self.rows.get(_layer(arch, problem), {}).get(problem.m)
 
     def at_most_us(self, arch: str, problem: AiterGemm, kernel: str) -> float | None:
         """The least measured time of a kernel for this many rows of the layer or more: it needs no more for these."""
@@ -87,39 +82,65 @@ def roofline_us(problem: AiterGemm | AiterMoe, arch: str) -> float:
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
-    """The tables for the problems of answers.
+    """The tables for the problems of answers; those without a kernel are listed as missing.
 
     Raises:
-        NoKernelError: a problem has no kernel, or none that the installed AITER has.
-        DataError: two problems are one shape for AITER; or its lists cannot be read.
+        CkhError: no problem has a kernel, or AITER's lists cannot be read.
     """
     measured = _measured(choices.measured)
     lines: dict[tuple[Any, ...], TunedLine] = {}
-    chosen: list[Mapping[str, Any]] = []
-    for answer in choices.answers:
-        line, basis = _choice(answer, measured, choices.installed)
+
+    def choose(answer: Answer) -> dict[str, Any]:
+        line, basis = _kept(answer, measured, choices) or _predicted(answer, measured, choices.installed)
+        if not isinstance(line, TunedLine):
+            return kept_row(answer, line, line["kernelName"], basis)
         known = lines.setdefault(line.key, line)
         if known.kernel != line.kernel:
-            raise DataError(
-                f"{answer.problem.canonical()} and {known.problem.canonical()} are one row for AITER",
-                "choose one library for a shape",
-            )
-        chosen.append(_row(answer, line, basis))
+            raise DataError(f"{known.problem.canonical()} is the same row for AITER", "choose one library for a shape")
+        return _row(answer, line, basis)
+
+    rows, missing = chosen(choices.answers, choose)
     files = {
         f"{'predicted' if is_predicted else 'measured'}/{family}_tuned_gemm.csv": table_text(some).encode()
         for is_predicted in (False, True)
         for family, some in by_family(one for one in lines.values() if one.is_predicted == is_predicted).items()
     }
-    return WrittenChoices(files, tuple(chosen), _how_to(files, is_numbered=choices.installed is not None))
+    variables = {}
+    for family, some in by_family(lines.values()).items():
+        name = f"{family}_tuned_gemm"
+        paths = [path for path in files if path.endswith(f"/{name}.csv")]
+        variables[VARIABLES[family]] = environment(name, paths, is_merged=choices.installed is not None)
+        if choices.installed is not None:
+            own = own_table(choices.installed, name, KEY)
+            files[f"merged/{name}.csv"] = own.merged(some, columns_of(family)).encode()
+    numbered_by = NUMBERED_BY if choices.installed is None else f"that of the AITER in {choices.installed}"
+    return WrittenChoices(
+        files,
+        tuple(rows.values()),
+        how_to(variables, choices.installed, _HOW_TO.format(ids=numbered_by)),
+        missing,
+        variables,
+    )
 
 
-def _choice(answer: Answer, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
-    """The row for a problem, and what its time is from."""
+def _kept(answer: Answer, measured: _Measured, choices: Choices) -> tuple[TunedLine | Mapping[str, str], str] | None:
+    """The measured row that AITER finds for a problem first: of --data, or its own, the faster where both have it."""
+    arch, problem, root = answer.model.spec.arch, _problem(answer), choices.installed
+    own = None if root is None or choices.replaces else own_table(root, f"{problem.family}_tuned_gemm", KEY)
+    for m in looked_up(problem) if pads_rows(root, problem.family) else (problem.m,):
+        padded = replace(problem, m=m)
+        row, kept = measured.found(arch, padded), None if own is None else own.find(key_cells(arch, padded))
+        at = "" if m == problem.m else f" at M={m}"
+        if row is not None and (kept is None or row.time_us < float(kept["us"])):
+            return replace(row, built_as=_built(row.kernel, row.problem, root)), "measured" + at
+        if kept is not None:
+            return kept, at
+    return None
+
+
+def _predicted(answer: Answer, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:
+    """The row of the best ranked kernel that AITER builds, and what its time is from."""
     arch, problem = answer.model.spec.arch, _problem(answer)
-    row = measured.found(arch, problem)
-    if row is not None:
-        row = replace(row, built_as=_built(row.kernel, row.problem, root))
-        return row, "measured" if row.problem.m == problem.m else f"measured at M={row.problem.m}"
     if answer.failure is not None:
         raise answer.failure
     names = None if root is None else installed_kernels(root, problem.family, problem.library)
@@ -133,11 +154,15 @@ def _choice(answer: Answer, measured: _Measured, root: Path | None) -> tuple[Tun
     return TunedLine(arch, problem, kernel, time_us, is_predicted=True, built_as=built), basis
 
 
-def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel | None:
-    """The name of a kernel in the installed AITER."""
-    if root is None:
-        return None
+def _built(kernel: str, problem: AiterGemm, root: Path | None) -> InstalledKernel:
+    """The name and number of a kernel in the installed AITER, or in the list that ships."""
     base = parse_kernel(kernel).base
+    if root is None:
+        if base not in kernel_numbers():
+            raise DataError(
+                f"the number of {base} differs between versions of AITER", "name yours with --installed AITER"
+            )
+        return InstalledKernel(base, kernel_numbers()[base])
     names = installed_kernels(root, problem.family, problem.library)
     if base not in names:
         raise DataError(f"AITER in {root} has no kernel {base}, which {problem.canonical()} was measured with")
@@ -176,28 +201,14 @@ def _row(answer: Answer, line: TunedLine, basis: str) -> dict[str, Any]:
     source = str(answer.model.path.name) if line.is_predicted else None
     return {
         "problem": answer.problem.canonical(),
+        "arch": line.arch,
         "kernel": line.kernel,
         "us": line.time_us,
         "basis": basis,
         "predicted": line.is_predicted,
+        "written": True,
         "model": source,
     }
 
 
-def _how_to(files: Iterable[str], *, is_numbered: bool) -> str:
-    named: dict[str, list[str]] = defaultdict(list)
-    for path in files:
-        named[path.rpartition("/")[2].removesuffix("_tuned_gemm.csv")].append(f"$PWD/{path}")
-    exports = "\n".join(
-        f"export {_VARIABLES[family]}=" + ":".join([f"$AITER/configs/{family}_tuned_gemm.csv", *paths])
-        for family, paths in named.items()
-    )
-    ids = (
-        "that of the AITER that was named with --installed"
-        if is_numbered
-        else f"{NO_ID}: AITER goes by `kernelName`. For versions that go by the number, export again with --installed"
-    )
-    return _HOW_TO.format(exports=exports, ids=ids)
-
-
-CONSUMERS = Consumers(tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables),))
+CONSUMERS = Consumers(tables=(ChoiceTable("aiter", "tuned tables for a list of shapes", write_tables, check_tables),))

@@ -1,4 +1,8 @@
-"""Pools: the kernels that AITER's tuners try for a family, as kernels.txt lists them, with what K may be split into."""
+"""Pools: the kernels that AITER's tuners try for a family, as kernels.txt lists them, with what K may be split into.
+
+Behind a name stands its number (`kernelId`) in the lists of `NUMBERED_BY`. Those of CK Tile's kernels differ between
+versions of AITER, and are not listed.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
     from ckh.ops.aiter_gemm.problem import AiterGemm
 
 _LIST = Path(__file__).with_name("kernels.txt")
+# AITER's own tables of August 2026 have the same numbers (tests/ops/aiter_gemm/test_kernel.py).
+NUMBERED_BY = "amd-aiter 0.1.7.post2.dev18"
 # Family and library -> pool. Those that are missing have no kernels.
 _POOLS = {
     ("a8w8", CK): "a8w8",
@@ -48,14 +54,25 @@ def _listed() -> dict[tuple[str, str], tuple[str, ...]]:
     """Names by pool and architecture; a heading says both of the names below it."""
     found: dict[tuple[str, str], list[str]] = {}
     below: list[list[str]] = []
-    for line in _LIST.read_text(encoding="utf-8").splitlines():
+    for line in _lines():
         if line.startswith("#"):
             _, pool, archs = line.split()
             below = [found.setdefault((pool, arch), []) for arch in archs.split(",")]
         else:
             for names in below:
-                names.append(line)
+                names.append(line.split()[0])
     return {key: tuple(names) for key, names in found.items()}
+
+
+def _lines() -> list[str]:
+    return _LIST.read_text(encoding="utf-8").splitlines()
+
+
+@cache
+def kernel_numbers() -> dict[str, int]:
+    """The numbers of CK's kernels by AITER's name."""
+    numbered = (line.split() for line in _lines() if not line.startswith("#") and " " in line)
+    return {name: int(number) for name, number in numbered}
 
 
 @cache

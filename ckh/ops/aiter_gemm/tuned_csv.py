@@ -16,12 +16,12 @@ from ckh.archs import load_arch
 from ckh.errors import DataError
 from ckh.ops.aiter_gemm.installed import InstalledKernel
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.pool import known_names
+from ckh.ops.aiter_gemm.pool import kernel_numbers, known_names
 from ckh.outputs import FileKind, head_of, write_output
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from ckh.data.formats import MeasuredRows
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Operation
 
 PREDICTED = "predicted"  # the column
-NO_ID = -1  # of a kernel whose number in AITER's lists is not known
+NO_ID = -1  # of CK Tile's kernels, where a dataset is written without an AITER that numbers them
 
 # Of each family what its tables state besides.
 _STATED = {
@@ -40,6 +40,15 @@ _STATED = {
     "a4w4_blockscale": (),
 }
 _KEY = ("gfx", "cu_num", "M", "N", "K")
+KEY = (*_KEY, "q_dtype_w")  # of a shape, in those tables that state it
+# What names the table of a family.
+VARIABLES = {
+    "a8w8": "AITER_CONFIG_GEMM_A8W8",
+    "a8w8_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE",
+    "a8w8_blockscale": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE",
+    "a8w8_blockscale_bpreshuffle": "AITER_CONFIG_GEMM_A8W8_BLOCKSCALE_BPRESHUFFLE",
+    "a4w4_blockscale": "AITER_CONFIG_GEMM_A4W4",
+}
 _CHOICE = ("kernelId", "splitK", "us", "kernelName", "tflops", "bw", "errRatio")
 _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 # Up to which M rows are padded to which multiple, and above all of these.
@@ -82,8 +91,7 @@ class TunedLine:
         kernel: the complete name, with the split of K.
         time_us: what was measured, or if predicted a bound from above.
         is_predicted: whether nobody measured it.
-        built_as: what the AITER that builds the kernel calls it, and its number there; None: as the newest versions,
-            which go by the name.
+        built_as: what the AITER that builds the kernel calls it, and its number there; None: as `NUMBERED_BY`.
     """
 
     arch: str
@@ -102,14 +110,13 @@ class TunedLine:
     def cells(self) -> dict[str, Any]:
         """The row by column."""
         problem, kernel = self.problem, parse_kernel(self.kernel)
-        built = self.built_as or InstalledKernel(kernel.base, NO_ID)
+        built = self.built_as or InstalledKernel(kernel.base, kernel_numbers().get(kernel.base, NO_ID))
         rates: dict[str, Any] = {"tflops": "", "bw": ""}
         if not self.is_predicted:
             tflops = problem.flops / self.time_us / _US_FLOPS_PER_TFLOPS
             rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
         return {
-            **dict(zip(_KEY, (self.arch, problem.num_cus, problem.m, problem.n, problem.k), strict=True)),
-            "q_dtype_w": torch_dtype(problem.dtype, self.arch),
+            **key_cells(self.arch, problem),
             "libtype": problem.library,
             "kernelId": built.number,
             "splitK": kernel.split_k,
@@ -147,6 +154,17 @@ def looked_up(problem: AiterGemm) -> tuple[int, ...]:
     return tuple(dict.fromkeys([problem.m, *(padded_m(problem.m, problem.n, level) for level in (0, 1))]))
 
 
+def key_cells(arch: str, problem: AiterGemm) -> dict[str, Any]:
+    """The cells of a shape's row by which AITER looks it up; which of them its table has depends on the family."""
+    sizes = (arch, problem.num_cus, problem.m, problem.n, problem.k)
+    return dict(zip(KEY, (*sizes, torch_dtype(problem.dtype, arch)), strict=True))
+
+
+def columns_of(family: str) -> list[str]:
+    """The columns of a family's measured tables."""
+    return [*_KEY, *_STATED[family], *_CHOICE]
+
+
 def table_text(lines: Sequence[TunedLine]) -> str:
     """A table of rows of one family.
 
@@ -162,16 +180,21 @@ def table_text(lines: Sequence[TunedLine]) -> str:
     seen: set[tuple[Any, ...]] = set()
     for line in lines:
         _check(line, family, seen)
-    names = [*_KEY, *_STATED[family], *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])]
+    names = [*columns_of(family), *([PREDICTED] if lines[0].is_predicted else [])]
     return written(lines, names)
 
 
 def written(lines: Iterable[TableRow], names: Sequence[str]) -> str:
     """The text of a table with these columns."""
+    return csv_text((line.cells() for line in lines), names)
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """CSV of rows by column, with these columns of them."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(line.cells() for line in lines)
+    writer.writerows(rows)
     return text.getvalue()
 
 

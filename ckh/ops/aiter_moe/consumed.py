@@ -8,12 +8,14 @@ from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
+from ckh.ops.aiter_gemm.own_tables import TAG, chosen, environment, how_to, kept_row, own_table
+from ckh.ops.aiter_moe.checking import check_tables
 from ckh.ops.aiter_moe.installed import built_kernels
-from ckh.ops.aiter_moe.kernel import CK_TILE, parts
+from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
 from ckh.ops.aiter_moe.pool import newer_name
 from ckh.ops.aiter_moe.problem import BOTH
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
-from ckh.ops.aiter_moe.tuned_csv import TunedMixture, dataset_lines, looked_up, table_text
+from ckh.ops.aiter_moe.tuned_csv import COLUMNS, KEY, NAME, VARIABLE, TunedMixture, dataset_lines, looked_up, table_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,44 +24,54 @@ if TYPE_CHECKING:
     from ckh.learn.answer import Answer
     from ckh.ops.aiter_moe.problem import AiterMoe
 
-_NAME = "tuned_fmoe.csv"
-_HOW_TO = """AITER reads its own table and these when the variable names them all; $AITER is the folder of its package:
-
-```console
-export AITER_CONFIG_FMOE={paths}
-```
-
+_HOW_TO = """
 - `measured/` has measured times of the shapes, in AITER's own columns; `us1` and `us2` where each product was measured.
-- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, and `us` is a bound from
-  above, not a time.
+- `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
+  is a bound from above, not a time.
 - AITER looks for tokens rounded up to a power of two (and 32768 and 131072 above): rows are of these.
 - Rows are of gated experts (`use_g1u1` 1) whose weights are applied after the second product (`doweight_stage1` 0).
-- A variable that is set replaces the tables in `aiter/configs/model_configs` too: add those that you need.
 """
 
 
 def write_tables(choices: Choices) -> WrittenChoices:
     """The tables for the mixtures of answers. Of several that AITER pads to one row, the one of most tokens decides.
 
+    Mixtures without a kernel, and those of one product alone, are listed as missing.
+
     Raises:
-        UsageError: a problem is one product alone.
-        NoKernelError: a problem has no kernel, or none that the installed AITER builds.
-        DataError: the peaks of the architecture are not known, or the installed AITER does not say what it builds.
+        CkhError: no mixture has a kernel, or AITER's lists cannot be read.
     """
     lines = [] if choices.measured is None else dataset_lines(DatasetRows(choices.measured))
     measured = {line.key: line for line in lines if not line.is_predicted}
     found: dict[tuple[Any, ...], TunedMixture] = {}
-    rows = {}
-    for answer in sorted(choices.answers, key=lambda one: -one.problem.tokens):  # type: ignore[attr-defined]
-        line = _predicted(answer, choices.installed)
-        line = found.setdefault(line.key, _checked(measured.get(line.key, line), choices.installed))
-        rows[answer.problem] = _row(answer, line)
+    root = choices.installed
+    own = None if root is None else own_table(root, NAME, (*KEY, TAG))
+
+    def choose(answer: Answer) -> dict[str, Any]:
+        problem: Any = answer.problem
+        if problem.stage != BOTH:
+            raise UsageError(f"a row of AITER's is of both products: {problem.canonical()}", "leave out --stage")
+        wanted = TunedMixture(answer.model.spec.arch, looked_up(problem), "", 0.0, is_predicted=True)
+        row = measured.get(wanted.key)
+        kept = None if own is None or choices.replaces else own.find({**wanted.key_cells(), TAG: ""})
+        if kept is not None and (row is None or row.time_us >= float(kept["us"])):
+            kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
+            return kept_row(answer, kept, kernel, _padded(problem, wanted.problem))
+        line = _predicted(answer, root) if row is None else _checked(row, root)
+        return _row(answer, found.setdefault(line.key, line))
+
+    by_tokens = sorted(choices.answers, key=lambda one: -one.problem.tokens)  # type: ignore[attr-defined]
+    rows, missing = chosen(by_tokens, choose)
     files = {}
     for is_predicted, folder in ((False, "measured"), (True, "predicted")):
         if some := [line for line in found.values() if line.is_predicted == is_predicted]:
-            files[f"{folder}/{_NAME}"] = table_text(sorted(some, key=lambda line: line.key)).encode()
-    paths = ":".join([f"$AITER/configs/{_NAME}", *(f"$PWD/{path}" for path in files)])
-    return WrittenChoices(files, tuple(rows[one.problem] for one in choices.answers), _HOW_TO.format(paths=paths))
+            files[f"{folder}/{NAME}.csv"] = table_text(sorted(some, key=lambda line: line.key)).encode()
+    variables = {VARIABLE: environment(NAME, list(files), is_merged=own is not None)} if files else {}
+    if files and own is not None:
+        some = sorted(found.values(), key=lambda line: line.key)
+        files[f"merged/{NAME}.csv"] = own.merged(some, COLUMNS).encode()
+    ordered = tuple(rows[one.problem] for one in choices.answers if one.problem in rows)
+    return WrittenChoices(files, ordered, how_to(variables, root, _HOW_TO), missing, variables)
 
 
 def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
@@ -67,8 +79,6 @@ def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
     if answer.failure is not None:
         raise answer.failure
     problem: Any = answer.problem
-    if problem.stage != BOTH:
-        raise UsageError(f"a row of AITER's is of both products: {problem.canonical()}", "leave out --stage")
     arch = answer.model.spec.arch
     ranked = answer.best(1) if installed is None else answer.ranked
     kernel = next(
@@ -99,18 +109,23 @@ def _checked(line: TunedMixture, root: Path | None) -> TunedMixture:
 
 def _row(answer: Answer, line: TunedMixture) -> dict[str, Any]:
     problem: Any = answer.problem
-    padded = "" if line.problem.tokens == problem.tokens else f" for {line.problem.tokens} tokens"
     basis = "bounded by the slowest of all winners" if line.is_predicted else "measured"
     return {
         "problem": problem.canonical(),
+        "arch": line.arch,
         "kernel": line.kernel,
         "us": line.time_us,
-        "basis": basis + padded,
+        "basis": basis + _padded(problem, line.problem),
         "predicted": line.is_predicted,
+        "written": True,
         "model": str(answer.model.path.name) if line.is_predicted else None,
     }
 
 
+def _padded(problem: AiterMoe, found: AiterMoe) -> str:
+    return "" if found.tokens == problem.tokens else f" for {found.tokens} tokens"
+
+
 CONSUMERS = Consumers(
-    tables=(ChoiceTable("aiter", "tuned tables for a list of mixtures", write_tables, is_of_mixtures),)
+    tables=(ChoiceTable("aiter", "tuned tables for a list of mixtures", write_tables, check_tables, is_of_mixtures),)
 )

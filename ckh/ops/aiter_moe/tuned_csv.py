@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ckh.data.formats import MeasuredRows
 
+NAME, VARIABLE = "tuned_fmoe", "AITER_CONFIG_FMOE"  # of the table, and what names it
 KEY = (
     *("gfx", "cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
     *("q_dtype_w", "q_type", "use_g1u1", "doweight_stage1"),
@@ -30,6 +31,7 @@ _CHOICE = (
     *("block_m", "ksplit", "us1", "kernelName1", "err1", "us2", "kernelName2", "err2", "us", "run_1stage"),
     *("tflops", "bw", "_tag"),
 )
+COLUMNS = (*KEY, *_CHOICE)
 _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 _OUTPUT = "torch.bfloat16"
 _FP4 = "torch.float4_e2m1fn_x2"
@@ -71,6 +73,10 @@ class TunedMixture:
             *(f"QuantType.{QUANT_NAMES[problem.quant]}", 1, 0),
         )
 
+    def key_cells(self) -> dict[str, Any]:
+        """The cells by which AITER looks the row up."""
+        return dict(zip(KEY, self.key, strict=True))
+
     def cells(self) -> dict[str, Any]:
         """The row by column."""
         problem, (first, second) = self.problem, parts(self.kernel)
@@ -80,7 +86,7 @@ class TunedMixture:
             rates = {"tflops": f"{tflops:.2f}", "bw": f"{problem.bytes / self.time_us / _US_BYTES_PER_GB_S:.2f}"}
         us1, us2 = ("" if time is None else f"{time:.10g}" for time in self.times_us)
         return {
-            **dict(zip(KEY, self.key, strict=True)),
+            **self.key_cells(),
             "block_m": first.block_m,
             "ksplit": 0,
             "us1": us1,
@@ -128,7 +134,7 @@ def table_text(lines: Sequence[TunedMixture]) -> str:
         if line.key in seen:
             raise DataError(f"two rows are of one shape for AITER: {line.problem.canonical()}")
         seen.add(line.key)
-    return written(lines, [*KEY, *_CHOICE, *([PREDICTED] if lines[0].is_predicted else [])])
+    return written(lines, [*COLUMNS, *([PREDICTED] if lines[0].is_predicted else [])])
 
 
 def write_tuned(rows: MeasuredRows, path: Path) -> list[str]:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pandas as pd
 import pytest
 
 from ckh.archs import load_arch
 from ckh.errors import DataError
 from ckh.ops.aiter_gemm.kernel import AiterKernel, parse_kernel
-from ckh.ops.aiter_gemm.pool import candidates, kernel_pool, resolved
+from ckh.ops.aiter_gemm.pool import candidates, kernel_numbers, kernel_pool, resolved
 from ckh.ops.aiter_gemm.problem import AiterGemm
 from tests.shared import DATA
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LISTED = DATA / "new" / "aiter_gemm_candidates.parquet"
 CK = "a8w8_bpreshuffle_128x16x32x512_16x16_16x16_32x4x1_32x4x1_1x16x1x8_4x4x1_1x1_intrawave_v1"
@@ -86,3 +92,19 @@ def test_a_device_without_kernels_says_so() -> None:
     whole = candidates(AiterGemm(1, 64, 64, num_cus=256), load_arch("gfx950"))
     assert len(whole.kernels) == 83 * 4
     assert whole.refused == {}
+
+
+NEWER = sorted(DATA.glob("aiter_*_tuned_gemm.csv"))
+
+
+@pytest.mark.skipif(not NEWER, reason=f"AITER's tables of 2026 are not in {DATA}")
+@pytest.mark.parametrize("path", NEWER, ids=lambda path: path.stem)
+def test_aiters_newer_tables_number_kernels_as_the_list_does(path: Path) -> None:
+    """In AITER's tables of August 2026 every kernel of CK's that ckh knows has the number that the list has."""
+    frame = pd.read_csv(path)
+    frame = frame[frame["kernelName"].map(resolved).isin(kernel_numbers().keys())]
+    assert len(frame) > 100
+    pairs = set(zip(frame["kernelName"].map(resolved), frame["kernelId"], strict=True))
+    # AITER's list has three of them twice, and its tuner takes the later.
+    differing = {(kernel_numbers()[name], number) for name, number in pairs if kernel_numbers()[name] != number}
+    assert differing <= {(5, 11), (19, 25), (65, 144)}

@@ -261,7 +261,7 @@ def test_aiter_builds_and_finds_what_is_chosen(arch: str, tmp_path: Path) -> Non
     kinds[2] += ",QuantType.No"
     kinds = [kind.replace("e4m3fn", "e4m3fnuz") if arch == "gfx942" else kind for kind in kinds]
     problems = untuned(tmp_path, *(row(tokens, kind) for kind in kinds for tokens in (64, 100, 20000)))
-    assert export(problems, tmp_path / "out", "--installed", str(AITER), arch=arch) == ExitCode.OK
+    assert export(problems, tmp_path / "out", "--installed", str(AITER), "--replace", arch=arch) == ExitCode.OK
     path = tmp_path / "out" / "predicted" / "tuned_fmoe.csv"
     found = _read_as_aiter(AITER.parent / "aiter" / "fused_moe.py", path)
     cus = 304 if arch == "gfx942" else 256

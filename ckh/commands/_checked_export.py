@@ -1,0 +1,96 @@
+"""`ckh export --check`: what a program's own code makes of an export, as JSON and as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ckh.commands._common import print_json, print_table, say
+from ckh.errors import DataError, ExitCode, UsageError
+from ckh.export.consumers import named
+from ckh.export.folder import list_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.export.consumers import CheckedTable
+
+
+def check_export(to: str, out: Path, program: Path, *, as_json: bool) -> None:
+    """Check an export that is there, and print what was found.
+
+    Raises:
+        CkhError: it is no export of choices for the program, or the program's code cannot be run.
+    """
+    checked = checked_tables(to, out, program)
+    if as_json:
+        print_json("export_checked", {"out": str(out), "to": to, "checked": checked_json(checked)})
+    else:
+        print_checked(checked)
+    conclude(checked, has_missing=False)
+
+
+def checked_tables(to: str, out: Path, program: Path) -> list[CheckedTable]:
+    """What a program's own code makes of the tables of an export.
+
+    Raises:
+        CkhError: it is no export of choices for the program, or the program's code cannot be run.
+    """
+    document = list_of(out)
+    table = named("tables", to).get(str(document.get("op_type")))
+    if document.get("to") != to or table is None:
+        raise DataError(f"{out} is no export of tables for {to}", "write one with --problems")
+    if table.check is None:
+        raise UsageError(f"tables for {to} of {document['op_type']} cannot be checked", "leave out --check")
+    try:
+        found: list[CheckedTable] = table.check(out, document, program)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{out / 'export.json'} is damaged, or of another version of ckh: {error!r}") from error
+    return found
+
+
+def checked_json(checked: Sequence[CheckedTable]) -> list[dict[str, Any]]:
+    """The tables as JSON."""
+    return [
+        {
+            "file": one.name,
+            "rows_before": one.rows_before,
+            "rows_after": one.rows_after,
+            "lost": one.lost,
+            "unchanged": one.is_unchanged,
+            "problems": one.problems,
+            "shapes": list(one.shapes),
+        }
+        for one in checked
+    ]
+
+
+def print_checked(checked: Sequence[CheckedTable]) -> None:
+    """Print of each shape the rows that the program takes without and with the export, and what is wrong."""
+    for one in checked:
+        rows = [[shape["problem"], _words(shape["today"]), _words(shape["export"])] for shape in one.shapes]
+        print_table(one.name, ("problem", "today", "with this export"), rows)
+        say(f"rows  {one.rows_before} today, {one.rows_after} with this export, {one.lost} lost")
+        for problem in one.problems:
+            say(f"WRONG  {problem}")
+    if not checked:
+        say("nothing to check: the export has no table")
+    elif not any(one.problems for one in checked):
+        say("good: the program finds each row, builds its kernel, and keeps what it had")
+
+
+def _words(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "default"
+    basis = "not measured" if row["predicted"] else f"{row['us']} us"
+    return f"{row['kernel']} splitK={row['split_k']} ({basis})"
+
+
+def conclude(checked: Sequence[CheckedTable], *, has_missing: bool) -> None:
+    """End the command with its exit code: whether a check failed, or problems are missing."""
+    if any(one.problems for one in checked):
+        raise typer.Exit(int(ExitCode.GATE_FAILED))
+    if has_missing:
+        raise typer.Exit(int(ExitCode.NO_KERNEL))

@@ -1,0 +1,164 @@
+"""Which rows AITER finds for shapes, by its own code: a script that runs apart, with what needs a GPU replaced.
+
+Reads a JSON document on stdin and prints one. AITER's modules are not imported, as they need PyTorch and a GPU: the
+functions that join tables (`aiter/jit/core.py`) and those that look rows up are taken out of their sources. Files that
+they write go to a folder of the caller's.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import logging
+import os
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+# Of compute units, as AITER infers an architecture where a table states none.
+_ARCHS = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
+_INDEX_OF_MIXTURES = (
+    *("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
+    *("q_dtype_w", "q_type", "use_g1u1", "doweight_stage1"),
+)
+
+
+def _run(nodes: list[Any], names: dict[str, Any]) -> None:
+    """Define functions and constants, without decorators; what cannot be defined is of no lookup."""
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.FunctionDef):
+                inner.decorator_list = []
+        code = "from __future__ import annotations\n" + ast.unparse(node)
+        try:
+            exec(compile(code, "aiter", "exec"), names)  # noqa: S102 - the user's own AITER
+        except Exception:  # noqa: BLE001, S112 - a constant of PyTorch's, say
+            continue
+
+
+def _joining(core: str, wanted: dict[str, Any]) -> Any:
+    """AITER's `get_config_file`, which joins tables; its files go below the caller's folder."""
+    text = Path(core).read_text(encoding="utf-8").replace("/tmp/", wanted["work"] + "/")  # noqa: S108
+    nodes = [
+        node
+        for node in ast.parse(text).body
+        if getattr(node, "name", "") in ("update_config_files", "get_config_file", "AITER_CONFIG")
+    ]
+    chip = types.ModuleType("aiter.jit.utils.chip_info")
+    chip.gfx_from_cu_num = lambda cus: _ARCHS.get(int(cus), "")  # type: ignore[attr-defined]
+    sys.modules[chip.__name__] = chip
+    for name in ("aiter", "aiter.jit", "aiter.jit.utils"):
+        sys.modules[name] = types.ModuleType(name)
+    names: dict[str, Any] = {
+        "os": os,
+        "re": re,
+        "functools": functools,
+        "logger": logging.getLogger("aiter"),
+        "AITER_ROOT_DIR": wanted["root"],
+        "mp_lock": lambda _path, write, *_others, **_more: write(),
+    }
+    _run(nodes, names)
+    return names["AITER_CONFIG"]().get_config_file if "AITER_CONFIG" in names else names["get_config_file"]
+
+
+class _Files:
+    """AITER's constants that name a table, all of them the one in question."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __getattr__(self, name: str) -> str:
+        return self.path
+
+
+def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
+    """The row of each GEMM, by AITER's own lookup."""
+    import pandas as pd
+
+    text = Path(wanted["source"]).read_text(encoding="utf-8")
+    nodes = [node for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.Assign, ast.AnnAssign))]
+    padded = {(shape["M"], shape["N"]): shape["padded"] for shape in wanted["shapes"]}
+    names: dict[str, Any] = {
+        "pd": pd,
+        "functools": functools,
+        "logger": logging.getLogger("aiter"),
+        "AITER_LOG_TUNED_CONFIG": 0,
+        "AITER_ROOT_DIR": wanted["root"],
+        "AITER_CONFIGS": _Files(file),
+    }
+    _run(nodes, names)
+    names |= dict.fromkeys(re.findall(r"AITER_CONFIG_\w+_FILE", text), file)
+    names |= {
+        "get_gfx": lambda: wanted["gfx"],
+        "get_cu_num": lambda: wanted["cu_num"],
+        "get_padded_m": lambda m, n, _k, level: padded[m, n][level],
+    }
+    stated = "q_dtype_w" in pd.read_csv(file, nrows=1).columns
+    by_type = [name for name in ("get_GEMM_config_with_quant_type", "get_bpreshuffle_GEMM_config") if name in names]
+    plain = [name for name in ("get_CKGEMM_config", "get_GEMM_config") if name in names]
+    found = []
+    for shape in wanted["shapes"]:
+        sizes = shape["M"], shape["N"], shape["K"]
+        if stated and by_type:
+            row = names[by_type[0]](*sizes, shape["q_dtype_w"], file)
+        else:
+            row = names[plain[0]](*sizes, *([file] if plain[0] == "get_CKGEMM_config" else []))
+        found.append(None if row is None else {name: str(value) for name, value in row.items()})
+    return found
+
+
+def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
+    """The row of each mixture of experts, by AITER's own reading of its table."""
+    tree = ast.parse(Path(wanted["source"]).read_text(encoding="utf-8"))
+    (whole,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_2stage_cfgs")
+    inner = [node for node in whole.body if isinstance(node, (ast.FunctionDef, ast.Assign))]
+    constants = [node for node in tree.body if isinstance(node, ast.Assign)]
+    names: dict[str, Any] = {
+        "os": os,
+        "functools": functools,
+        "logger": logging.getLogger("aiter"),
+        "gfx_from_cu_num": lambda cus: _ARCHS.get(int(cus), ""),
+    }
+    _run([*constants, *inner], names)
+    table = names["get_cfg_2stages"](file)
+    table = table[0] if isinstance(table, tuple) else table
+    index = names.get("_INDEX_COLS", _INDEX_OF_MIXTURES)
+    rows = (table.get(tuple(shape[name] for name in index)) for shape in wanted["shapes"])
+    return [None if row is None else {name: str(value) for name, value in row.items()} for row in rows]
+
+
+def _keys(file: str, columns: list[str]) -> set[tuple[str, ...]]:
+    import pandas as pd
+
+    frame = pd.read_csv(file, dtype=str, keep_default_na=False)
+    present = [name for name in columns if name in frame.columns]
+    return set(frame[present].itertuples(index=False, name=None))
+
+
+def _main() -> None:
+    wanted = json.load(sys.stdin)
+    get_config_file = _joining(wanted["core"], wanted)
+    rows_of = _mixture_rows if wanted["is_of_mixtures"] else _gemm_rows
+    found: dict[str, Any] = {"failure": "", "rows": [], "keys": []}
+    for value in (None, wanted["value"]):
+        os.environ.pop(wanted["variable"], None)
+        if value is not None:
+            os.environ[wanted["variable"]] = value
+        try:
+            file = get_config_file(wanted["variable"], wanted["default"], wanted["name"])
+            kept = Path(wanted["work"], f"{len(found['rows'])}.csv")
+            kept.write_bytes(Path(file).read_bytes())
+            found["rows"].append(rows_of(wanted, str(kept)))
+            found["keys"].append(sorted(_keys(str(kept), wanted["key"])))
+            found["file"] = str(kept)
+        except Exception as error:  # noqa: BLE001 - whatever AITER's code raises is the finding
+            found["failure"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            break
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,231 @@
+"""The tuned tables that an installed AITER reads by itself: its own and those of models, joined as it joins them.
+
+AITER leaves its tables of models out as soon as a variable names a file, and newer versions rewrite the files of a list
+in which a shape stands twice. A single file is taken as it is by all of them, so that an export has one with all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ckh.errors import CkhError, UsageError
+from ckh.ops.aiter_gemm.device import ARCH_OF_CUS
+from ckh.ops.aiter_gemm.tuned_csv import PREDICTED, csv_text
+from ckh.untrusted import csv_rows, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from ckh.learn.answer import Answer
+    from ckh.ops.aiter_gemm.tuned_csv import TableRow
+
+TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
+_MODELS, _UNTUNED = "model_configs", "untuned"
+_WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
+_TRUTHS = {"True": "1", "False": "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTable:
+    """The rows of AITER's own tables for one family, each shape once.
+
+    Attributes:
+        columns: of all tables.
+        key: those of the columns by which AITER looks a row up.
+        rows: by their values of these.
+    """
+
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    rows: Mapping[tuple[str, ...], Mapping[str, str]]
+
+    def find(self, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """The row that AITER finds for the key of another one."""
+        return self.rows.get(_key(cells, self.key))
+
+    def merged(self, lines: Iterable[TableRow], columns: Sequence[str]) -> str:
+        """The text of one table with these rows too, which replace rows of the same shape.
+
+        Args:
+            lines: the rows.
+            columns: those of a table where AITER has none.
+        """
+        added = [{**line.cells(), PREDICTED: int(line.is_predicted)} for line in lines]
+        replaced = {_key(row, self.key) for row in added}
+        names = list(self.columns) or list(columns)
+        kept = [{**row, PREDICTED: 0} for at, row in self.rows.items() if at not in replaced]
+        filled = [{**dict.fromkeys(names, "0"), **row} for row in added]
+        return csv_text([*kept, *filled], [*dict.fromkeys([*names, PREDICTED])])
+
+
+def configs_of(root: Path) -> Path | None:
+    """The folder of AITER's tuned tables; None if there is none.
+
+    Args:
+        root: AITER's source, or its package where it is installed.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise UsageError(f"there is no folder {root}", "name AITER's source, or its installed package")
+    bases = (root / "aiter", root, root.parent / "aiter")
+    return next((base / "configs" for base in bases if (base / "configs").is_dir()), None)
+
+
+@cache
+def pads_rows(root: Path | None, family: str) -> bool:
+    """True if AITER looks for padded M too; versions of 2025 do not for shuffled operands.
+
+    Args:
+        root: AITER's source or package; None: the newest.
+        family: the family.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    folder = None if root is None or family != "a8w8_bpreshuffle" else configs_of(root)
+    source = None if folder is None else folder.parent / "ops" / "gemm_op_a8w8.py"
+    return source is None or not source.is_file() or _WITHOUT_PADDING not in read_text(source)
+
+
+def table_files(root: Path, name: str) -> list[Path]:
+    """The files that AITER joins where no variable names any: its own table and those of models."""
+    folder = configs_of(root)
+    if folder is None:
+        return []
+    models = sorted((folder / _MODELS).glob(f"*{name}*.csv"))
+    files = [folder / f"{name}.csv", *(path for path in models if _UNTUNED not in path.name)]
+    return [path for path in files if path.is_file()]
+
+
+@cache
+def own_table(root: Path, name: str, key: tuple[str, ...]) -> OwnTable:
+    """The rows that AITER reads by itself; of a shape that stands twice the fastest, as AITER keeps it.
+
+    Args:
+        root: AITER's source, or its package where it is installed.
+        name: of the table, without `.csv`.
+        key: the columns by which newer versions of AITER look a row up; older tables lack some.
+
+    Raises:
+        UsageError: there is no such folder.
+        DataError: a file is not CSV.
+    """
+    columns: dict[str, None] = {}
+    read: list[dict[str, str]] = []
+    for path in table_files(root, name):
+        lines = (cells for _, cells in csv_rows(path, read_text(path)) if any(cells))
+        header = next(lines, [])
+        columns |= dict.fromkeys(header)
+        read += [dict(zip(header, cells, strict=False)) for cells in lines]
+    present = tuple(column for column in key if column in columns)
+    rows: dict[tuple[str, ...], Mapping[str, str]] = {}
+    for row in read:
+        whole = {column: row.get(column, _missing(column, row)) for column in columns}
+        at = _key(whole, present)
+        if at not in rows or _time(whole) < _time(rows[at]):
+            rows[at] = whole
+    return OwnTable(tuple(columns), present, rows)
+
+
+def _missing(column: str, row: Mapping[str, str]) -> str:
+    """What stands for a cell that a file has not: for the architecture that of its compute units."""
+    if column == "gfx":
+        return ARCH_OF_CUS.get(int(row.get("cu_num", "0") or 0), "0")
+    return "" if column == TAG else "0"
+
+
+def _key(row: Mapping[str, Any], columns: tuple[str, ...]) -> tuple[str, ...]:
+    values = (str(row[column]).strip() for column in columns)
+    return tuple(_TRUTHS.get(value, value) for value in values)
+
+
+def _time(row: Mapping[str, str]) -> float:
+    try:
+        return float(row.get("us", ""))
+    except ValueError:
+        return float("inf")
+
+
+Row = dict[str, Any]
+
+
+def chosen(
+    answers: Iterable[Answer], choose: Callable[[Answer], Row]
+) -> tuple[dict[Any, Row], tuple[dict[str, str], ...]]:
+    """What each problem got, by problem, and the problems that got nothing with the reason.
+
+    Raises:
+        CkhError: all problems got nothing; the error of the first.
+    """
+    rows: dict[Any, Row] = {}
+    errors: list[tuple[str, CkhError]] = []
+    for answer in answers:
+        try:
+            rows[answer.problem] = choose(answer)
+        except CkhError as error:  # noqa: PERF203 - one problem is no reason to drop the others
+            errors.append((answer.problem.canonical(), error))
+    if errors and not rows:
+        raise errors[0][1]
+    return rows, tuple({"problem": problem, "reason": error.message} for problem, error in errors)
+
+
+def kept_row(answer: Answer, row: Mapping[str, str], kernel: str, padded: str) -> Row:
+    """What a problem got that AITER finds a row for by itself, for JSON."""
+    time_us = _time(row)
+    return {
+        "problem": answer.problem.canonical(),
+        "arch": answer.model.spec.arch,
+        "kernel": kernel,
+        "us": time_us if time_us < float("inf") else None,
+        "basis": "AITER's own table" + padded,
+        "predicted": False,
+        "written": False,
+        "model": None,
+    }
+
+
+def environment(name: str, paths: Sequence[str], *, is_merged: bool) -> str:
+    """The shell's word for the value of a variable that has AITER read its own tables and those of an export."""
+    if is_merged:
+        return f"OUT/merged/{name}.csv"
+    own = f"$AITER/configs/{name}.csv $AITER/configs/{_MODELS}/*{name}*.csv"
+    return f"$(ls {own} 2>/dev/null | grep -v {_UNTUNED} | paste -sd:):" + ":".join(f"OUT/{path}" for path in paths)
+
+
+MERGED_HOW_TO = """`merged/` has all rows that the AITER in `{root}` reads by itself, its own and those of its
+`model_configs`, and the rows of this export, each shape once. Export again for another version of AITER, which has
+other tables:
+
+```console
+{exports}
+export AITER_REBUILD=1    # once: kernels of some families are compiled in from the tables
+```
+
+`ckh export --to aiter --out THIS_FOLDER --check AITER` runs AITER's own generator and lookup on it.
+"""
+JOINED_HOW_TO = """AITER's own tables were not looked at. The value names them first, because AITER leaves its tables in
+`model_configs` out as soon as the variable is set; $AITER is the folder of its package:
+
+```console
+{exports}
+export AITER_REBUILD=1    # once: kernels of some families are compiled in from the tables
+```
+
+A shape that is in AITER's tables too stops newer versions once with "duplicate shape entries", and they rewrite the
+files; versions without a column `gfx` cannot join these tables. Export with `--installed AITER` instead: it leaves out
+what AITER has, and writes one file that all versions take.
+"""
+
+
+def how_to(variables: Mapping[str, str], root: Path | None, more: str) -> str:
+    """The README of an export: how AITER takes it, and what is in it."""
+    exports = "\n".join(f'export {name}="{value.replace("OUT/", "$PWD/")}"' for name, value in variables.items())
+    if not variables:
+        return "AITER has rows for all shapes: nothing is to be set.\n"
+    text = MERGED_HOW_TO if root is not None else JOINED_HOW_TO
+    return text.format(exports=exports, root=root) + more
