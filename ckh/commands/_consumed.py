@@ -61,7 +61,7 @@ def choice_table(op: AnyOperation, table: ChoiceTable, wanted: ChoicesWanted) ->
         raise UsageError(f"{op.name} has no directions", "leave out --variant")
     problems = _problems(chooser, wanted)
     measured = measured_rows(wanted.data, op, chooser.arch) if wanted.data else None
-    return table.write(Choices(list(_answers(chooser, problems)), measured, wanted.installed, wanted.replaces))
+    return table.write(Choices(list(answered(chooser, problems)), measured, wanted.installed, wanted.replaces))
 
 
 def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
@@ -78,7 +78,8 @@ def _problems(chooser: Chooser, wanted: ChoicesWanted) -> tuple[Problem, ...]:
     return tuple(dict.fromkeys(one if one.num_cus else replace(one, num_cus=wanted.num_cus) for one in found))
 
 
-def _answers(chooser: Any, problems: Sequence[Any]) -> Iterator[Answer]:
+def answered(chooser: Chooser, problems: Sequence[Problem]) -> Iterator[Answer]:
+    """The answer for each problem, by its own model or what stands in for one."""
     from ckh.learn.answer import answers
 
     models = [chooser.model(problem, stands_in=True) for problem in problems]

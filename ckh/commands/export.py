@@ -32,6 +32,10 @@ Of problems: --to aiter writes tuned tables for --problems, of GEMMs or of mixtu
 read them: a shape that is measured in its own tables, padded or not, is left out (--replace: is not), and one file has
 its rows and ours. --check AITER runs its own generator and lookup on an export, without a GPU.
 
+Of kernels: --to amd-registry writes the --top of each of --problems, or those of --registry, as registry JSON of CK's
+dispatcher and as the smallest configuration of the tile engine that has them. With --ordered it writes a fallback
+list, in which the first kernel that applies is taken, made of measured rows (--data) or of predictions.
+
 For PyTorch: --to inductor writes a Python module that has Inductor time the instances of CK and CK Tile that ckh has
 first, instead of a random draw.
 
@@ -39,7 +43,7 @@ Of measured rows: --to miopen writes a user find-db of --data, and nothing that 
 
 `ckh convert` reads back what --to aiter and miopen write.
 """
-_C, _LGBM = "c", "lgbm"
+_C, _LGBM, _LISTS = "c", "lgbm", "amd-registry"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class _Typed:
     replace: bool
     check: Path | None
     skip_unsupported: bool
+    ordered: bool
 
     def require(self, to: str, needed: str | None, *others: str) -> None:
         """Refuse what does not go with a target, and the lack of what it needs.
@@ -80,7 +85,7 @@ def _targets() -> dict[str, str]:
     found = dict.fromkeys((_C, _LGBM), "models")
     for kind in ("headers", "tables", "records", "instances"):
         found |= {one.name: kind for _, one in all_of(kind)}
-    return found
+    return found | {_LISTS: "lists"}
 
 
 _TARGETS = _targets()
@@ -101,6 +106,8 @@ def register(app: typer.Typer) -> None:
             "ckh export --to aiter --out tables --check AITER",
             "ckh export --to aiter --arch gfx942 --problems vllm.log --data a8w8_tuned_gemm.csv --out tables",
             "ckh export --to aiter --arch gfx950 --problems untuned_fmoe.csv --installed AITER --out tables",
+            "ckh export --to amd-registry --arch gfx950 --dtype bf16 --problems resnet50 --top 8 --out lists",
+            "ckh export --to amd-registry --ordered --arch gfx950 --dtype bf16 --problems resnet50 --out fallback",
             "ckh export --to inductor --arch gfx942 --top 8 --out choices",
             "ckh export --to miopen --data monday.ufdb.txt --data miopen.parquet --out gfx942130.HIP.3_5_1.ufdb.txt",
         ),
@@ -154,8 +161,13 @@ def export(
         False, "--skip-unsupported", help="Exit 0 though some --problems got no row; they are listed."
     ),
     top: int | None = typer.Option(
-        None, "--top", min=1, help="With --to inductor: how many instances to time.  [as many as it is set to draw]"
+        None,
+        "--top",
+        min=1,
+        help="With --to inductor: how many instances to time.  [as many as it is set to draw] With --to amd-registry: "
+        "kernels of each problem [5], or with --ordered of the list [64].",
     ),
+    ordered: bool = typer.Option(False, "--ordered", help="With --to amd-registry: a fallback list, first fit first."),
     force: bool = typer.Option(False, "--force", help="Replace an export in --out."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -164,9 +176,9 @@ def export(
         raise UsageError(f"unknown target {to!r}", "one of " + ", ".join(_TARGETS))
     typed = _Typed(
         *(tuple(model), registry, embed, problems, tuple(data), op, arch, dtype, variant, num_cus, installed, top),
-        *(replace, check, skip_unsupported),
+        *(replace, check, skip_unsupported, ordered),
     )
-    of = {"tables": _export_choices, "records": _export_records, "instances": _export_module}
+    of = {"tables": _export_choices, "records": _export_records, "instances": _export_module, "lists": _export_lists}
     write = of.get(_TARGETS[to], _export_models)
     write(typed, to, out, force=force, as_json=as_json)
 
@@ -295,6 +307,53 @@ def _export_module(typed: _Typed, to: str, out: Path, *, force: bool, as_json: b
         print_json("export", {"out": str(out), **report, "files": sizes})
         return
     _print_written(out, files)
+
+
+def _export_lists(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:
+    from ckh.commands._registry_export import RegistryWanted, registry_files
+    from ckh.export.folder import EXPORT, with_list
+    from ckh.learn.choice import Chooser
+
+    typed.require(to, None, "model", "registry", "problems", "data", "op", "arch", "dtype", "top", "ordered")
+    if len(typed.model) > 1:
+        raise UsageError(f"--to {to} takes one --model", "leave it out: the first that fits each problem is taken")
+    _require_source(typed)
+    inputs = [*typed.model, *typed.data, *([typed.registry] if typed.registry else [])]
+    check_output(out, EXPORT, force=force, inputs=inputs)
+    chooser = Chooser(typed.model[0] if typed.model else None, typed.arch, typed.dtype, typed.op)
+    wanted = RegistryWanted(typed.problems, typed.data, typed.registry, typed.top, typed.ordered, out.name)
+    made, report = registry_files(chooser, wanted)
+    files = with_list(made, report)
+    write_folder(out, files.items())
+    if as_json:
+        sizes = {name: len(content) for name, content in files.items()}
+        print_json("export_lists", {"out": str(out), **report, "files": sizes})
+        return
+    for name, one in report["described"].items():
+        say(f"{one['form']}  {name}, {one['kernels']} kernels")
+    if (found := report["ordered"]) is not None:
+        say(
+            f"first fit of {len(report['kernels'])} kernels: {found['efficiency']:.1%} of the best speed on "
+            f"{found['problems']} problems ({found['basis']}); the best single kernel: "
+            f"{found['single_efficiency']:.1%}; the best of each: {found['oracle']:.1%}"
+        )
+    _print_written(out, files)
+
+
+def _require_source(typed: _Typed) -> None:
+    """Refuse options of lists that contradict each other, and the lack of what says the kernels.
+
+    Raises:
+        UsageError: they do, or it lacks.
+    """
+    if typed.registry is not None and (typed.ordered or typed.problems or typed.data):
+        raise UsageError("--registry says the kernels", "leave out --ordered, --problems and --data")
+    if typed.registry is not None and typed.top:
+        raise UsageError("--top chooses kernels of problems, --registry says them all", "leave out --top")
+    if typed.data and not typed.ordered:
+        raise UsageError("--data is for --ordered", "leave it out, or add --ordered")
+    if typed.registry is None and typed.problems is None and not typed.data:
+        raise UsageError(f"--to {_LISTS} needs --problems or --registry", "see ckh export --help")
 
 
 def _export_records(typed: _Typed, to: str, out: Path, *, force: bool, as_json: bool) -> None:

@@ -28,7 +28,11 @@ dispatcher.set_heuristic(ckh::NAME::Heuristic("models/NAME.ckhm"));
 dispatcher.set_strategy(std::decay_t<decltype(dispatcher)>::SelectionStrategy::Heuristic);
 ```
 
-It returns the names of the kernels that apply to a problem, best first; the dispatcher takes the first that it has.
+It returns the names of the kernels that apply to a problem, best first; the dispatcher takes the first that it has. The
+dispatcher of convolutions looks for names as parts of the registered ones. So the heuristic gives only names that one
+registered kernel has and that are part of no other: the code generator's, or a declaration's, which ends at the warp
+tile. `left_out()` lists registered kernels that no name distinguishes. It looks into `GroupedConvRegistry::instance()`;
+another registry is the constructor's second argument.
 What splits K is an argument of the launch: of convolutions, `best_split_k(problem)` says which is best, before the
 problem is dispatched.
 """
@@ -46,11 +50,15 @@ class DispatcherPart:
         problem: its class of problems.
         function: its type of heuristics.
         rename: statements that make a `Kernel` of `name`, ckh's name of one.
+        before: functions that `rename` calls.
         detail: functions, of which `split_k_of` gives the split of K that a problem states.
         fill: statements that set the fields of `p` by `problem`, or return false.
         parameters: more parameters of the constructor, each behind a comma.
         initializers: how the constructor sets members by them.
         members: their declarations.
+        registered: statements before kernels are named.
+        named: an expression for the name of `kernel` in the dispatcher; empty text leaves it out.
+        methods: further public functions.
     """
 
     kind: str
@@ -64,6 +72,10 @@ class DispatcherPart:
     parameters: str = ""
     initializers: str = ""
     members: str = ""
+    before: str = ""
+    registered: str = ""
+    named: str = "kernel.name"
+    methods: str = ""
 
 
 def dispatcher_header(part: Callable[[Model], DispatcherPart]) -> ModelHeader:
@@ -88,11 +100,15 @@ def _text(name: str, model: Model, part: DispatcherPart) -> str:
         "DISPATCHER": part.dispatcher,
         "PROBLEM": part.problem,
         "FUNCTION": part.function,
+        "BEFORE": part.before,
         "RENAME": part.rename,
         "DETAIL": part.detail,
         "FILL": part.fill,
         "PARAMETERS": part.parameters,
         "INITIALIZERS": part.initializers,
         "MEMBERS": part.members,
+        "REGISTERED": part.registered,
+        "NAMED": part.named,
+        "METHODS": part.methods,
     }
     return re.sub("@([A-Z]+)@", lambda match: found[match[1]], _TEMPLATE.read_text(encoding="utf-8"))

@@ -92,11 +92,13 @@ class ListFormat:
     Attributes:
         recognises: whether a document is in one of these forms, of whatever operation.
         read: the kernels of such a document; raises `DataError`.
+        rules: the rules of the kernels.
         write: the files of a list of kernels for an architecture, given what to call the list.
     """
 
     recognises: Callable[[Mapping[str, Any]], bool]
     read: Callable[[Path, dict[str, Any]], Registry[Any]]
+    rules: Rules[Any]
     write: Callable[[Sequence[Any], ArchSpec, str], dict[str, WrittenList]]
 
 

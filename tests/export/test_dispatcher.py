@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +20,9 @@ from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.names import amd_full_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from ckh.ops.grouped_conv.kernel import ConvKernel
 
 ROOT = Path(__file__).parents[2]
 STUB = Path(__file__).with_name("dispatcher_stub")
@@ -32,7 +37,7 @@ using namespace ck_tile::dispatcher;
 int main()
 {{
     {dispatcher} dispatcher{registry};
-    dispatcher.set_heuristic(ckh::{name}::heuristic());
+    dispatcher.set_heuristic({heuristic});
     dispatcher.set_strategy({dispatcher}::SelectionStrategy::Heuristic);
     ckh::{name}::Heuristic::Problem p;
     {settings}
@@ -76,9 +81,11 @@ def exported(gemm_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def ran(exported: Path, name: str, dispatcher: str, settings: str, *flags: str) -> list[str]:
     """The lines that a program with the header prints."""
     registry = "(&GroupedConvRegistry::instance())" if name == CONV else ""
-    return run_program(
-        exported, MAIN.format(name=name, dispatcher=dispatcher, registry=registry, settings=settings), *flags
+    heuristic = (
+        f'ckh::{CONV}::Heuristic("models/{CONV}.ckhm", nullptr)' if name == CONV else f"ckh::{name}::heuristic()"
     )
+    text = MAIN.format(name=name, dispatcher=dispatcher, registry=registry, settings=settings, heuristic=heuristic)
+    return run_program(exported, text, *flags)
 
 
 def run_program(exported: Path, text: str, *flags: str) -> list[str]:
@@ -114,10 +121,86 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     include, _, lines = block.partition("\n")
     problem = f"ckh::{CONV}::Heuristic::Problem p; {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};"
     (exported / "ckh_cpp").symlink_to(exported)
-    first = "std::puts(dispatcher.ranked(p)[0].c_str());"
-    text = f"{include}\n#include <cstdio>\nint main() {{\n{lines}{problem}\n{first}\n}}\n"
-    found = answer(PROBLEM, load_model(ROOT / "models" / CONV))
-    assert run_program(exported, text) == [amd_full_name(found.ranked[0].kernel)]  # type: ignore[arg-type]
+    first = "std::puts(dispatcher.select_kernel(p)->name().c_str());"
+    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    made = "".join(declared(kernel) for kernel in found if is_declarable(kernel))
+    text = f"{include}\n#include <cstdio>\nint main() {{\n{lines}{problem}\n{SET}{made}{REGISTER}{first}\n}}\n"
+    best = next(kernel for kernel in found if is_declarable(kernel))
+    assert run_program(exported, text) == [stem(best)]
+
+
+SET = "GroupedConvKernelSet set;"
+REGISTER = "GroupedConvRegistry::instance().register_set(set);"
+
+
+def is_declarable(kernel: ConvKernel) -> bool:
+    """True if a declaration says all of a kernel of the pool: none has a split image, and its buffers are as needed."""
+    return not kernel.split_image and kernel.double_smem_buffer == (kernel.pipeline == "compv4")
+
+
+def stem(kernel: ConvKernel) -> str:
+    """The name of the declaration, which ends at the warp tile."""
+    return re.sub("(_dsb|_large_tensor)+$", "", amd_full_name(kernel))
+
+
+def declared(kernel: ConvKernel) -> str:
+    """A C++ statement that declares a kernel."""
+    tile, wave, warp = (
+        f"{getattr(kernel, f'{what}_m')}, {getattr(kernel, f'{what}_n')}, {getattr(kernel, f'{what}_k')}"
+        for what in ("tile", "wave", "warp_tile")
+    )
+    return (
+        f'set.add(GroupedConvSignature().dtype("{kernel.dtype}").layout("{kernel.layout}"), GroupedConvAlgorithm()'
+        f'.tile({tile}).wave({wave}).warp({warp}).pipeline("{kernel.pipeline}").scheduler("{kernel.scheduler}")'
+        f'.double_smem_buffer({str(kernel.double_smem_buffer).lower()}), "gfx950");\n'
+    )
+
+
+def selected(exported: Path, registered: str) -> list[str]:
+    """The kernel that AMD's dispatcher selects of registered ones, how many names it gets, and what is left out."""
+    text = f"""#include <cstdio>
+#include "{CONV}.hpp"
+using namespace ck_tile::dispatcher;
+int main()
+{{
+    {SET}
+    {registered}
+    GroupedConvDispatcher dispatcher(&GroupedConvRegistry::instance());
+    ckh::{CONV}::Heuristic heuristic;
+    dispatcher.set_heuristic(heuristic);
+    dispatcher.set_strategy(GroupedConvDispatcher::SelectionStrategy::Heuristic);
+    ckh::{CONV}::Heuristic::Problem p;
+    {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};
+    std::puts(dispatcher.select_kernel(p)->name().c_str());
+    for(const std::string& one : heuristic(p)) std::puts(one.c_str());
+    for(const std::string& one : heuristic.left_out()) std::puts(("left out " + one).c_str());
+}}
+"""
+    return run_program(exported, text)
+
+
+@pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
+def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeline: str) -> None:
+    """Also kernels of compv4, whose full names end in _dsb, which declarations leave out; order is Python's."""
+    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    some = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == pipeline]
+    assert bool(some) == (pipeline in {kernel.pipeline for kernel in found})
+    if some:
+        lines = selected(exported, "".join(map(declared, some)) + REGISTER)
+        assert lines == [stem(some[0]), *map(stem, some)]
+
+
+def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
+    """Where _large_tensor of the best is registered beside it, its name is not given: the next kernel is taken."""
+    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
+    key = "GroupedConvKernelKey key; key.large_tensor = true; "
+    longer = f'{key}GroupedConvRegistry::instance().register_kernel(key, "{stem(first)}_large_tensor");'
+    chosen, *lines = selected(exported, declared(first) + declared(second) + REGISTER + longer)
+    names = [line for line in lines if not line.startswith("left out")]
+    assert stem(first) not in names
+    assert chosen == names[0] != stem(first)
+    assert f"left out {stem(first)}" in lines
 
 
 @pytest.mark.parametrize(

@@ -205,4 +205,4 @@ def _entry(kernel: GemmKernel, arch: str) -> dict[str, Any]:
     }
 
 
-LISTS = ListFormat(_recognises, _read, _write)
+LISTS = ListFormat(_recognises, _read, GEMM_RULES, _write)

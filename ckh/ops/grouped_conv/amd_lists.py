@@ -318,4 +318,4 @@ def _registry_entry(kernel: ConvKernel, arch: str) -> dict[str, Any]:
     }
 
 
-LISTS = ListFormat(_recognises, _read, _write)
+LISTS = ListFormat(_recognises, _read, CONV_RULES, _write)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ckh.export.consumers import Consumers
 from ckh.export.dispatcher import DispatcherPart, dispatcher_header
+from ckh.kernels.pipelines import DOUBLE_SMEM_PIPELINES
 from ckh.ops.grouped_conv.exported import KIND
 from ckh.ops.grouped_conv.inductor import INSTANCES
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 # The dispatcher's names leave out the blocks per CU, which it deduces.
 _RENAME = """    without(name, "_bpc");
     const int split_k = without(name, "_splitk");
-    return {std::move(name), split_k};"""
+    std::string declared = declared_name(name);
+    return {std::move(name), split_k, std::move(declared)};"""
 # Versions of the dispatcher differ in the fields of a problem: those that are missing say nothing.
 _DETAIL = """template <class P>
 auto split_k_of(const P& problem, int) -> decltype(static_cast<int>(problem.split_k))
@@ -66,6 +68,71 @@ int ndim_of(const P& problem, long)
     return is_flat ? 2 : 3;
 }
 """
+# Before a kernel is renamed: what a declaration can say of it.
+_BEFORE = """// The name of a declaration, which ends at the warp tile, of a kernel by its full name; empty if a declaration
+// cannot say all of it: it has no split image, specialization, explicit GEMM or stream-K, and double buffers where
+// they must be.
+inline std::string declared_name(const std::string& name)
+{
+    std::size_t end = name.find("wave_");
+    for(int sizes = 0; sizes < 3 && end != std::string::npos; ++sizes)
+        end = name.find('_', end + (sizes ? 1 : 5));
+    const std::string rest = end == std::string::npos ? "" : name.substr(end);
+    const bool is_double   = @DOUBLE@;
+    return rest == (is_double ? "_dsb" : "") ? name.substr(0, end) : "";
+}
+"""
+_REGISTERED = """
+        const auto all = registry_ ? registry_->all_kernels() : detail::Registered{};"""
+_NAMED = "registry_ ? detail::name_among(all, kernel) : kernel.name"
+_METHODS = """    // Registered kernels of the model that no name tells from another: the dispatcher never gets them.
+    std::vector<std::string> left_out() const
+    {
+        std::vector<std::string> names;
+        const auto all = registry_ ? registry_->all_kernels() : detail::Registered{};
+        for(const detail::Kernel& kernel : *kernels_)
+            if(kernel.split_k == 1 && detail::name_among(all, kernel).empty() && detail::is_registered(all, kernel))
+                names.push_back(kernel.name);
+        return names;
+    }
+
+"""
+_NAMES = """using Registered = decltype(std::declval<const ck_tile::dispatcher::GroupedConvRegistry&>().all_kernels());
+
+// Whether one registered kernel has this name, and no other has it as a part of its own.
+inline bool is_only(const Registered& all, const std::string& name)
+{
+    int exact = 0, parts = 0;
+    for(const auto* kernel : all)
+    {
+        exact += kernel->name() == name;
+        parts += kernel->name().find(name) != std::string::npos;
+    }
+    return exact == 1 && parts == 1;
+}
+
+inline bool has_name(const Registered& all, const std::string& name)
+{
+    for(const auto* kernel : all)
+        if(!name.empty() && kernel->name() == name)
+            return true;
+    return false;
+}
+
+inline bool is_registered(const Registered& all, const Kernel& kernel)
+{
+    return has_name(all, kernel.name) || has_name(all, kernel.declared);
+}
+
+// The name by which the dispatcher finds this kernel and no other; empty if there is none.
+inline std::string name_among(const Registered& all, const Kernel& kernel)
+{
+    if(is_only(all, kernel.name))
+        return kernel.name;
+    return !kernel.declared.empty() && is_only(all, kernel.declared) ? kernel.declared : "";
+}
+
+"""
 _FILL = """        using Op = ck_tile::dispatcher::GroupedConvOp;
         if(!detail::is_symmetric(problem, 0) || !detail::has_dtype(problem, "@DTYPE@", 0))
             return false;
@@ -85,6 +152,7 @@ _FILL = """        using Op = ck_tile::dispatcher::GroupedConvOp;
 
 def _part(model: Model) -> DispatcherPart:
     dtype = model.spec.dtype
+    double_buffered = " || ".join(f'name.find("_{one}_") != std::string::npos' for one in sorted(DOUBLE_SMEM_PIPELINES))
     return DispatcherPart(
         kind=KIND.name,
         include="grouped_conv_registry.hpp",
@@ -92,7 +160,17 @@ def _part(model: Model) -> DispatcherPart:
         problem="GroupedConvProblem",
         function="GroupedConvDispatcher::HeuristicFunction",
         rename=_RENAME,
-        detail=_DETAIL,
+        before=_BEFORE.replace("@DOUBLE@", double_buffered),
+        detail=_NAMES + _DETAIL,
+        parameters=(
+            ",\n                       const ck_tile::dispatcher::GroupedConvRegistry* registry ="
+            "\n                           &ck_tile::dispatcher::GroupedConvRegistry::instance()"
+        ),
+        initializers="\n        : registry_(registry)",
+        members="\n    const ck_tile::dispatcher::GroupedConvRegistry* registry_;",
+        registered=_REGISTERED,
+        named=_NAMED,
+        methods=_METHODS,
         fill=_FILL.replace("@DTYPE@", dtype).replace("@DTYPE_IN_C@", dtype.upper()),
     )
 

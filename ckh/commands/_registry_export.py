@@ -1,0 +1,297 @@
+"""`ckh export --to amd-registry`: kernels as lists that AMD's tools read, also in an order of fallback."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ckh.archs import load_arch
+from ckh.errors import DataError, NoKernelError, UsageError
+from ckh.export.ordered import ordered_list
+from ckh.kernels.judging import ProblemRules
+from ckh.kernels.lists import ListFormat
+from ckh.kernels.table import KernelTable
+from ckh.log import warn
+from ckh.ops import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from ckh.archs import ArchSpec
+    from ckh.kernels.lists import WrittenList
+    from ckh.learn.answer import Answer
+    from ckh.learn.choice import Chooser
+    from ckh.ops.base import AnyOperation, Kernel, Problem
+
+TARGET = "amd-registry"
+_TOP = 5  # kernels of each problem
+_MOST = 64  # of a fallback list
+_HOW_TO = """# Kernels for AMD's tools
+
+{rows}
+
+- A registry is read by `GroupedConvRegistry.from_json` of CK's dispatcher, or lists GEMMs as `export_registry_json` of
+  the dispatcher does. The Python reader of convolutions takes no double buffer, split image, two stages,
+  specialization or padding from a registry: {lost} of the {count} kernels here have such an option, which is in their
+  names alone.
+- A configuration is for the tile engine's instance builder, which builds the product of its values: the smallest one
+  that has all of these kernels.
+- `--registry` of ckh's commands reads both.
+"""
+_ORDERED = """
+The registries are fallback lists: of the kernels in this order, the first that applies to a problem is taken. It is
+what the dispatcher's FirstFit does where kernels are registered in this order.
+
+| | mean efficiency on {problems} problems ({basis}) |
+|---|---|
+| this list, {kernels} kernels | {efficiency:.1%} |
+| the best single kernel of each direction, element type and layout | {single_efficiency:.1%} |
+| the best kernel of each problem | {oracle:.1%} |
+
+The list was made of these problems: of others it is worth less.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryWanted:
+    """The options that say which kernels are written.
+
+    Attributes:
+        problems: a set or file.
+        data: measured rows.
+        registry: a list of kernels.
+        top: kernels of each problem, or of a fallback list; None: the default.
+        is_ordered: whether a fallback list is made.
+        name: what to call the list.
+    """
+
+    problems: str | None
+    data: Sequence[Path]
+    registry: Path | None
+    top: int | None
+    is_ordered: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Speeds:
+    """Efficiencies of kernels for problems, shape (problems, kernels), and which apply."""
+
+    problems: Sequence[Problem]
+    kernels: tuple[Kernel, ...]
+    efficiency: NDArray[np.float64]
+    applies: NDArray[np.bool_]
+    basis: str
+
+
+def registry_files(chooser: Chooser, wanted: RegistryWanted) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The files, and what is in them, for JSON.
+
+    Raises:
+        CkhError: there are no such kernels, a file is unusable, or the operation has no such lists.
+    """
+    lists = part_of(chooser.op, "lists", ListFormat)
+    if lists is None:
+        raise UsageError(f"AMD's registries hold no kernels of {chooser.op.name}", "leave out --op or name another")
+    arch = load_arch(chooser.arch)
+    ordered: dict[str, Any] | None = None
+    if wanted.registry is not None:
+        kernels = _of_file(wanted.registry, chooser.op, arch, chooser.dtype)
+    elif wanted.is_ordered:
+        speeds = _measured(chooser, wanted, lists, arch) if wanted.data else _predicted(chooser, wanted)
+        kernels, ordered = _ordered(speeds, wanted.top or _MOST, chooser.op)
+    else:
+        kernels = tuple(_best(_answers(chooser, str(wanted.problems)), wanted.top or _TOP))
+    files = {name: one for name, one in lists.write(kernels, arch, wanted.name).items() if _is_wanted(one, ordered)}
+    names = [chooser.op.kernel_name(kernel) for kernel in kernels]
+    report = {
+        "to": TARGET,
+        "op_type": chooser.op.name,
+        "arch": arch.name,
+        "kernels": names,
+        "described": {name: {"form": one.form, "kernels": one.kernels} for name, one in files.items()},
+        "ordered": ordered,
+    }
+    made = {name: one.content for name, one in files.items()}
+    return made | {"README.md": _readme(files, kernels, ordered).encode()}, report
+
+
+def _is_wanted(one: WrittenList, ordered: dict[str, Any] | None) -> bool:
+    return ordered is None or one.form == "registry"  # a product has no order
+
+
+def _readme(files: dict[str, WrittenList], kernels: Sequence[Any], ordered: dict[str, Any] | None) -> str:
+    rows = ["| file | form | kernels |", "|---|---|---|"]
+    rows += [f"| `{name}` | {one.form} | {one.kernels} |" for name, one in files.items()]
+    text = _HOW_TO.format(rows="\n".join(rows), count=len(kernels), lost=sum(map(_is_lost, kernels)))
+    if ordered is None:
+        return text
+    return text + _ORDERED.format(**{**ordered, "kernels": len(kernels)})
+
+
+def _is_lost(kernel: Any) -> bool:
+    """True if a kernel of a convolution has an option that a registry has no field for."""
+    flags = ("double_smem_buffer", "split_image", "two_stage", "explicit_gemm", "streamk")
+    is_special = getattr(kernel, "specialization", "default") != "default"
+    return is_special or any(getattr(kernel, flag, False) for flag in flags)
+
+
+def _of_file(path: Path, op: AnyOperation, arch: ArchSpec, dtype: str) -> tuple[Kernel, ...]:
+    from ckh.bench.registry import read_registry
+
+    registry = read_registry(path, op)
+    registry.require(arch.name)
+    kernels = registry.built(arch, dtype)
+    if not kernels:
+        raise NoKernelError(f"{path} describes no kernel that {arch.name} builds for {dtype}")
+    return tuple(kernels)
+
+
+def _answers(chooser: Chooser, source: str) -> list[Answer]:
+    """The answers for problems that a kernel applies to.
+
+    Raises:
+        NoKernelError: none applies to any.
+    """
+    from ckh.commands._consumed import answered
+
+    found = list(answered(chooser, chooser.load_problems(source, None, None)))
+    failures = [failure for one in found if (failure := one.failure)]
+    if failures and len(failures) == len(found):
+        raise failures[0]
+    if failures:
+        warn(f"{len(failures)} of {len(found)} problems have no kernel and are left out; {failures[0].message}")
+    return [one for one in found if len(one.order)]
+
+
+def _best(found: Iterable[Answer], top: int) -> dict[Kernel, None]:
+    """The first kernels of each problem."""
+    kernels: dict[Kernel, None] = {}
+    for one in found:
+        kernels |= dict.fromkeys(ranked.kernel for ranked in one.best(top))
+    return kernels
+
+
+def _ordered(speeds: _Speeds, most: int, op: AnyOperation) -> tuple[tuple[Kernel, ...], dict[str, Any]]:
+    """A fallback list for each kind of problems, which no kernel of another kind applies to, and their worth."""
+    columns = op.problem_columns(speeds.problems)
+    kinds = list(zip(*(columns[name] for name in op.identity if name not in op.sizes), strict=True))
+    kernels: list[Kernel] = []
+    singles: list[str] = []
+    totals = np.zeros(3)
+    for kind in dict.fromkeys(kinds):
+        rows = np.array([one == kind for one in kinds])
+        found = ordered_list(speeds.efficiency[rows], speeds.applies[rows], most)
+        kernels += [speeds.kernels[number] for number in found.kernels]
+        singles.append(op.kernel_name(speeds.kernels[found.single]))
+        totals += rows.sum() * np.array([found.efficiency, found.single_efficiency, found.covered / rows.sum()])
+    efficiency, single, covered = (totals / len(kinds)).tolist()
+    return tuple(kernels), {
+        "problems": len(kinds),
+        "covered": round(covered * len(kinds)),
+        "basis": speeds.basis,
+        "efficiency": efficiency,
+        "single_kernels": singles,
+        "single_efficiency": single,
+        "oracle": float(np.where(speeds.applies, speeds.efficiency, 0.0).max(axis=1).mean()),
+    }
+
+
+def _predicted(chooser: Chooser, wanted: RegistryWanted) -> _Speeds:
+    """Efficiencies as models expect them.
+
+    Raises:
+        NoKernelError: no kernel applies to any problem.
+        DataError: a model gives an order alone.
+    """
+    found = _answers(chooser, str(wanted.problems))
+    columns: dict[Kernel, int] = {}
+    column_of: dict[int, NDArray[np.intp]] = {}
+    for one in found:
+        if one.tflops is None or not np.isfinite(one.tflops).all():
+            raise DataError(
+                f"{one.model.path.name} expects no speeds of {one.problem.canonical()}, an order alone",
+                "name measured rows with --data",
+            )
+        if id(one.pool) not in column_of:
+            column_of[id(one.pool)] = np.array([columns.setdefault(kernel, len(columns)) for kernel in one.pool])
+    efficiency = np.zeros((len(found), len(columns)))
+    applies = np.zeros(efficiency.shape, np.bool_)
+    for row, one in enumerate(found):
+        assert one.tflops is not None
+        places = column_of[id(one.pool)][one.order]
+        applies[row, places] = True
+        efficiency[row, places] = one.tflops / one.tflops.max()
+    return _Speeds([one.problem for one in found], tuple(columns), efficiency, applies, "predicted, not measured")
+
+
+def _measured(chooser: Chooser, wanted: RegistryWanted, lists: ListFormat, arch: ArchSpec) -> _Speeds:
+    """Efficiencies as they were measured; a kernel that applies and was not measured, or failed, has none.
+
+    Raises:
+        DataError: the rows are of another operation or GPU, or no kernel of theirs can be named completely.
+    """
+    from ckh.assess.measured import judged, times_of
+    from ckh.commands._consumed import measured_rows
+
+    dataset = judged(measured_rows(wanted.data, chooser.op, arch.name))
+    problems = list(dataset.problems())
+    if wanted.problems is not None:
+        asked = set(chooser.load_problems(wanted.problems, None, None))
+        numbers = np.array([number for number, one in enumerate(problems) if one in asked], np.intp)
+        if not len(numbers):
+            raise DataError(f"none of {wanted.problems} was measured in --data", "leave out --problems")
+        dataset = dataset.select(np.isin(dataset.problem_ids, numbers))
+        problems = list(dataset.problems())
+    if strange := set(dataset.frame["arch"].astype(str)) - {arch.name}:
+        raise DataError(f"the rows of --data are of {', '.join(sorted(strange))}, not {arch.name}", "say --arch")
+    rows = dataset.frame["kernel_name"].astype(str).to_numpy()
+    kernel_of = _complete(chooser, problems, set(rows.tolist()))
+    kernels = tuple(dict.fromkeys(kernel_of.values()))
+    if not kernels:
+        raise DataError("no kernel of --data has a complete name or is in the pool", "its names leave out parameters")
+    if unknown := set(rows.tolist()) - set(kernel_of):
+        count = len(unknown) + len(kernel_of)
+        warn(
+            f"{len(unknown)} of {count} kernels of --data are left out: no one kernel of the pool has their short name"
+        )
+    column = {kernel: number for number, kernel in enumerate(kernels)}
+    times = times_of(dataset)
+    oracle = times.oracle_ms()
+    efficiency = np.zeros((len(problems), len(kernels)))
+    for name, problem, latency in zip(rows, dataset.problem_ids.tolist(), times.latency_ms.tolist(), strict=True):
+        if name in kernel_of:
+            place = problem, column[kernel_of[name]]
+            efficiency[place] = max(efficiency[place], oracle[problem] / latency)
+    applies = np.zeros(efficiency.shape, np.bool_)
+    rules = ProblemRules(lists.rules.problem, KernelTable.of(chooser.op.kernel_type, kernels), arch)
+    for row, problem in enumerate(problems):
+        mine = [number for number, kernel in enumerate(kernels) if not chooser.op.mismatch(kernel, problem)]
+        applies[row, np.intersect1d(rules.judge(problem)[0], mine)] = True
+    return _Speeds(problems, kernels, efficiency, applies, "measured")
+
+
+def _complete(chooser: Chooser, problems: Sequence[Problem], names: set[str]) -> dict[str, Kernel]:
+    """The kernels by the names of rows: complete names, and others that one kernel of the pool alone has."""
+    from ckh.learn.batches import known_candidates
+
+    op = chooser.op
+    by_name: dict[str, set[Kernel]] = {}
+    pools = {op.candidates_key(one): one for one in problems}
+    for problem in pools.values():
+        pool = known_candidates(problem, chooser.model(problem, stands_in=True)).pool
+        for kernel in pool:
+            for name in (op.kernel_name(kernel), *op.other_names(kernel)):
+                if name in names:
+                    by_name.setdefault(name, set()).add(kernel)
+    found = {name: next(iter(some)) for name, some in by_name.items() if len(some) == 1}
+    for name in names - set(found):
+        kernel = op.parse_kernel(name)
+        if getattr(kernel, "is_complete", False):
+            found[name] = kernel
+    return found

@@ -1,0 +1,33 @@
+// What the published registry of convolutions uses of its base: a stand-in for tests.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace ck_tile {
+namespace dispatcher {
+
+enum class Priority { Low = 0, Normal = 1, High = 2 };
+
+template <class Derived, class Key, class Instance, class Hash>
+class BaseRegistry
+{
+    public:
+    struct Entry
+    {
+        std::shared_ptr<Instance> instance;
+        Priority priority;
+    };
+
+    protected:
+    std::mutex& mutex() const { return mutex_; }
+    const std::unordered_map<Key, Entry, Hash>& entries() const { return entries_; }
+    std::unordered_map<Key, Entry, Hash>& entries_mut() { return entries_; }
+
+    private:
+    mutable std::mutex mutex_;
+    std::unordered_map<Key, Entry, Hash> entries_;
+};
+
+} // namespace dispatcher
+} // namespace ck_tile

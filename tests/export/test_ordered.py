@@ -1,0 +1,118 @@
+"""Fallback lists: the first kernel that applies is taken, and the order is the best that insertion finds."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.registry import read_registry
+from ckh.cli import run
+from ckh.errors import ExitCode
+from ckh.export.ordered import ordered_list
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.ops import operation
+from ckh.ops.grouped_conv.problem_sets import load_problems
+
+MODEL = "grouped_conv_forward_bf16_gfx950"
+ROOT = Path(__file__).parents[2]
+
+
+def worth(order: tuple[int, ...], efficiency: np.ndarray, applies: np.ndarray) -> float:
+    """The mean efficiency of a list, problem by problem."""
+    total = 0.0
+    for speeds, there in zip(efficiency, applies, strict=True):
+        total += next((float(speeds[kernel]) for kernel in order if there[kernel]), 0.0)
+    return total / len(efficiency)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_list_is_nearly_the_best_of_all_orders(seed: int) -> None:
+    """Its efficiency is that of the rule "first fit", and within 2% of the best of all lists of four kernels."""
+    draw = np.random.default_rng(seed)
+    efficiency = draw.uniform(0.2, 1.0, (12, 5))
+    applies = draw.random((12, 5)) < np.array([1.0, 0.7, 0.5, 0.3, 0.2])
+    found = ordered_list(efficiency, applies, 4)
+    assert found.efficiency == pytest.approx(worth(found.kernels, efficiency, applies))
+    best = max(worth(o, efficiency, applies) for count in range(1, 5) for o in permutations(range(5), count))
+    assert best * 0.98 <= found.efficiency <= best + 1e-12
+    alone = [worth((kernel,), efficiency, applies) for kernel in range(5)]
+    assert (found.single, found.single_efficiency) == (int(np.argmax(alone)), pytest.approx(max(alone)))
+
+
+def test_a_special_kernel_stands_before_the_general_one() -> None:
+    """A kernel that runs few problems, and these faster, comes first; one that nothing is left to is not there."""
+    efficiency = np.array([[0.5, 1.0, 0.4], [0.9, 0.1, 0.4]])
+    applies = np.array([[True, True, True], [True, False, True]])
+    found = ordered_list(efficiency, applies, 9)
+    assert found.kernels == (1, 0)
+    assert found.efficiency == pytest.approx(0.95)
+    assert found.covered == 2
+    assert ordered_list(efficiency, applies, 1).kernels == (0,)
+
+
+def test_a_list_of_predictions_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The efficiency in JSON is that of first fit by the model's speeds; the file is read back in its order."""
+    (tmp_path / "p.txt").write_text(
+        "\n".join(f"conv_forward_bf16_nhwgc_2d_n4_c{c}_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1" for c in (8, 64, 256)) + "\n"
+    )
+    problems = load_problems(str(tmp_path / "p.txt"), None, None, "bf16")
+    command = ["export", "--to", "amd-registry", "--ordered", "--problems", str(tmp_path / "p.txt")]
+    command += ["--model", str(ROOT / "models" / MODEL), "--out", str(tmp_path / "out"), "--json"]
+    assert run(command) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    registry = read_registry(tmp_path / "out" / "registry_forward_2d_bf16.json", operation("grouped_conv"))
+    assert [operation("grouped_conv").kernel_name(one) for one in registry.kernels] == document["kernels"]
+    model, total = load_model(ROOT / "models" / MODEL), 0.0
+    for problem in problems:
+        speeds = {one.kernel: one.tflops for one in answer(problem, model).ranked}
+        first = next(kernel for kernel in registry.kernels if kernel in speeds)
+        total += speeds[first] / max(speeds.values())  # type: ignore[operator,type-var]
+    found = document["ordered"]
+    assert found["efficiency"] == pytest.approx(total / len(problems))
+    assert found["single_efficiency"] <= found["efficiency"] + 1e-12 <= found["oracle"] + 2e-12 == pytest.approx(1)
+    assert (found["problems"], found["covered"], found["basis"]) == (3, 3, "predicted, not measured")
+
+
+def test_the_best_of_problems_are_written_with_the_smallest_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The registry has the first two of each problem and nothing else; the configuration says how many it describes."""
+    text = "conv_forward_bf16_nhwgc_2d_n4_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
+    (tmp_path / "p.txt").write_text(text + "\n")
+    command = ["export", "--to", "amd-registry", "--problems", str(tmp_path / "p.txt"), "--top", "2"]
+    model = str(ROOT / "models" / MODEL)
+    assert run([*command, "--model", model, "--out", str(tmp_path / "out"), "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    problem = operation("grouped_conv").parse_problem(text)
+    best = [one.name for one in answer(problem, load_model(Path(model))).best(2)]
+    assert document["kernels"] == best
+    path = tmp_path / "out" / "config_forward_2d_bf16.json"
+    built = read_registry(path, operation("grouped_conv")).built(load_arch("gfx950"), "bf16")
+    assert document["described"]["config_forward_2d_bf16.json"] == {"form": "configuration", "kernels": len(built)}
+    assert document["ordered"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "why"),
+    [
+        (["--data", "x"], ExitCode.USAGE, "--data is for --ordered"),
+        ([], ExitCode.USAGE, "needs --problems or --registry"),
+        (["--registry", "x", "--ordered"], ExitCode.USAGE, "--registry says the kernels"),
+        (["--problems", "resnet50", "--embed"], ExitCode.USAGE, "--embed does not go with --to amd-registry"),
+        (["--op", "miopen_conv", "--problems", "resnet50"], ExitCode.USAGE, "hold no kernels of miopen_conv"),
+    ],
+)
+def test_wrong_options_write_nothing(
+    options: list[str], code: int, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each is one line, and there is no folder."""
+    command = ["export", "--to", "amd-registry", "--arch", "gfx950", "--dtype", "bf16", "--out", str(tmp_path / "out")]
+    assert run([*command, *options]) == code
+    assert why in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
