@@ -79,8 +79,9 @@ def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
 
 
 def hand_made(model: Model) -> Dataset:
-    """Four problems: a fast kernel is no candidate; the choice took 4 ms, 2 was possible; it was never measured; it
-    failed.
+    """Four problems.
+
+    A fast kernel is no candidate; the choice took 4 ms where 2 was possible; it was never measured; it failed.
     """
     one, two, three, four = PROBLEMS
     first = {problem: ranking(model, problem) for problem in PROBLEMS}
@@ -173,7 +174,9 @@ def unpadded() -> Dataset:
         for pipeline in ("compv3", "compv4", "mem")
         for epilogue in ("cshuffle", "default")
     ]
-    where = [parse_gemm_problem(f"gemm_fp16_rcr_M{m}_N{n}_K1024") for m in (256, 1024) for n in (256, 512, 768, 2048)]
+    where = [
+        parse_gemm_problem(f"gemm_fp16_rcr_m{m}_n{n}_k1024_splitk1") for m in (256, 1024) for n in (256, 512, 768, 2048)
+    ]
     problem, kernel = np.divmod(np.arange(len(where) * len(some)), len(some))
     pairs = Pairs(where, problem, some, [gemm_name(one) for one in some], kernel, "gemm_universal")
     latency_ms = random.uniform(1, 2, len(problem))
@@ -181,13 +184,11 @@ def unpadded() -> Dataset:
     hardware = load_arch("gfx942").hardware.to_dict()
     results = Results(status_of(ok, Status.WRONG_RESULT), latency_ms, {"spread": np.full(len(problem), 0.02)})
     assert len(some) == 84
-    return Dataset(
-        to_pandas(build_table(pairs, results, Origin("gfx942", "a test", hardware, "run1"))), op="gemm_universal"
-    )
+    return Dataset(to_pandas(build_table(pairs, results, Origin("gfx942", "a test", hardware, "run1"))))
 
 
 def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path: Path) -> None:
-    """Coverage is the share of problems whose choice is one of the 84, whatever the pool is: the rows alone say 100 %."""
+    """Coverage is the share of choices that are one of the 84, whatever the pool is; the rows alone say 100 %."""
     data = unpadded()
     options = TrainOptions((RANK,), RankObjective.RELATIVE, folds=0, jobs=1, params=TREES)
     save(train(data, options, lambda _steps, _text: None), tmp_path / "model")
