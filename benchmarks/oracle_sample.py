@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from ckh.assess.measured import times_of
-from ckh.assess.metrics import choices
 from ckh.assess.oracle import SAMPLE, Contest, Remeasured, contests, measured_again, with_sample
 from ckh.data.dataset import read_dataset
 from ckh.learn.artifact import load_model
+from ckh.learn.judged_answers import first_kernels, ranked_rows
 
 ROOT = Path(__file__).parents[1]
 FIRST, SEEDS = 5, 20
@@ -30,14 +30,15 @@ PAIRS = {
 def replay(model: str, data: str) -> list[float]:
     """Mean efficiency without a sample, with one, by the estimated best, and in truth."""
     dataset = read_dataset(ROOT / "data" / f"{data}.parquet")
-    scores, times = load_model(ROOT / "models" / model).scores(dataset), times_of(dataset)
+    loaded, times = load_model(ROOT / "models" / model), times_of(dataset)
+    first, ranked = first_kernels(loaded, dataset, FIRST), ranked_rows(loaded, dataset)
     texts = [problem.canonical() for problem in dataset.problems()]
     ns: dict[str, dict[str, float]] = {text: {} for text in texts}
     names = dataset.frame["kernel_name"].astype(str).to_numpy(dtype=object)
     for problem, name, ms in zip(dataset.problem_ids.tolist(), names, times.latency_ms.tolist(), strict=True):
         ns[texts[problem]][name] = ms * 1e6
     # The kernel that was best on another day is not known here: the model's first choice stands for it.
-    plain = [replace(one, kernels=(one.kernels[1], *one.kernels[1:])) for one in contests(dataset, scores, FIRST)]
+    plain = [replace(one, kernels=(one.kernels[1], *one.kernels[1:])) for one in contests(dataset, first)]
     told = []
     for seed in range(SEEDS):
         drawn = with_sample(plain, lambda problem: list(ns[problem]), SAMPLE, seed)
@@ -45,7 +46,8 @@ def replay(model: str, data: str) -> list[float]:
             again = [_timed(one, ns[one.problem]) for one in some]
             told.append([np.mean([one.first_efficiency for one in again])])
         told[-1].append(np.mean([one.estimated_efficiency for one in again]))
-    true = float(times.efficiency()[choices(scores, times.problem, times.count)].mean())
+    assert ranked.is_measured(times.problem).all()
+    true = float(times.efficiency()[ranked.best_ranked(times.problem)].mean())
     without, (with_it, estimated) = told[0][0], np.mean([one for one in told if len(one) > 1], axis=0)
     return [float(without), float(with_it), float(estimated), true]
 

@@ -20,7 +20,8 @@ from ckh.assess.intervals import estimates, mean_of
 from ckh.data.dataset import read_dataset
 from ckh.learn.artifact import load_model
 from ckh.learn.calibrate import SHOWN
-from ckh.learn.predicted_times import predicted_speeds, time_ratios
+from ckh.learn.judged_answers import ranked_rows
+from ckh.learn.predicted_times import answered_ratios
 
 ROOT = Path(__file__).parents[1]
 HOLDOUTS = {
@@ -35,14 +36,14 @@ def main() -> None:
     for name, file in HOLDOUTS.items():
         model = load_model(ROOT / "models" / name)
         dataset = read_dataset(ROOT / "data" / f"{file}.parquet", columns=lambda op: op.column_names())
-        scores = model.scores(dataset)
-        found = predicted_speeds(model, dataset, scores)
-        assert found is not None
-        covered.append(time_ratios(model, dataset, scores).covered)
-        frame, groups = dataset.frame, np.split(np.arange(len(found.rows)), found.starts[1:])
-        first = [group[:SHOWN] for group in groups]
-        measured = frame["tflops"].to_numpy(dtype=np.float64)[found.rows]
-        off = [np.log(measured[of] / found.tflops[of]) for of in first]  # log of predicted over measured time
+        ranked, frame = ranked_rows(model, dataset), dataset.frame
+        covered.append(answered_ratios(model, dataset, ranked).covered)
+        measured = frame["tflops"].to_numpy(dtype=np.float64)
+        rows = np.flatnonzero((ranked.place < SHOWN) & (measured > 0) & np.isfinite(ranked.tflops))
+        rows = rows[np.argsort(dataset.problem_ids[rows], kind="stable")]
+        starts = np.unique(dataset.problem_ids[rows], return_index=True)[1]
+        # The logarithm of predicted over measured time.
+        off = np.split(np.log(measured[rows] / ranked.tflops[rows]), starts[1:])
         of_problem = np.array([np.median(one) for one in off])
         common = estimates({"": mean_of(of_problem)}, len(of_problem))[""]
         every = np.concatenate(off)
@@ -53,7 +54,6 @@ def main() -> None:
             f"a common factor {_error(every - np.median(every)):.2%}, without one for each problem {_error(within):.2%}"
         )
         if "earlier_ms" in frame and frame["earlier_ms"].notna().any():
-            rows = found.rows[np.concatenate(first)]
             apart = np.log(frame["later_ms"].to_numpy()[rows] / frame["earlier_ms"].to_numpy()[rows])
             apart = apart[np.isfinite(apart)]
             print(

@@ -187,8 +187,9 @@ def test_the_job_script_for_slurm_can_be_built() -> None:
         assert expected in script
 
 
+@pytest.mark.parametrize("among", ["candidates", "measured"])
 def test_judging_on_a_cluster_gives_the_same_figures(
-    local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    among: str, local: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parts that workers score, of a model that only the client has, give the report that one process gives."""
     monkeypatch.setattr(parts_module, "PART_ROWS", 40)
@@ -197,7 +198,7 @@ def test_judging_on_a_cluster_gives_the_same_figures(
     train = ["train", "--data", str(tmp_path / "measured.parquet"), "--trees", "20", "--leaves", "7", "--folds", "0"]
     assert run([*train, "--jobs", "1", "--out", str(tmp_path / "model")]) == ExitCode.OK
     args = ["evaluate", "--model", str(tmp_path / "model"), "--data", str(tmp_path / "measured.parquet")]
-    args += ["--with-trained", "--max-unstable", "1", "--json"]
+    args += ["--with-trained", "--max-unstable", "1", "--json", "--among", among]
     capsys.readouterr()
     assert run(args) == ExitCode.OK
     here = capsys.readouterr().out
@@ -207,7 +208,7 @@ def test_judging_on_a_cluster_gives_the_same_figures(
 
 
 def _has_scored() -> bool:
-    return "ckh.learn.far_scores" in sys.modules
+    return "ckh.learn.far_answers" in sys.modules
 
 
 def test_training_on_a_cluster_gives_the_same_model(local: Cluster, tmp_path: Path) -> None:

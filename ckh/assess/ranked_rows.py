@@ -109,12 +109,9 @@ class Coverage:
             "the fastest measured kernel is no candidate of predict": self.best_no_candidate,
         }
         said = [f"  {words}: {count} of {self.problems} problems" for words, count in counts.items() if count]
-        return [
-            f"coverage {self.coverage:.2%}: problems whose choice was measured and whose fastest measured kernel is a "
-            "candidate",
-            *said,
-            *([f"  the first refusal: {self.refusal}"] if self.refusal else []),
-        ]
+        what = "problems whose choice was measured and whose fastest measured kernel is a candidate"
+        refusal = [f"  the first refusal: {self.refusal}"] if self.refusal else []
+        return [f"coverage {self.coverage:.2%}: {what}", *said, *refusal]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

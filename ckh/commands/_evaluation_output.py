@@ -72,12 +72,7 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     if result.unstable:
         say(f"{percent(result.unstable)} of the times are unstable: their samples spread by more than 5 %")
     say()
-    top = [
-        [str(k.k), str(k.problems), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)]
-        for k in result.top
-    ]
-    columns = ("first k choices", "problems", "hold a best kernel", "mean of the best", "P10 of the best")
-    print_table("", columns, top)
+    _print_first(result)
     say()
     slices = [
         [
@@ -93,6 +88,17 @@ def print_report(result: Evaluation, spec: ModelSpec, title: str, worst: int) ->
     print_table("", ("slice", "problems", "mean", "95 % interval", "P10", "min"), slices)
     if worst:
         _print_worst(_worst_first(result.choices)[:worst], spec)
+
+
+def _print_first(result: Evaluation) -> None:
+    """Print the first k choices, with the number of problems where a choice was not measured on some."""
+    columns = ["first k choices", "hold a best kernel", "mean of the best", "P10 of the best"]
+    rows = [[str(k.k), percent(k.hit), percent(k.efficiency_mean), percent(k.efficiency_p10)] for k in result.top]
+    if any(k.problems < result.coverage.problems for k in result.top):
+        columns.insert(1, "problems")
+        for row, k in zip(rows, result.top, strict=True):
+            row.insert(1, str(k.problems))
+    print_table("", columns, rows)
 
 
 def distribution_line(efficiency: Sequence[float]) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ckh.data.parts import DatasetParts
     from ckh.learn.artifact import Model
     from ckh.learn.spec import ModelSpec
+    from ckh.ops.base import Problem
 
 
 class Among(StrEnum):
@@ -35,7 +36,7 @@ class Among(StrEnum):
 AMONG = typer.Option(
     Among.CANDIDATES,
     "--among",
-    help="What choices are made among: predict's candidates, as it answers, or the measured kernels of a problem alone.",
+    help="What choices are made among: predict's candidates, as it answers, or measured kernels alone.",
 )
 MODEL = typer.Option(
     None,
@@ -62,7 +63,8 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
 
     if path is not None:
         return load_model(path)
-    problems, archs = [], set()
+    problems: list[Problem] = []
+    archs: set[str] = set()
     for part in read_parts(*data, columns=lambda _op: frozenset()):
         problems += part.problems()
         archs.update(part.archs)

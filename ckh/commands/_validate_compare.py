@@ -24,8 +24,8 @@ _HELP = """Compare a new model with an old one on the same problems. Exit code 1
 Each model's own answer is judged, as `ckh predict` would give it with --model, on the problems where both choices were
 measured; the others are counted. Where a sample of the kernels was measured, --among measured ranks these alone.
 
-The new model may replace it if mean and median efficiency stay within 0.5 points, P10 within 2, no problem loses more than 10 %, and
-none is refused that the old model answers.
+The new model may replace it if mean and median efficiency stay within 0.5 points, P10 within 2, no problem loses more
+than 10 %, and none is refused that the old model answers.
 Problems that either was trained on, and those with a single measured kernel, do not count.
 
 Each difference has its 95 % interval, of a bootstrap over problems that draws the same ones for both models: one that

@@ -53,9 +53,9 @@ again on this machine, in turns, so that the verdict does not rest on times of a
 were thought good. The report states what the sample may have missed: 59 random kernels hold one of the fastest 5 %
 with a probability of 95 %.
 
-There is no verdict, and exit code 4, where fewer than --min-problems are left whose choice was measured: those that the model was trained on do
-not count (for models of AMD's tools this cannot be known, and the report says so), nor those with a single measured
-kernel.
+There is no verdict, and exit code 4, where fewer than --min-problems are left whose choice was measured: those that the
+model was trained on do not count (for models of AMD's tools this cannot be known, and the report says so), nor those
+with a single measured kernel.
 """
 _SAMPLE = 59
 
@@ -137,7 +137,7 @@ def oracle(
         for name, least in (("mean efficiency", min_mean), ("P10 efficiency", min_p10))
         if figures[name] < least
     ]
-    said = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
+    said: dict[str, object] = {"model": str(loaded.path), "stands_in": stands_in(loaded), "among": str(among)}
     said |= {"problems": len(judged.efficiency), "on_device": on_device, "figures": figures}
     if as_json:
         said["coverage"] = None if judged.coverage is None else asdict(judged.coverage)

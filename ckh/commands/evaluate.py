@@ -192,11 +192,9 @@ def _judging(model: Model, parts: DatasetParts, cluster: str | None, among: Amon
 
         if isinstance(model, EstimateModel):
             raise UsageError("an estimate has no files that workers could load", "leave out --cluster")
-        with (
-            connected(cluster) as nodes,
-            closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far,
-        ):
-            yield lambda _part: far.next()
+        with connected(cluster) as nodes:  # noqa: SIM117 - in one it is too long
+            with closing(FarAnswers(nodes, model, parts, measured_alone=measured_alone)) as far:
+                yield lambda _part: far.next()
         return
     yield lambda part: judged_rows(model, part, measured_alone=measured_alone)
 

@@ -63,7 +63,10 @@ class FarAnswers:
 
 
 def _rank(
-    _number: int, files: Mapping[str, bytes], part: Dataset, measured_alone: bool
+    _number: int,
+    files: Mapping[str, bytes],
+    part: Dataset,
+    measured_alone: bool,  # noqa: FBT001 - a call's arguments stand in order
 ) -> tuple[RankedRows, TimeRatios]:
     """Run by a worker."""
     return judged_rows(_model(files), part, measured_alone=measured_alone)

@@ -18,7 +18,7 @@ from ckh.assess.ranked_rows import RankedRows
 from ckh.errors import DataError, UsageError
 from ckh.learn.answer import answers
 from ckh.learn.answering import AnsweringModels
-from ckh.learn.predicted_times import TimeRatios, answered_ratios, time_ratios
+from ckh.learn.predicted_times import TimeRatios, answered_ratios, predicted_speeds
 from ckh.learn.scoring import Remembered
 
 if TYPE_CHECKING:
@@ -80,11 +80,18 @@ def judged_rows(model: Model, dataset: Dataset, *, measured_alone: bool) -> tupl
     Raises:
         CkhError: the model is damaged, for something else, or a column is missing.
     """
-    if not measured_alone:
-        ranked = ranked_rows(model, dataset)
-        return ranked, answered_ratios(model, dataset, ranked)
+    ranked = _measured_rows(model, dataset) if measured_alone else ranked_rows(model, dataset)
+    return ranked, answered_ratios(model, dataset, ranked)
+
+
+def _measured_rows(model: Model, dataset: Dataset) -> RankedRows:
+    """The measured rows alone in the order of the model's scores, with the speeds that it predicts of them."""
     scores = model.scores(dataset)
-    return RankedRows.by_scores(dataset, scores), time_ratios(model, dataset, scores)
+    ranked, speeds = RankedRows.by_scores(dataset, scores), predicted_speeds(model, dataset, scores)
+    if speeds is not None:
+        ranked.tflops[speeds.rows] = speeds.tflops
+        ranked.first_tflops[dataset.problem_ids[speeds.rows[speeds.starts]]] = speeds.tflops[speeds.starts]
+    return ranked
 
 
 def answering_model(problems: Sequence[Problem], arch: str) -> Model:

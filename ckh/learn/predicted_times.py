@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,27 +103,6 @@ def predicted_speeds(model: Model, dataset: Dataset, score: NDArray[np.float64])
         speeds.append(found)
     starts = np.cumsum([0, *map(len, rows[:-1])])
     return PredictedSpeeds(np.concatenate(rows), starts, np.concatenate(speeds))
-
-
-def time_ratios(model: Model, dataset: Dataset, score: NDArray[np.float64]) -> TimeRatios:
-    """Measured over predicted times of the first kernels of each problem; none if the model predicts no times.
-
-    The first kernels are those of the measured ones that the model places first. Arguments and errors are those of
-    `predicted_speeds`.
-    """
-    found = predicted_speeds(model, dataset, score)
-    if found is None:
-        return TimeRatios(np.zeros(0), np.zeros(0))
-    measured = dataset.frame["tflops"].to_numpy(dtype=np.float64)[found.rows]
-    times, covered = [], []
-    shown = model.spec.op.timed or SHOWN
-    for start, end in pairwise([*found.starts.tolist(), len(found.rows)]):
-        first = slice(start, min(start + shown, end))
-        times.append(found.tflops[first] / measured[first])
-        if model.bands:
-            low, high = interval_at(model.bands, float(found.tflops[start]))
-            covered.append(float(np.mean((times[-1] >= low) & (times[-1] <= high))))
-    return TimeRatios(np.concatenate(times), np.array(covered))
 
 
 def answered_ratios(model: Model, dataset: Dataset, ranked: RankedRows) -> TimeRatios:

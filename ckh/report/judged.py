@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ckh.assess import baselines
-from ckh.assess.compare import too_few_choices
 from ckh.assess.metrics import choices
 from ckh.assess.noise import noise_times
 from ckh.assess.ranked_rows import Coverage, RankedRows, coverage, coverage_of
 from ckh.assess.report import FIXED, HINDSIGHT, NEAREST
+from ckh.errors import DataError
 from ckh.learn.judged_answers import judged_rows
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ def judge(model: Model, dataset: Dataset, *, measured_alone: bool = False) -> Ju
     (times, _noise), (ranked, _) = noise_times(dataset), judged_rows(model, dataset, measured_alone=measured_alone)
     judged = Judged(model, dataset, times, ranked, coverage([coverage_of(ranked, times)]))
     if not len(judged.efficiency):
-        raise too_few_choices(0, times.count, 1)
+        raise DataError(
+            f"none of the {times.count} choices of {model.path} was measured in these data",
+            "rank the measured kernels alone with --among measured",
+        )
     return judged
 
 

@@ -28,7 +28,8 @@ def learning_curve(judged: Judged) -> Drawing | None:
     return Drawing(
         "learning",
         f"{half} of {trees[-1]} trees come within half a point of all of them",
-        "Efficiency on the judged problems if only the first trees choose. A curve that still rises calls for more "
+        "Efficiency on the judged problems if only the first trees choose, among the measured kernels. A curve that "
+        "still rises calls for more "
         "trees; one that is flat, for more data or other features.",
         efficiency_lines("trees", trees, found),
     )

@@ -66,7 +66,8 @@ def learning_by_data(judged: Judged, learned_from: Dataset, jobs: int, advance: 
     return Drawing(
         "learning-by-data",
         f"The last doubling of the data, to {counts[-1]:,} problems, brought {gained:+.1f} points of mean efficiency",
-        "Efficiency on the judged problems of models with these settings that learned from a part of the training "
+        "Efficiency on the judged problems, among the measured kernels, of models "
+        "with these settings that learned from a part of the training "
         "problems. A curve that still rises calls for more measurements. Each is one model of the order, without a "
         "blend's regression and a law of time, so the last may choose a little worse than the model itself.",
         efficiency_lines("training problems", counts, found),

@@ -37,11 +37,8 @@ def report_comparison(old: Judged, new: Judged) -> Report:
             ("improved", f"{found.improved:,}"),
             ("same", f"{found.same:,}"),
             ("degraded", f"{len(found.degraded):,}"),
-            *(
-                (f"{name}: {words}", value)
-                for name, one in zip(names, (old, new))
-                for words, value in one.coverage_facts
-            ),
+            *((f"{names[0]}: {words}", value) for words, value in old.coverage_facts),
+            *((f"{names[1]}: {words}", value) for words, value in new.coverage_facts),
         ],
         figures=[figure for figure in figures if figure is not None],
         tables=[_degraded(found)] if found.degraded else [],

@@ -10,6 +10,7 @@ import pytest
 
 from ckh.assess.compare import Comparison, Degraded, Thresholds
 from ckh.assess.compare import compare as compare_parts
+from ckh.assess.ranked_rows import RankedRows
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
 from tests.learn.conftest import build, kernels
@@ -36,7 +37,8 @@ def data(*times: tuple[float, float, float], failed: tuple[int, ...] = ()) -> Da
 
 def compare(dataset: Dataset, old: np.ndarray, new: np.ndarray, thresholds: Thresholds) -> Comparison:
     """Compare scores of all rows of a dataset."""
-    return compare_parts([dataset], lambda _: old, lambda _: new, thresholds)
+    old_rows, new_rows = (RankedRows.by_scores(dataset, scores) for scores in (old, new))
+    return compare_parts([dataset], lambda _: old_rows, lambda _: new_rows, thresholds)
 
 
 def choosing(*columns: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 
 from ckh.assess.metrics import Times, choices
 from ckh.assess.noise import ceiling, repeat_noise, scored_again
+from ckh.assess.ranked_rows import RankedRows
 from ckh.assess.report import evaluate
 from ckh.data.parts import in_memory
 from tests.learn.conftest import build, kernels, problems, time_ms
@@ -143,7 +144,7 @@ def test_a_contender_that_was_measured_once_leaves_its_problem_out() -> None:
 def test_the_report_has_both() -> None:
     """An evaluation names the device's noise, uses it for hits, and begins the gap at random without training data."""
     data = twice()
-    found = evaluate(in_memory(data), lambda part: -part.frame["latency_ms"].to_numpy())
+    found = evaluate(in_memory(data), lambda part: RankedRows.by_scores(part, -part.frame["latency_ms"].to_numpy()))
     assert [one.device for one in found.noise] == ["a test"]
     assert found.ceiling is not None
     assert found.ceiling.baseline == "random kernel (expected)"

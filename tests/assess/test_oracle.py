@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ckh.assess.oracle import Contest, contests, measured_again, with_sample
+from ckh.assess.oracle import Contest, contests, first_measured, measured_again, with_sample
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -24,7 +24,7 @@ def test_the_oracle_comes_first_then_the_choices() -> None:
     """Rows of problems may alternate; a choice that is the oracle's is named twice, a failure is never the oracle."""
     data = build([(ONE, A, 3), (TWO, A, 1), (ONE, B, 1), (TWO, B, 2), (ONE, C, 2), (TWO, C, 3)], failed=[2])
     scores = np.array([1.0, 5.0, 3.0, 9.0, 2.0, 4.0])
-    found = contests(data, scores, 2)
+    found = contests(data, first_measured(data, scores, 2))
     assert found == [
         Contest(ONE.canonical(), (NAME_C, NAME_B, NAME_C), 2),
         Contest(TWO.canonical(), (NAME_A, NAME_B, NAME_A), 2),
@@ -33,7 +33,8 @@ def test_the_oracle_comes_first_then_the_choices() -> None:
 
 def test_more_choices_than_kernels_are_all() -> None:
     """A problem of two kernels has two choices."""
-    found = contests(build([(ONE, A, 3), (ONE, B, 1)]), np.array([1.0, 0.0]), 10)
+    data = build([(ONE, A, 3), (ONE, B, 1)])
+    found = contests(data, first_measured(data, np.array([1.0, 0.0]), 10))
     assert found == [Contest(ONE.canonical(), (NAME_B, NAME_A, NAME_B), 2)]
 
 

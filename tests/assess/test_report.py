@@ -11,6 +11,7 @@ import pytest
 from ckh.assess.baselines import Learned
 from ckh.assess.measured import judged, times_of
 from ckh.assess.metrics import choices, summarize
+from ckh.assess.ranked_rows import RankedRows
 from ckh.assess.report import Choice, Evaluation
 from ckh.assess.report import evaluate as evaluate_parts
 from ckh.assess.slices import SliceReport
@@ -36,7 +37,7 @@ SCORES = np.array([1.0, 2.0, 0.0, 1.0, 0.0, 2.0])
 def evaluate(dataset: Dataset, scores: np.ndarray, learned_from: Dataset | None = None) -> Evaluation:
     """Judge scores of all rows of a dataset."""
     learned = None if learned_from is None else Learned([learned_from])
-    return evaluate_parts(in_memory(dataset), lambda _: scores, learned)
+    return evaluate_parts(in_memory(dataset), lambda part: RankedRows.by_scores(part, scores), learned)
 
 
 def test_choices_are_told_beside_the_best() -> None:
@@ -44,10 +45,11 @@ def test_choices_are_told_beside_the_best() -> None:
     found = evaluate(DATA, SCORES)
     names = [kernel_name(one) for one in (A, B, C)]
     assert found.choices == [
-        Choice(ONE.canonical(), names[1], 4.0, names[0], 2.0, 0.5, is_best=False),
-        Choice(TWO.canonical(), names[2], None, names[1], 3.0, 0.0, is_best=False),
+        Choice(ONE.canonical(), names[1], 4.0, names[0], 2.0, best_is_candidate=True, efficiency=0.5, is_best=False),
+        Choice(TWO.canonical(), names[2], None, names[1], 3.0, best_is_candidate=True, efficiency=0.0, is_best=False),
     ]
     assert found.rows == 6
+    assert found.efficiency is not None
     assert (found.efficiency.problems, found.efficiency.mean.value, found.efficiency.min) == (2, 0.25, 0.0)
     assert [one.k for one in found.top] == [1, 3, 5, 10]
     assert [(one.hit, one.efficiency_mean) for one in found.top[:2]] == [(0.0, 0.25), (1.0, 1.0)]
@@ -70,6 +72,7 @@ def test_slices_of_a_kind_have_the_mean_of_the_whole() -> None:
     data = judged(measured())
     scores = np.random.default_rng(5).random(len(data))
     found = evaluate(data, scores)
+    assert found.efficiency is not None
     for kind in SLICES:
         parts = [one for one in found.slices if one.kind == kind]
         assert sum(one.problems for one in parts) == 14

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ckh.data.dataset import Dataset
 
 
+MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small model."""
@@ -48,7 +51,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model's line has the mean and percentiles of a plain loop; baselines, first k and slices follow."""
-    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
+    assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     lines = [line.split() for line in stdout.splitlines()]
     (line,) = [line for line in lines if line and line[0] == "model"]
@@ -75,7 +78,7 @@ def test_the_table_tells_the_whole_and_its_parts(model: Path, data: Path, capsys
 
 def test_the_training_data_are_found(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One file by its digest, several by what they are from; where they are not the model's the table says so."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]
     assert run([*args, "--train-data", str(data)]) == ExitCode.OK
     named = capsys.readouterr().out
     assert "nearest training problem" in named
@@ -110,6 +113,7 @@ def test_json_holds_everything(model: Path, data: Path, capsys: pytest.CaptureFi
     """One document: figures, baselines that learned, and the choices, worst first."""
     args = [
         "evaluate",
+        *MEASURED,
         "--model",
         str(model),
         "--data",
@@ -141,7 +145,7 @@ def test_parts_change_no_figure(
     files = [str(tmp_path / f"{number}.parquet") for number in range(2)]
     for path, rows in zip(files, np.array_split(random.permutation(len(whole)), 2), strict=True):
         write_dataset(whole.select(rows), path)
-    args = ["evaluate", "--model", str(model), "--with-trained", "--json"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--with-trained", "--json"]
     args += [word for path in files for word in ("--data", path, "--train-data", path)]
     assert run(args) == ExitCode.OK
     at_once = capsys.readouterr()
@@ -154,7 +158,7 @@ def test_parts_change_no_figure(
 
 def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--worst lists as many, in ascending order, and cuts the choices of --json."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "3"]
     assert run(args) == ExitCode.OK
     listed = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("conv_forward_")]
     assert [line[1] for line in listed] == [f"{one:.2%}" for one in sorted(efficiencies(model))[:3]]
@@ -165,7 +169,17 @@ def test_the_worst_choices_are_listed(model: Path, data: Path, capsys: pytest.Ca
 def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A figure under its gate ends in exit code 1 and a warning; at its gate it passes."""
     least = float(efficiencies(model).min())
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--json", "--with-trained", "--fail-under"]
+    args = [
+        "evaluate",
+        *MEASURED,
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--json",
+        "--with-trained",
+        "--fail-under",
+    ]
     assert run([*args, f"min_efficiency={least!r}", "--fail-under", "mean_efficiency=0.5"]) == ExitCode.OK
     assert "all gates passed" in capsys.readouterr().err
     assert run([*args, f"min_efficiency={least + 1e-6!r}", "--fail-under", "mean_efficiency=0.5"]) == 1
@@ -178,7 +192,7 @@ def test_gates(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Problems that were trained on are left out, and too few others are no verdict; --with-trained is said aloud."""
     gate = ["--fail-under", "mean_efficiency=0"]
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--json"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run([*args, *gate]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -197,7 +211,7 @@ def test_a_gate_does_not_rest_on_training_data(model: Path, data: Path, capsys: 
 
 def test_a_hold_out_that_was_trained_on_is_refused(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a gate too: nothing is judged on training data alone, and of mixed data the new problems are."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--json"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -217,7 +231,7 @@ def test_the_same_layer_at_another_batch_is_apart(
     others = [replace(copies[0], c=40), replace(copies[1], k=24)]
     rows = [(one, kernel, time_ms(one, kernel)) for one in (*copies, *others) for kernel in kernels()]
     write_dataset(build(rows), tmp_path / "new.parquet")
-    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--json"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--json"]
     assert run(args) == ExitCode.OK
     found = {one["name"]: one["problems"] for one in json.loads(capsys.readouterr().out)["slices"]}
     assert (found["same layer, another batch"], found["layer never seen"]) == (3, 2)
@@ -230,7 +244,7 @@ def test_unstable_data_are_refused(model: Path, tmp_path: Path, capsys: pytest.C
     frame.loc[rows, "status"] = "unstable"
     share = len(rows) / int(frame["is_valid"].sum())
     write_dataset(type(measured())(frame), tmp_path / "loaded.parquet")
-    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "loaded.parquet"), "--json"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(tmp_path / "loaded.parquet"), "--json"]
     assert run(args) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -244,7 +258,7 @@ def test_the_worst_have_the_command_that_measures_them_again(
     model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The printed command, run by a shell, writes the problems and plans a bench of them with all kernels."""
-    args = ["evaluate", "--model", str(model), "--data", str(data), "--with-trained", "--worst", "2"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained", "--worst", "2"]
     assert run(args) == ExitCode.OK
     (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("measure them again: ")]
     write, bench = line.removeprefix("measure them again: ").split(" && ")
@@ -274,7 +288,9 @@ def test_gates_that_make_no_sense(
     model: Path, data: Path, gate: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused, so that no gate passes by accident."""
-    assert run(["evaluate", "--model", str(model), "--data", str(data), "--fail-under", gate]) == ExitCode.USAGE
+    assert (
+        run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--fail-under", gate]) == ExitCode.USAGE
+    )
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert message in stderr.splitlines()[0]
@@ -286,7 +302,7 @@ def test_new_problems_are_not_warned_of(model: Path, tmp_path: Path, capsys: pyt
     write_dataset(type(measured())(frame), tmp_path / "new.parquet")
     write_dataset(measured(), tmp_path / "old.parquet")
     data = ["--data", str(tmp_path / "new.parquet"), "--train-data", str(tmp_path / "old.parquet")]
-    assert run(["evaluate", "--model", str(model), *data]) == ExitCode.OK
+    assert run(["evaluate", *MEASURED, "--model", str(model), *data]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert stderr == ""
     assert "nearest training problem" in stdout
@@ -298,7 +314,7 @@ def test_rows_of_other_directions_are_left_out(model: Path, data: Path, capsys: 
     rows = [(problem, kernel, time_ms(problem, kernel)) for problem in problems()[:2] for kernel in kernels()[:4]]
     turned = [(one.with_direction(Direction.BWD_DATA), kernel, ms) for one, kernel, ms in rows]
     write_dataset(build(turned), other)
-    args = ["evaluate", "--model", str(model), "--json", "--with-trained"]
+    args = ["evaluate", *MEASURED, "--model", str(model), "--json", "--with-trained"]
     assert run([*args, "--data", str(data), "--data", str(other)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert json.loads(stdout)["rows"] == 14 * 24
@@ -314,7 +330,7 @@ def test_a_model_that_does_not_say_what_it_has_seen(
 ) -> None:
     """Its own training data are judged on as if they were new, and a line says that this cannot be known."""
     (model / "train_manifest.json").write_text("damaged", encoding="utf-8")
-    assert run(["evaluate", "--model", str(model), "--data", str(data)]) == ExitCode.OK
+    assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "14 problems" in stdout
     said = f"warning: whether {model} was trained on these problems cannot be known: its manifest does not say"
@@ -323,10 +339,12 @@ def test_a_model_that_does_not_say_what_it_has_seen(
 
 def test_a_model_that_is_missing_or_damaged(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both are told in one line and exit code 4."""
-    assert run(["evaluate", "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
+    assert run(["evaluate", *MEASURED, "--model", str(model / "none"), "--data", str(data)]) == ExitCode.BAD_DATA
     assert capsys.readouterr().err.startswith(f"error: there is no model {model / 'none'}\n")
     (model / "model_rank.lgbm.gz").write_bytes(b"hello")
-    assert run(["evaluate", "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.BAD_DATA
+    assert (
+        run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data), "--with-trained"]) == ExitCode.BAD_DATA
+    )
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
     assert stderr.splitlines()[-1] == f"error: {model}, model of rank: not a complete LightGBM model text"
@@ -340,7 +358,16 @@ def test_amds_recipe_stands_beside(
     write_dataset(measured(), tmp_path / "old.parquet")
     new = type(measured())(measured().frame.assign(N=measured().frame["N"] + 100))
     write_dataset(new, tmp_path / "new.parquet")
-    args = ["evaluate", "--model", str(model), "--data", str(tmp_path / "new.parquet"), "--amd-recipe", "--json"]
+    args = [
+        "evaluate",
+        *MEASURED,
+        "--model",
+        str(model),
+        "--data",
+        str(tmp_path / "new.parquet"),
+        "--amd-recipe",
+        "--json",
+    ]
     assert run(args) == ExitCode.USAGE
     capsys.readouterr()
     assert run([*args, "--train-data", str(tmp_path / "old.parquet")]) == ExitCode.OK

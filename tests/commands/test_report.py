@@ -171,13 +171,32 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One is judged, two are compared; the heat map has the sizes that were chosen."""
     for name in ("old", "new"):
         silent(saved(Path(name)))
-    assert run(["report", "old", "--data", data, "--over", "C,Hi", "--out", "old.html", "--json"]) == ExitCode.OK
+    assert (
+        run(["report", "old", "--among", "measured", "--data", data, "--over", "C,Hi", "--out", "old.html", "--json"])
+        == ExitCode.OK
+    )
     assert figures(capsys.readouterr().out) == ["efficiency", "regret", "heat", "calibration", "learning"]
     assert "by C and Hi;" in Path("old.html").read_text(encoding="utf-8")
-    args = ["report", "old", "--data", data, "--train-data", data, "--learning-curve", "--out", "curve.html", "--json"]
+    args = [
+        "report",
+        "old",
+        "--among",
+        "measured",
+        "--data",
+        data,
+        "--train-data",
+        data,
+        "--learning-curve",
+        "--out",
+        "curve.html",
+        "--json",
+    ]
     assert run(args) == ExitCode.OK
     assert figures(capsys.readouterr().out)[-1] == "learning-by-data"
-    assert run(["report", "old", "new", "--data", data, "--out", "both.html", "--json"]) == ExitCode.OK
+    assert (
+        run(["report", "old", "new", "--among", "measured", "--data", data, "--out", "both.html", "--json"])
+        == ExitCode.OK
+    )
     assert "change" in figures(capsys.readouterr().out)
 
 
@@ -185,9 +204,9 @@ def test_models(data: str, capsys: pytest.CaptureFixture[str]) -> None:
     ("args", "said"),
     [
         (["old"], "--data HOLDOUT.parquet"),
-        (["old", "--data", "data.parquet", "--over", "C"], "names no two sizes"),
+        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C"], "names no two sizes"),
         (["data.parquet", "--learning-curve"], "its training data"),
-        (["old", "--data", "data.parquet", "--over", "C,nothing"], "there is no size 'nothing'"),
+        (["old", "--data", "data.parquet", "--among", "measured", "--over", "C,nothing"], "there is no size 'nothing'"),
         (["data.parquet", "--over", "C,K"], "--over is for models"),
         (["data.parquet", "--watch"], "--watch is for a folder"),
         (["old", "data.parquet", "--data", "data.parquet"], "compared with models only"),

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+MEASURED = ("--among", "measured")  # 24 of the 300 candidates were measured
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A small model that does not say what it was trained on."""
@@ -66,7 +69,19 @@ def opposite(tmp_path: Path) -> Path:
 def test_the_oracle_gives_the_verdict(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The figures are those of a plain loop; a gate just under them passes, one just above fails."""
     found = efficiencies(model)
-    args = ["validate", "oracle", "--model", str(model), "--data", str(data), "--json", "--min-p10", "0", "--min-mean"]
+    args = [
+        "validate",
+        "oracle",
+        *MEASURED,
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--json",
+        "--min-p10",
+        "0",
+        "--min-mean",
+    ]
     assert run([*args, repr(float(found.mean()) - 1e-9)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
@@ -108,7 +123,17 @@ def test_problems_that_were_held_out_give_the_verdict(
     document = json.loads(path.read_text(encoding="utf-8"))
     document["ckh"]["problems"] = [problem_id(problem) for problem in measured().problems()[:3]]
     path.write_text(json.dumps(document), encoding="utf-8")
-    args = ["validate", "oracle", "--model", str(path.parent), "--data", str(data), "--json", "--min-problems"]
+    args = [
+        "validate",
+        "oracle",
+        *MEASURED,
+        "--model",
+        str(path.parent),
+        "--data",
+        str(data),
+        "--json",
+        "--min-problems",
+    ]
     assert run([*args, "11", "--min-mean", "0", "--min-p10", "0"]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     found = json.loads(stdout)
@@ -122,7 +147,7 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
     """A problem with one measured kernel is chosen right by every model."""
     one = measured().select(np.array([0]))
     write_dataset(one, tmp_path / "one.parquet")
-    args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "one.parquet")]
+    args = ["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(tmp_path / "one.parquet")]
     assert run([*args, "--min-problems", "1"]) == ExitCode.BAD_DATA
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -132,7 +157,19 @@ def test_a_single_row_gives_no_verdict(model: Path, tmp_path: Path, capsys: pyte
 
 def test_what_cannot_be_known_is_said(model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A manifest without the problems gives a verdict, and a warning with it."""
-    args = ["validate", "oracle", "--model", str(model), "--data", str(data), "--min-mean", "0", "--min-p10", "0"]
+    args = [
+        "validate",
+        "oracle",
+        *MEASURED,
+        "--model",
+        str(model),
+        "--data",
+        str(data),
+        "--min-mean",
+        "0",
+        "--min-p10",
+        "0",
+    ]
     assert run(args) == ExitCode.OK
     stderr = capsys.readouterr().err
     assert f"warning: whether {model} was trained on these problems cannot be known" in stderr
@@ -143,7 +180,7 @@ def test_the_tenth_percentile_is_a_gate_of_its_own(
     opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A model that chooses the worst fails on both gates by default, and passes where nothing is asked."""
-    args = ["validate", "oracle", "--model", str(opposite), "--data", str(data)]
+    args = ["validate", "oracle", *MEASURED, "--model", str(opposite), "--data", str(data)]
     assert run(args) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
     warnings = [line for line in stderr.splitlines() if "efficiency is" in line]
@@ -166,7 +203,7 @@ def test_options_that_make_no_sense(
     model: Path, data: Path, args: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They are refused before anything is measured."""
-    assert run(["validate", "oracle", "--model", str(model), "--data", str(data), *args]) == ExitCode.USAGE
+    assert run(["validate", "oracle", *MEASURED, "--model", str(model), "--data", str(data), *args]) == ExitCode.USAGE
     assert capsys.readouterr().out == ""
 
 
@@ -176,7 +213,7 @@ def test_a_model_compared_with_itself_passes(
     """All choices agree and nothing is lost, so that even thresholds of nothing pass."""
     nothing = [f"--max-{name}-loss=0" for name in ("mean", "median", "p10", "problem")]
     again = silent(saved(tmp_path / "again"))
-    args = ["validate", "compare", str(model), str(again), "--data", str(data), *nothing]
+    args = ["validate", "compare", *MEASURED, str(model), str(again), "--data", str(data), *nothing]
     assert run(args) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "same choice on 100.00% of problems; 0 improved, 14 same, 0 degraded" in stdout
@@ -194,7 +231,7 @@ def _p10(values: np.ndarray) -> float:
 
 def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The verdict says what was lost, worst problem first; the other way round it is an improvement."""
-    args = ["validate", "compare", str(model), str(opposite), "--data", str(data)]
+    args = ["validate", "compare", *MEASURED, str(model), str(opposite), "--data", str(data)]
     assert run([*args, "--json"]) == ExitCode.GATE_FAILED
     stdout, stderr = capsys.readouterr()
     document = json.loads(stdout)
@@ -209,7 +246,7 @@ def test_a_worse_model_fails(model: Path, opposite: Path, data: Path, capsys: py
     assert run(args) == ExitCode.GATE_FAILED
     assert "degraded most" in capsys.readouterr().out
     assert run([*args, *(f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem"))]) == ExitCode.OK
-    turned = ["validate", "compare", str(opposite), str(model), "--data", str(data)]
+    turned = ["validate", "compare", *MEASURED, str(opposite), str(model), "--data", str(data)]
     assert run([*turned, "--max-problem-loss=1"]) == ExitCode.OK
 
 
@@ -219,7 +256,10 @@ def test_models_of_different_objectives_compare(
     """Scores need no common scale: only choices count."""
     other = silent(saved(tmp_path / "other", RankObjective.LAMBDARANK))
     loose = [f"--max-{name}-loss=1" for name in ("mean", "median", "p10", "problem")]
-    assert run(["validate", "compare", str(model), str(other), "--data", str(data), *loose, "--json"]) == ExitCode.OK
+    assert (
+        run(["validate", "compare", *MEASURED, str(model), str(other), "--data", str(data), *loose, "--json"])
+        == ExitCode.OK
+    )
     document = json.loads(capsys.readouterr().out)
     assert document["differences"][0]["new"] == pytest.approx(efficiencies(other).mean(), rel=1e-12)
     before, after = efficiencies(model), efficiencies(other)
@@ -232,7 +272,7 @@ def test_models_for_different_things_are_not_compared(
 ) -> None:
     """A model of a GPU is no predecessor of the host's."""
     amd_model(tmp_path / "forward", NAMES_83)
-    args = ["validate", "compare", str(tmp_path / "forward"), str(model), "--data", str(data)]
+    args = ["validate", "compare", *MEASURED, str(tmp_path / "forward"), str(model), "--data", str(data)]
     assert run(args) == ExitCode.USAGE
     stdout, stderr = capsys.readouterr()
     assert stdout == ""
@@ -257,7 +297,16 @@ def test_choices_are_measured_again_on_the_device(
     of = kernels()[:3]
     rows = [(one, kernel, time_ms(one, kernel)) for one in (first, replace(first, n=2)) for kernel in of]
     write_dataset(build(rows), tmp_path / "tiny.parquet")
-    args = ["validate", "oracle", "--model", str(model), "--data", str(tmp_path / "tiny.parquet"), "--on-device"]
+    args = [
+        "validate",
+        "oracle",
+        *MEASURED,
+        "--model",
+        str(model),
+        "--data",
+        str(tmp_path / "tiny.parquet"),
+        "--on-device",
+    ]
     args += ["--sample", "2"]
     assert (
         run([*args, "--top-k", "2", "--min-problems", "2", "--min-mean", "0", "--min-p10", "0", "--json"])
@@ -284,6 +333,6 @@ def test_a_model_of_another_machine_is_not_measured_here(
     amd_model(tmp_path / "forward", NAMES_83)
     frame = read_dataset(data).frame.assign(arch="gfx950", dtype="bf16")
     write_dataset(type(measured())(frame), data)
-    args = ["validate", "oracle", "--model", str(tmp_path / "forward"), "--data", str(data), "--on-device"]
+    args = ["validate", "oracle", *MEASURED, "--model", str(tmp_path / "forward"), "--data", str(data), "--on-device"]
     assert run(args) == ExitCode.NO_DEVICE
     assert capsys.readouterr().out == ""

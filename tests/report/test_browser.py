@@ -58,7 +58,16 @@ def report_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     silent(saved(folder / "model"))
     write_dataset(measured(), folder / "data.parquet")
     data = str(folder / "data.parquet")
-    args = ["report", str(folder / "model"), "--data", data, "--out", str(folder / "report.html")]
+    args = [
+        "report",
+        str(folder / "model"),
+        "--among",
+        "measured",
+        "--data",
+        data,
+        "--out",
+        str(folder / "report.html"),
+    ]
     assert run(args) == ExitCode.OK
     return folder / "report.html"
 

@@ -135,10 +135,10 @@ def test_a_dataset_is_summed_up() -> None:
 def test_a_model_is_judged(tmp_path: Path) -> None:
     """Efficiency, regret and baselines are those of a loop; the heat map holds every problem once."""
     model, data = load_model(saved(tmp_path / "model")), measured()
-    judged = judge(model, data)
+    judged = judge(model, data, measured_alone=True)
     expected = efficiencies(tmp_path / "model")
     assert judged.efficiency == pytest.approx(expected, rel=1e-12)
-    best = best_of_first(judged.times, judged.scores, range(1, 25))
+    best = best_of_first(judged.times, judged.ranked.place, range(1, 25))
     assert best[0] == pytest.approx(expected, rel=1e-12)
     assert best[-1] == pytest.approx(1.0)
     assert (np.diff(best, axis=0) >= 0).all()
@@ -169,7 +169,7 @@ def test_a_model_is_judged(tmp_path: Path) -> None:
 def test_a_model_learns_from_ever_more_data(tmp_path: Path) -> None:
     """With all of its data a model of the same settings chooses as the model does; before, from fewer problems."""
     data = measured()
-    judged = judge(load_model(saved(tmp_path / "model")), data)
+    judged = judge(load_model(saved(tmp_path / "model")), data, measured_alone=True)
     done: list[int] = []
     made = learning_by_data(judged, data, 1, lambda steps, _text: done.append(steps))
     assert isinstance(made.body, Lines)
@@ -184,7 +184,7 @@ def test_two_models_are_compared(tmp_path: Path) -> None:
     """The mean of the drawn changes is the difference of the models' means; models of one name are told apart."""
     data = measured()
     old, new = (
-        judge(load_model(saved(tmp_path / name / "mine", rank)), data)
+        judge(load_model(saved(tmp_path / name / "mine", rank)), data, measured_alone=True)
         for name, rank in (("old", RankObjective.RELATIVE), ("new", RankObjective.LAMBDARANK))
     )
     made = report_comparison(old, new)

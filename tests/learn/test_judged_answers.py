@@ -1,0 +1,341 @@
+"""What is judged is what predict says: its candidates, its order, its refusals. Numbers are worked by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from ckh.archs import load_arch
+from ckh.assess.compare import Thresholds, compare
+from ckh.assess.measured import times_of
+from ckh.assess.report import evaluate
+from ckh.cli import run
+from ckh.data.dataset import Dataset, write_dataset
+from ckh.data.parts import in_memory
+from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
+from ckh.data.tables import to_pandas
+from ckh.errors import DataError, ExitCode
+from ckh.learn import judged_answers
+from ckh.learn.answer import answer
+from ckh.learn.artifact import load_model
+from ckh.learn.judged_answers import judged_rows, ranked_rows
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.learn.transfer import ESTIMATE
+from ckh.ops.gemm_universal.names import kernel_name as gemm_name
+from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
+from ckh.ops.gemm_universal.names import short_name
+from ckh.ops.gemm_universal.problem import parse_gemm_problem
+from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.problems import Direction
+from ckh.schema import Status
+from ckh.training import RANK, RankObjective, TrainOptions
+from tests.learn.conftest import HOST, TREES, build, kernels, problems, saved
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.learn.answer import Answer
+    from ckh.learn.artifact import Model
+    from ckh.ops.grouped_conv.kernel import ConvKernel
+
+PROBLEMS = [one for one in problems() if one.ndim == 2][:4]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model, whose manifest holds other problems than are judged here."""
+    path = saved(tmp_path_factory.mktemp("judged") / "model")
+    manifest = json.loads((path / "train_manifest.json").read_text())
+    manifest["ckh"] |= {"problems": [], "layers": []}
+    (path / "train_manifest.json").write_text(json.dumps(manifest))
+    return path
+
+
+@pytest.fixture
+def model(folder: Path) -> Model:
+    """It, loaded."""
+    return load_model(folder)
+
+
+def ranking(model: Model, problem: ConvProblem) -> list[Any]:
+    """The kernels of predict's answer, best first."""
+    found = answer(problem, model)
+    return [found.pool[index] for index in found.order]
+
+
+def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
+    """A kernel that applies nowhere: of predict's own first choice, but with a tile that no pool has."""
+    made = replace(ranking(model, problem)[0], tile_m=48)
+    assert made not in ranking(model, problem)
+    return made
+
+
+def hand_made(model: Model) -> Dataset:
+    """Four problems.
+
+    A fast kernel is no candidate; the choice took 4 ms where 2 was possible; it was never measured; it failed.
+    """
+    one, two, three, four = PROBLEMS
+    first = {problem: ranking(model, problem) for problem in PROBLEMS}
+    return build(
+        [
+            (one, first[one][0], 4.0),
+            (one, no_candidate(model, one), 1.0),
+            (two, first[two][3], 2.0),
+            (two, first[two][0], 4.0),
+            (three, first[three][2], 5.0),
+            (three, first[three][7], 3.0),
+            (four, first[four][0], 9.0),
+            (four, first[four][1], 6.0),
+        ],
+        failed=[6],
+    )
+
+
+def test_coverage_and_efficiency_by_hand(model: Model) -> None:
+    """Efficiencies are 1/4, 1/2, unknown and 0; the best-ranked measured candidate of the third has 3/5."""
+    data = hand_made(model)
+    found = evaluate(in_memory(data), lambda part: ranked_rows(model, part))
+    assert found.efficiency is not None
+    assert found.best_ranked_measured is not None
+    assert (found.efficiency.problems, found.efficiency.mean.value) == (3, pytest.approx(0.25))
+    assert (found.best_ranked_measured.problems, found.best_ranked_measured.mean.value) == (4, pytest.approx(1.35 / 4))
+    coverage = found.coverage
+    # The choice was measured on 1, 2 and 4, of which on 2 and 4 the fastest is a candidate.
+    assert (coverage.problems, coverage.coverage, coverage.judged) == (4, 0.5, 3)
+    assert (coverage.refused, coverage.not_measured, coverage.best_no_candidate) == (0, 1, 1)
+    assert [one.efficiency for one in found.choices] == [0.25, 0.5, None, 0.0]
+    assert [one.best_is_candidate for one in found.choices] == [False, True, True, True]
+    assert [one.kernel for one in found.choices] == [kernel_name(ranking(model, one)[0]) for one in PROBLEMS]
+    # Among the first three choices: 1/4, 1/2, 3/5 and 1; among the first five 1 on the second too.
+    top = {one.k: (one.problems, one.efficiency_mean) for one in found.top}
+    assert top[1] == (3, pytest.approx(0.25))
+    assert top[3] == (4, pytest.approx((0.25 + 0.5 + 0.6 + 1) / 4))
+    assert top[5] == (4, pytest.approx((0.25 + 1 + 0.6 + 1) / 4))
+    assert top[10] == (4, pytest.approx(3.25 / 4))
+    # Baselines are of the three problems whose choice was measured.
+    random = found.baselines["random kernel (expected)"]
+    assert (random.problems, random.mean.value) == (3, pytest.approx((0.625 + 0.75 + 0.5) / 3))
+
+
+def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a model distinguishes nothing, the choice is predict's first, not the first measured row."""
+    problem = PROBLEMS[0]
+    answers: list[Answer] = []
+
+    def alike(asked: Sequence[ConvProblem], of: Model) -> list[Answer]:
+        answers[:] = [replace(answer(one, of), score=np.zeros(len(answer(one, of).order))) for one in asked]
+        return answers
+
+    monkeypatch.setattr(judged_answers, "answers", alike)
+    first = ranking(model, problem)
+    data = build([(problem, first[1], 1.0), (problem, first[0], 2.0)])
+    ranked = ranked_rows(model, data)
+    assert ranked.place.tolist() == [1.0, 0.0]
+    assert evaluate(in_memory(data), lambda _: ranked).choices[0].efficiency == 0.5
+
+
+def test_a_refused_problem_is_counted(folder: Path, model: Model) -> None:
+    """It has no choice and no efficiency, its reason is told, and the others are judged without it."""
+    one, two = PROBLEMS[:2]
+    allowed = set(ranking(model, one)[:3])
+    model.limit_to(allowed)
+    refused = load_model(folder)
+    refused.limit_to([])
+    data = build([(one, kernel, ms) for kernel, ms in zip(ranking(model, one), (3.0, 2.0, 1.0), strict=True)])
+    ranked = ranked_rows(refused, data)
+    assert ranked.first.tolist() == [""]
+    assert "not in the registry" in ranked.refusal[0]
+    found = evaluate(in_memory(data), lambda _: ranked)
+    assert (found.efficiency, found.best_ranked_measured, found.top) == (None, None, [])
+    assert (found.coverage.refused, found.coverage.coverage, found.coverage.best_no_candidate) == (1, 0.0, 0)
+    assert found.choices[0].kernel is None
+    assert found.choices[0].refusal == found.coverage.refusal
+    assert found.slices == []
+    assert two != one
+
+
+def unpadded() -> Dataset:
+    """Times of 84 unpadded GEMM kernels of the tile engine on eight problems of an MI300X, made up."""
+    random = np.random.default_rng(1)
+    tiles = [(m, n, k) for m in (64, 128, 256) for n in (64, 128, 256) for k in (32, 64)][:14]
+    name = "gemm_universal_fp16_rcr_{}_{}_intrawave_False_False_False_False_{}x{}x{}_2x2x1_32x32x16"
+    some = [
+        parse_gemm(name.format(pipeline, epilogue, *tile))
+        for tile in tiles
+        for pipeline in ("compv3", "compv4", "mem")
+        for epilogue in ("cshuffle", "default")
+    ]
+    where = [
+        parse_gemm_problem(f"gemm_fp16_rcr_m{m}_n{n}_k1024_splitk1") for m in (256, 1024) for n in (256, 512, 768, 2048)
+    ]
+    problem, kernel = np.divmod(np.arange(len(where) * len(some)), len(some))
+    pairs = Pairs(where, problem, some, [gemm_name(one) for one in some], kernel, "gemm_universal")
+    latency_ms = random.uniform(1, 2, len(problem))
+    ok = np.ones(len(problem), dtype=bool)
+    hardware = load_arch("gfx942").hardware.to_dict()
+    results = Results(status_of(ok, Status.WRONG_RESULT), latency_ms, {"spread": np.full(len(problem), 0.02)})
+    assert len(some) == 84
+    return Dataset(to_pandas(build_table(pairs, results, Origin("gfx942", "a test", hardware, "run1"))))
+
+
+def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path: Path) -> None:
+    """Coverage is the share of choices that are one of the 84, whatever the pool is; the rows alone say 100 %."""
+    data = unpadded()
+    options = TrainOptions((RANK,), RankObjective.RELATIVE, folds=0, jobs=1, params=TREES)
+    save(train(data, options, lambda _steps, _text: None), tmp_path / "model")
+    loaded = load_model(tmp_path / "model")
+    names = set(data.frame["kernel_name"])
+    chosen = [answer(problem, loaded) for problem in data.problems()]
+    first = [gemm_name(one.pool[one.order[0]]) for one in chosen]
+    candidates = [{gemm_name(kernel) for kernel in one.pool} & names for one in chosen]
+    best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel_name"].tolist()
+    expected = [f in names and b in some for f, b, some in zip(first, best, candidates, strict=True)]
+    found = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))
+    assert found.coverage.coverage == pytest.approx(np.mean(expected))
+    assert found.coverage.not_measured == sum(name not in names for name in first)
+    alone = evaluate(in_memory(data), lambda part: judged_rows(loaded, part, measured_alone=True)[0])
+    assert alone.coverage.coverage == 1.0
+
+
+def test_amd_s_shorter_names_stand_for_all_that_agree(model: Model) -> None:
+    """A row of a short name has the best place of the candidates that it may be."""
+    problem = PROBLEMS[0]
+    order = ranking(model, problem)
+    name = amd_short_name(order[5])
+    alike = [place for place, kernel in enumerate(order) if amd_short_name(kernel) == name]
+    data = build([(problem, order[5], 1.0), (problem, order[0], 2.0)])
+    frame = data.frame.assign(kernel_name=[name, kernel_name(order[0])])
+    assert parse_kernel_name(name).wave_m is None
+    assert ranked_rows(model, replace(data, frame=frame)).place.tolist() == [min(alike), 0.0]
+    other = data.frame.assign(kernel_name=["no kernel at all", kernel_name(order[0])])
+    assert ranked_rows(model, replace(data, frame=other)).place.tolist() == [np.inf, 0.0]
+
+
+def test_measured_alone_is_the_order_of_scores(model: Model) -> None:
+    """Rows are ranked by the model's scores, whether they are candidates or not; the first is always measured."""
+    data = hand_made(model)
+    ranked, _ = judged_rows(model, data, measured_alone=True)
+    scores, problem = model.scores(data), data.problem_ids
+    for number in range(4):
+        rows = np.flatnonzero(problem == number)
+        assert rows[np.argsort(ranked.place[rows])].tolist() == rows[np.argsort(-scores[rows], kind="stable")].tolist()
+    assert ranked.is_measured(problem).all()
+    assert ranked.ranks_best(times_of(data)).all()
+
+
+def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model) -> None:
+    """Problems on which both choices were measured are compared; one that the new model refuses fails the gate."""
+    one, two = PROBLEMS[:2]
+    first = {problem: ranking(model, problem) for problem in (one, two)}
+    new = load_model(folder)
+    new.limit_to(first[one][1:])  # the first choice is the old one's second
+    data = build(
+        [
+            (one, first[one][0], 4.0),
+            (one, first[one][1], 2.0),
+            (two, first[two][0], 3.0),
+            (two, no_candidate(model, two), 1.0),
+        ]
+    )
+    loose = Thresholds(1, 1, 1, 1)
+    found = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
+    both = ranking(new, two)[0] == first[two][0]
+    assert found.problems == 1 + both
+    assert (found.improved, found.old_coverage.problems) == (1, 2)
+    assert found.old_coverage.best_no_candidate == 1
+    assert found.new_coverage.not_measured == 1 - both
+    assert found.passes
+    new.limit_to([first[one][1]])
+    found = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
+    refused = first[one][1] not in first[two]
+    assert found.new_coverage.refused == refused
+    assert found.passes is not refused
+    with pytest.raises(DataError, match="both choices were measured on 1 of 2 problems, and it takes 2"):
+        compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose, 2)
+
+
+def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It fails below its value with 1; a gate of efficiency on too few measured choices is no verdict, exit code 4."""
+    path = tmp_path / "data.parquet"
+    write_dataset(hand_made(model), path)
+    args = ["evaluate", "--model", str(folder), "--data", str(path), "--min-problems", "4", "--fail-under"]
+    assert run([*args, "coverage=0.5", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert document["figures"]["coverage"] == 0.5
+    assert document["coverage"]["not_measured"] == 1
+    assert (document["stands_in"], document["among"]) == (None, "candidates")
+    assert document["choices"][0]["efficiency"] is None
+    assert run([*args, "coverage=0.6"]) == ExitCode.GATE_FAILED
+    shown = capsys.readouterr()
+    assert "coverage is 0.5000, under 0.6" in shown.err
+    assert "the choice was never measured: 1 of 4 problems" in " ".join(shown.out.split())
+    assert run([*args, "mean_efficiency=0.1"]) == ExitCode.BAD_DATA
+    assert "the choice was measured on 3 of 4 problems, and it takes 4" in capsys.readouterr().err
+    oracle = ["validate", "oracle", "--model", str(folder), "--data", str(path), "--min-mean", "0", "--min-p10", "0"]
+    assert run([*oracle, "--min-problems", "4"]) == ExitCode.BAD_DATA
+    capsys.readouterr()
+    assert run([*oracle, "--min-problems", "3", "--json"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert (document["problems"], document["figures"]["coverage"]) == (3, 0.5)
+    assert document["figures"]["mean efficiency"] == pytest.approx(0.25)
+
+
+def test_without_a_model_predict_s_is_judged(
+    folder: Path, model: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first model that fits is judged and named; several are refused."""
+    monkeypatch.setenv("CKH_MODELS", str(folder))
+    path = tmp_path / "data.parquet"
+    write_dataset(hand_made(model), path)
+    assert run(["evaluate", "--data", str(path), "--json"]) == ExitCode.OK
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["model"] == str(folder)
+    assert f"predict answers these problems by {folder}" in shown.err
+    backward = [replace(one, variant=Direction.BWD_DATA) for one in PROBLEMS[:1]]
+    kernel = conv_pool(Direction.BWD_DATA, HOST, 2)[0]
+    write_dataset(build([(backward[0], kernel, 1.0)]), tmp_path / "backward.parquet")
+    both = ["--data", str(path), "--data", str(tmp_path / "backward.parquet")]
+    assert run(["evaluate", *both]) == ExitCode.USAGE
+    assert "predict answers these problems by 2 models" in capsys.readouterr().err
+
+
+def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a GPU that nobody measured the estimate is judged; its worth is in the document."""
+    problem = ConvProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
+    some = kernels(Direction.BWD_DATA)[:2]
+    data = build([(problem, replace(kernel, dtype="bf16"), ms) for kernel, ms in zip(some, (1.0, 2.0), strict=True)])
+    write_dataset(replace(data, frame=data.frame.assign(arch="gfx942")), tmp_path / "data.parquet")
+    assert run(["evaluate", "--data", str(tmp_path / "data.parquet"), "--json"]) == ExitCode.OK
+    shown = capsys.readouterr()
+    document = json.loads(shown.out)
+    assert document["model"] == ESTIMATE
+    assert document["stands_in"]["basis"] == "estimate"
+    assert document["stands_in"]["worth"]
+    assert "no model is for these problems: what is judged is analytic estimate" in shown.err
+
+
+def test_short_names_of_gemms_stand_for_all_that_agree() -> None:
+    """AMD's short GEMM name leaves waves, warp tile, epilogue, pads and persistence open."""
+    kernel = parse_gemm(
+        "gemm_universal_fp16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
+    )
+    join = judged_answers._Join(kernel_op(), [short_name(kernel), gemm_name(kernel)])
+    pool = (replace(kernel, wave_m=4, wave_n=1), kernel, replace(kernel, tile_m=64))
+    position, code = join._pairs(pool)
+    assert list(zip(position.tolist(), code.tolist(), strict=True)) == [(0, 0), (1, 0), (1, 1)]
+
+
+def kernel_op() -> Any:
+    """The operation of GEMMs."""
+    from ckh.ops import operation
+
+    return operation("gemm_universal")
