@@ -99,7 +99,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
     document = json.loads(capsys.readouterr().out)
     put_in, candidates = document["not_measured"]["estimated"], document["candidates"]
     assert 0 < put_in < candidates
-    assert f"{put_in} put in by the analytic estimate, as the model does not know their kind" in text
+    assert f"{put_in} of kinds unknown to the model, put in by the analytic estimate" in text
     assert document["not_measured"]["worth"] is None
     assert run([*command[:4], "bwd_weight", *command[5:-1], "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
