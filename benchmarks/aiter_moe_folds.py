@@ -1,17 +1,22 @@
-"""How good models of AITER's MoE kernels are on layers that they have not seen.
+"""How good models of AITER's MoE kernels are on layers of models that they have not seen.
 
     python benchmarks/aiter_moe_folds.py data/aiter-moe-gfx950.parquet data/aiter-moe-gfx942.parquet
 
-A layer (model_dim, inter_dim, experts, topk) is held out at a time, in all its numbers of tokens, stages and types. The
-best average kernel is that of the other layers on each stage; of a problem that lacks it, the next best that it has.
+All problems of a model's layer (model_dim, inter_dim, experts) are held out at a time: all numbers of tokens and of
+chosen experts, stages and element types. What is judged is the answer of `ckh predict`: the first of its candidates.
+One that was not measured is counted, and the first behind it that was is judged instead; so is a problem whose best
+measured kernel is no candidate. The best average kernel is that of the other layers on each stage; of a problem that
+lacks it, the next best that it has. Problems of a layer are missed together: the interval of a mean is by drawing
+layers, not problems.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +24,28 @@ from ckh.assess.baselines import Learned, random_efficiency
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
-from ckh.learn.artifact import load_model
+from ckh.learn.answer import answers
+from ckh.learn.artifact import Model, load_model
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.training import RankObjective, TrainOptions
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_DRAWS = 2000
+_EACH = "each stage"
+
+
+@dataclass(slots=True)
+class Held:
+    """What was found on held-out problems of a stage: efficiencies by what chooses, layers, and what is not covered."""
+
+    efficiency: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    layer: list[NDArray[np.int64]] = field(default_factory=list)
+    unmeasured: int = 0
+    no_candidate: int = 0
+    refused: int = 0
 
 
 def with_choice(dataset: Dataset) -> Dataset:
@@ -30,33 +53,94 @@ def with_choice(dataset: Dataset) -> Dataset:
     return dataset.select(np.bincount(dataset.problem_ids)[dataset.problem_ids] > 1)
 
 
-def efficiencies(dataset: Dataset, options: TrainOptions) -> dict[str, dict[str, np.ndarray]]:
-    """Stage -> what chooses -> the efficiency of its choices on held-out layers."""
-    found: dict[str, dict[str, list[np.ndarray]]] = {}
+def answered(dataset: Dataset, model: Model) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The efficiency of each problem's first measured candidate, NaN without one, and what is not covered.
+
+    Returns:
+        Efficiencies, shape (problems,), and flags, shape (problems, 3): the first candidate was not measured, the best
+        measured kernel is no candidate, there is no candidate.
+    """
+    efficiency, name = times_of(dataset).efficiency(), dataset.frame["kernel_name"].to_numpy(dtype=object)
+    op = dataset.op
+    found, flags = np.full(len(dataset.first_rows), np.nan), np.zeros((len(dataset.first_rows), 3), np.bool_)
+    for number, answer in enumerate(answers(dataset.problems(), model)):
+        rows = np.flatnonzero(dataset.problem_ids == number)
+        of_name = {str(name[row]): float(efficiency[row]) for row in rows.tolist()}
+        ranked = [op.kernel_name(answer.pool[index]) for index in answer.order.tolist()]
+        measured = [of_name[one] for one in ranked if one in of_name]
+        if measured:
+            found[number] = measured[0]
+        best = max(of_name, key=lambda one: of_name[one])
+        flags[number] = bool(ranked) and ranked[0] not in of_name, best not in ranked, not ranked
+    return found, flags
+
+
+def judged(dataset: Dataset, options: TrainOptions) -> dict[str, Held]:
+    """What is found on held-out layers, by stage."""
+    found: dict[str, Held] = {}
     for arch in dataset.archs:
         part = dataset.select((dataset.frame["arch"] == arch).to_numpy())
         for layer in range(int(part.split_ids.max()) + 1):
-            held, learned = part.select(part.split_ids == layer), part.select(part.split_ids != layer)
-            held = with_choice(held)
+            held, learned = with_choice(part.select(part.split_ids == layer)), part.select(part.split_ids != layer)
             if not len(held) or not len(learned):
                 continue
             with TemporaryDirectory() as folder:
                 save(train(learned, options, lambda *_: None), Path(folder) / "model")
-                scores = load_model(Path(folder) / "model").scores(held)
+                own, flags = answered(held, load_model(Path(folder) / "model"))
             times, stage = times_of(held), held.frame["stage"].to_numpy()[held.first_rows]
+            single = choices(Learned([learned]).single_kernel_scores(held), times.problem, times.count)
             chosen = {
-                "model": times.efficiency()[choices(scores, times.problem, times.count)],
-                "best average kernel": times.efficiency()[
-                    choices(Learned([learned]).single_kernel_scores(held), times.problem, times.count)
-                ],
+                "predict": own,
+                "best average kernel": times.efficiency()[single],
                 "random": random_efficiency(times),
             }
-            for name, values in chosen.items():
-                for one in np.unique(stage):
-                    found.setdefault(one, {}).setdefault(name, []).append(values[stage == one])
-                stages = values[stage != "both"]
-                found.setdefault("each stage", {}).setdefault(name, []).append(stages)
-    return {one: {name: np.concatenate(values) for name, values in some.items()} for one, some in found.items()}
+            for name, is_in in ((one, stage == one) for one in np.unique(stage)):
+                _add(found, str(name), chosen, flags, is_in)
+            _add(found, _EACH, chosen, flags, stage != "both")
+    return found
+
+
+def _add(
+    found: dict[str, Held],
+    name: str,
+    chosen: dict[str, NDArray[np.float64]],
+    flags: NDArray[np.bool_],
+    is_in: NDArray[np.bool_],
+) -> None:
+    held = found.setdefault(name, Held())
+    for what, values in chosen.items():
+        held.efficiency.setdefault(what, []).append(values[is_in])
+    held.layer.append(np.full(int(is_in.sum()), len(held.layer)))
+    unmeasured, no_candidate, refused = flags[is_in].sum(axis=0).tolist()
+    held.unmeasured += unmeasured
+    held.no_candidate += no_candidate
+    held.refused += refused
+
+
+def interval(values: NDArray[np.float64], layer: NDArray[np.int64]) -> tuple[float, float]:
+    """The 95 % interval of a mean, in which whole layers are drawn; both of shape (problems,)."""
+    number = np.unique(layer, return_inverse=True)[1]
+    problems, total = np.bincount(number), np.bincount(number, values)
+    drawn = np.random.default_rng(0).integers(0, len(problems), (_DRAWS, len(problems)))
+    low, high = np.percentile(total[drawn].sum(axis=1) / problems[drawn].sum(axis=1), (2.5, 97.5))
+    return float(low), float(high)
+
+
+def _show(stage: str, held: Held) -> None:
+    layer = np.concatenate(held.layer)
+    efficiency = {name: np.concatenate(values) for name, values in held.efficiency.items()}
+    is_judged = np.isfinite(efficiency["predict"])
+    for name, all_values in efficiency.items():
+        values = all_values[is_judged]
+        low, high = interval(values, layer[is_judged])
+        print(
+            f"{stage:12} {name:20} {len(values):5} problems of {len(np.unique(layer[is_judged]))} layers"
+            f"  mean {values.mean():.4f} [{low:.4f}, {high:.4f}]  P10 {np.percentile(values, 10):.4f}"
+        )
+    print(
+        f"{stage:12} first candidate not measured: {held.unmeasured}, best measured kernel no candidate: "
+        f"{held.no_candidate}, refused: {held.refused}"
+    )
 
 
 def main() -> None:
@@ -72,9 +156,8 @@ def main() -> None:
     changed = {"n_estimators": arguments.trees, "num_leaves": arguments.leaves}
     options = replace(options, params=replace(options.params, **{k: v for k, v in changed.items() if v}))
     options = replace(options, rank=arguments.rank or options.rank)
-    for stage, some in efficiencies(dataset, options).items():
-        for name, values in some.items():
-            print(f"{stage:12} {name:20} {len(values):5} mean {values.mean():.4f} P10 {np.percentile(values, 10):.4f}")
+    for stage, held in judged(dataset, options).items():
+        _show(stage, held)
 
 
 if __name__ == "__main__":

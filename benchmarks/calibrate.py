@@ -91,6 +91,7 @@ def _held_out(name: str, seed: int | None, share: float) -> tuple[Prepared, Floa
         seed=ours["seed"] if seed is None else seed,
         folds=0,
         prior=ours.get("prior", 0.0),
+        lambdarank=ours.get("lambdarank", 0.0),
         params=params,
     )
     paths = [ROOT / "data" / file for file in DATA[name]]
@@ -113,13 +114,10 @@ def _scores(boosting: Boosting, learned: NDArray[np.int64], held: NDArray[np.int
     """What a model of some rows orders others by."""
     options, prepared = boosting.options, boosting.prepared
     fit = make_fit(RANK, prepared.dataset, options.rank)
-    score = prepared.matrix.predict(boosting.fit(fit, learned, None, RANK, trees), held)
+    score = boosting.predicted(fit, boosting.fit(fit, learned, None, RANK, trees), learned, held)
     if options.rank is RankObjective.BLEND:
         relative = make_fit(RANK, prepared.dataset, RankObjective.RELATIVE)
         score += BLEND_WEIGHT * prepared.matrix.predict(boosting.fit(relative, learned, None, RANK, trees), held)
-    prior = boosting.prior(fit, learned)
-    if prior is not None:
-        score = (score + options.prior * prepared.matrix.predict(prior, held)) / (1.0 + options.prior)
     return score
 
 

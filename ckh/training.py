@@ -88,7 +88,8 @@ class TrainOptions:
     cross-validation, and models have all of their trees. `noise_weights` weighs rows by how certain their times are
     (`targets.noise_weights`), `mine` rounds give hard problems more weight (`mining`). A regression of efficiency has,
     weighing `prior` against its 1, the trees of a law of time that is fitted to the rows, where the operation has one
-    and each kernel was measured often enough (`learn.prior`).
+    and each kernel was measured often enough (`learn.prior`). With such a law it also has the trees of a LambdaRank, in
+    the scale of its own scores and weighing `lambdarank` against their 1.
     """
 
     targets: tuple[str, ...] = (TFLOPS,)
@@ -120,6 +121,10 @@ class TrainOptions:
     prior: float = declared(
         Declared("Weight of a law of time beside the model that orders.  [1 or 0]", low=0.0, high=10.0), default=0.0
     )
+    lambdarank: float = declared(
+        Declared("Weight of a LambdaRank beside the model that orders and its law.  [1 or 0]", low=0.0, high=10.0),
+        default=0.0,
+    )
     params: TreeParams = field(default_factory=TreeParams)
 
     @property
@@ -141,6 +146,7 @@ _SIZES = (
 _LARGE = TreeParams(200, 0.1, 255, colsample_bytree=0.4)
 _EARLY_OF_LARGE = 25  # rounds, at twice the rate
 _PRIOR = 1.0
+_LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # with fewer rows it was not tried
 
 
 def sized_options(rows: int) -> TrainOptions:
@@ -148,5 +154,6 @@ def sized_options(rows: int) -> TrainOptions:
     for most, params in _SIZES:
         if rows <= most:
             prior = _PRIOR if params is _SIZES[0][1] else 0.0
-            return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, params=params)
+            beside = _LAMBDARANK if prior and rows >= _FEWEST_OF_LAMBDARANK else 0.0
+            return TrainOptions(rank=RankObjective.EFFICIENCY, prior=prior, lambdarank=beside, params=params)
     return TrainOptions(rank=RankObjective.EFFICIENCY, early_stopping=_EARLY_OF_LARGE, params=_LARGE)

@@ -59,7 +59,8 @@ trees of the last two, and tflops lets the model of TFLOPS order.
 
 --prior W adds, weighed W to 1, trees of a law of time (trips over K, rounds over the compute units, bytes) that is
 fitted to the rows: it holds for sizes that were not measured. Up to 15,000 rows of convolutions W is 1. It is left out
-where, fitted to two thirds of the problems, it errs by more than 25 % on the others, as it does on a CPU.
+where, fitted to two thirds of the problems, it errs by more than 25 % on the others, as it does on a CPU. Where there
+is a law, --lambdarank W adds, weighed W to 1, the trees of a LambdaRank: from 2,000 to 15,000 rows W is 1.
 
 --labels winners learns from data in which only the best kernel of each problem is known, as AITER's tuned tables: the
 others are its candidates, and only the order is learned. Efficiency is the share of problems whose winner is first.
@@ -205,6 +206,8 @@ def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, An
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)
     if given.get("rank", defaults.rank) is not RankObjective.EFFICIENCY:
         given = {"prior": 0.0, **given}
+    if not given.get("prior", defaults.prior):
+        given = {"lambdarank": 0.0, **given}
     return replace(defaults, **given, params=replace(defaults.params, **params), regression=regression, speeds=speeds)
 
 

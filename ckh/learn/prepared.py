@@ -110,6 +110,8 @@ def check_options(options: TrainOptions, start: Start | None) -> None:
         raise UsageError("the noise of winners alone is that of no choice", "leave out --noise-weights")
     if options.prior and (options.rank is not RankObjective.EFFICIENCY or start is not None):
         raise UsageError("a prior goes with a model of efficiency that is trained anew", "leave out --prior")
+    if options.lambdarank and not options.prior:
+        raise UsageError("a LambdaRank stands beside a model of efficiency and its law", "leave out --lambdarank")
 
 
 def check_distributed(options: TrainOptions, start: Start | None) -> None:

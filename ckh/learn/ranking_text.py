@@ -183,9 +183,7 @@ class Ranking(NamedTuple):
             f"kernels  {self.candidates} candidates{measured}, {refused} refused{_WHY if refused and not why else ''}",
         ]
         if 0 < self.estimated < self.candidates:
-            lines.append(
-                f"         {self.estimated} of kinds that the model does not know, put in by the analytic estimate"
-            )
+            lines.append(f"         {self.estimated} of kinds unknown to the model, put in by the analytic estimate")
         if self.compiled is not None:
             lines.append(f"         registers and LDS of {self.compiled} by the compiler, of the others by tile")
         if why:

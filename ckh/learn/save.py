@@ -147,6 +147,8 @@ def _how(trained: Trained) -> dict[str, Any]:
         said["labels"] = str(options.labels)
     if options.prior and has_prior(trained.dataset, np.arange(len(trained.dataset))):
         said["prior"] = options.prior
+        if options.lambdarank:
+            said["lambdarank"] = options.lambdarank
     if options.noise_weights:
         said["noise_weights"] = {"floor": NOISE_FLOOR}
     if made.mined is not None:

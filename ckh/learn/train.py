@@ -119,6 +119,10 @@ class _Trainer:
         prior = self._boosting.prior(fit, rows)
         if prior is not None:
             text, trees = self._with_prior(text, prior.model_to_string()), trees + prior.num_trees()
+            if (lambdarank := self._boosting.lambdarank(rows)) is not None:
+                scale = self._boosting.lambdarank_scale(rows, final, prior, lambdarank)
+                text = self._with_lambdarank(text, lambdarank.model_to_string(), scale)
+                trees += lambdarank.num_trees()
         names = self._prepared.dataset.op.engine.names
         # Of an ensemble's trees LightGBM counts no split: their gains were left out.
         counts = final.feature_importance() if self._prepared.start is None else split_counts(text, names)
@@ -154,6 +158,12 @@ class _Trainer:
         return shorten(
             join_trees([scale_leaves(text, 1.0 / weight), scale_leaves(prior, self._options.prior / weight)])
         )
+
+    def _with_lambdarank(self, text: str, lambdarank: str, scale: float) -> str:
+        """The mean of a model and a LambdaRank, weighted, as one; `scale` as of `Boosting.lambdarank_scale`."""
+        weight = self._options.lambdarank
+        parts = [scale_leaves(text, 1.0 / (1.0 + weight)), scale_leaves(lambdarank, scale * weight / (1.0 + weight))]
+        return shorten(join_trees(parts))
 
     def _further(self, fit: Fit, trees: int) -> Iterator[str]:
         """The other models of an ensemble."""

@@ -185,6 +185,7 @@ def continued(start: Start, options: TrainOptions) -> TrainOptions:
         folds=options.folds or _FOLDS,
         ensemble=1,
         prior=0.0,
+        lambdarank=0.0,
         speeds=None,
         params=replace(start.params, n_estimators=NEW_TREES),
     )

@@ -13,13 +13,16 @@ import pytest
 from ckh.assess.measured import times_of
 from ckh.errors import UsageError
 from ckh.learn import prior
+from ckh.learn.boosting import _LAMBDARANK_TREES, Boosting
 from ckh.learn.matrix import FeatureMatrix
 from ckh.learn.outlook import learning_curve
+from ckh.learn.prepared import prepare
 from ckh.learn.prior import _coefficients, _LawRows, has_prior, prior_rows
+from ckh.learn.targets import make_fit
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
-from ckh.training import RankObjective, TrainOptions, sized_options
+from ckh.training import RANK, RankObjective, TrainOptions, sized_options
 from tests.learn.conftest import TREES, build, kernels
 
 if TYPE_CHECKING:
@@ -153,6 +156,48 @@ def test_the_model_is_the_mean_of_trees_and_prior() -> None:
     assert again.text == with_prior.text
 
 
+def test_a_lambdarank_stands_beside_in_the_scale_of_the_models_scores() -> None:
+    """Weighed 0.5 to 1, it moves scores by a third of a LambdaRank's that spread as the model's do within problems."""
+    data = lawful()
+    quiet = lambda _steps, _text: None  # noqa: E731
+    with_both = train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"]
+    without = train(data, OPTIONS, quiet).targets["rank"]
+    columns = {name: data.frame[name].to_numpy() for name in data.op.input_columns}
+    matrix = FeatureMatrix(data.op.engine, columns, data.hardware())
+    score, own = (matrix.predict(lightgbm.Booster(model_str=one.text)) for one in (with_both, without))
+    beside = 3.0 * score - 2.0 * own
+
+    def spread(values: NDArray[np.float64]) -> float:
+        problems = range(int(data.problem_ids.max()) + 1)
+        return float(np.mean([values[data.problem_ids == problem].std() for problem in problems]))
+
+    assert spread(beside) == pytest.approx(spread(own), rel=0.01)
+    alone = replace(OPTIONS, prior=0.0, rank=RankObjective.LAMBDARANK, params=_LAMBDARANK_TREES)
+    text = train(data, alone, quiet).targets["rank"].text
+    assert with_both.trees == without.trees + text.count("\nTree=")
+    ranks = matrix.predict(lightgbm.Booster(model_str=text))
+    assert beside == pytest.approx(ranks * spread(own) / spread(ranks), abs=0.02 * float(np.abs(beside).max()))
+    assert train(data, replace(OPTIONS, lambdarank=0.5), quiet).targets["rank"].text == with_both.text
+
+
+def test_held_out_scores_have_the_lambdarank_too() -> None:
+    """What folds predict for rows is what a model of the same rows says, to the rounding of its text."""
+    data, options = lawful(), replace(OPTIONS, lambdarank=1.0)
+    boosting = Boosting(prepare(data, options), options, lambda _steps, _text: None)
+    fit, rows = make_fit(RANK, data, options.rank), np.arange(len(data))
+    found = boosting.predicted(fit, boosting.fit(fit, rows, None, ""), rows, rows)
+    text = train(data, options, lambda _steps, _text: None).targets["rank"].text
+    assert found == pytest.approx(
+        lightgbm.Booster(model_str=text).predict(boosting.prepared.matrix.take(rows)), abs=0.01
+    )
+
+
+def test_a_lambdarank_beside_needs_a_law() -> None:
+    """Without a prior there is nothing that it would stand beside."""
+    with pytest.raises(UsageError, match="a LambdaRank stands beside"):
+        train(lawful(), replace(OPTIONS, prior=0.0, lambdarank=1.0), lambda _steps, _text: None)
+
+
 def test_a_learning_curve_has_the_law_of_what_it_learned_from() -> None:
     """Where 27 problems are known, a curve with the law chooses nearly the best for others, and trees alone do not."""
     with_prior = learning_curve(lawful(), replace(OPTIONS, prior=10.0)).now().value
@@ -171,3 +216,4 @@ def test_defaults_grow_with_the_rows() -> None:
     few, some, many = (sized_options(rows) for rows in (3_700, 26_000, 190_000))
     assert [one.params.num_leaves for one in (few, some, many)] == [31, 63, 255]
     assert [one.prior for one in (few, some, many)] == [1.0, 0.0, 0.0]
+    assert [one.lambdarank for one in (few, some, many, sized_options(1_999))] == [1.0, 0.0, 0.0, 0.0]

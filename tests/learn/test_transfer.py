@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from ckh.archs import load_arch
+from ckh.archs import arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import add_compiled
@@ -19,8 +19,10 @@ from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
 from ckh.learn.estimate import compiled_blocks_per_cu, estimated_us
 from ckh.learn.filled import filled
-from ckh.learn.transfer import ESTIMATE, EstimateModel, stand_in
+from ckh.learn.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
+from ckh.ops import built_in_names
 from ckh.ops import operation as operation_named
+from ckh.ops.aiter_gemm.problem import AiterGemm
 from ckh.ops.base import Measure, TiledSizes, Worth
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -99,7 +101,7 @@ def test_the_answer_says_how_many_kernels_were_put_in(
     document = json.loads(capsys.readouterr().out)
     put_in, candidates = document["not_measured"]["estimated"], document["candidates"]
     assert 0 < put_in < candidates
-    assert f"{put_in} put in by the analytic estimate, as the model does not know their kind" in text
+    assert f"{put_in} of kinds unknown to the model, put in by the analytic estimate" in text
     assert document["not_measured"]["worth"] is None
     assert run([*command[:4], "bwd_weight", *command[5:-1], "--json"]) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
@@ -339,3 +341,32 @@ def test_a_damaged_model_of_another_gpu_is_passed_over(tmp_path: Path, monkeypat
     found = stand_in(wanted_for(problem, "gfx950"), problem)
     assert found.path.name == "miopen_conv_gfx942"
     assert answer(problem, found).ranked
+
+
+@pytest.mark.parametrize(
+    ("wanted", "problem", "source", "figures"),
+    [
+        ("gfx942", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=80), "gfx950", (0.141, 0.398)),
+        ("gfx950", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=256), "gfx942", (0.284, 0.531)),
+        ("gfx942", AiterGemm(64, 7168, 2048, "a8w8_bpreshuffle", num_cus=80), "gfx90a", None),
+        ("gfx942", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx90a", (0.928, 0.737)),
+        ("gfx90a", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx942", (0.789, 0.237)),
+        ("gfx950", MiopenProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3), "gfx942", None),
+    ],
+)
+def test_a_worth_is_of_the_same_operation_direction_pool_and_pair_of_gpus(
+    wanted: str, problem: AiterGemm | MiopenProblem, source: str, figures: tuple[float, float] | None
+) -> None:
+    """As `benchmarks/transfer.py` prints it; there is none of another pair."""
+    found = judged_model(source, wanted_for(problem, wanted), problem)
+    assert (None if found is None else found.figures) == figures
+
+
+def test_every_worth_can_be_looked_up() -> None:
+    """Each names values of columns that its operation has, GPUs that ckh knows, and figures within its interval."""
+    for name in built_in_names():
+        op = operation_named(name)
+        for one in op.judged:
+            assert set(one.of) <= {*op.identity}
+            assert {one.target, one.source or one.target} <= {*arch_names()}
+            assert one.interval[0] <= one.figures[0] <= one.interval[1]

@@ -124,8 +124,8 @@ OPERATION = Operation(
     },
     kernel_slice="block_m",
     place=_place,
-    # Another number of tokens, stage or element type of the same layer would give its answer away.
-    split_by=("model_dim", "inter_dim", "experts", "topk"),
+    # Another number of tokens or chosen experts, stage or element type of the same layer would give its answer away.
+    split_by=("model_dim", "inter_dim", "experts"),
     train_defaults=_train_defaults,
     load_problems=_load_problems,
     set_names=tuple,
