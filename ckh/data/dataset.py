@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ckh.data import numbering, tables
 from ckh.data.digest import ContentDigest
@@ -13,6 +13,7 @@ from ckh.data.tables import BLOCK_ROWS
 from ckh.data.written import write_parquet
 from ckh.errors import DataError
 from ckh.ops import operation
+from ckh.ops.base import lazily
 from ckh.outputs import FileKind, open_output
 from ckh.schema import HARDWARE
 
@@ -77,10 +78,12 @@ class Dataset:
         Raises:
             CkhError: a column is missing, or rows cannot be used; the message names all of the former.
         """
-        from ckh.data.conversion import dataset_of_frame
         from ckh.data.formats import ReadOptions
 
-        return dataset_of_frame(frame, ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {}))
+        options = ReadOptions(arch, skip_bad, num_cus, op=op, mapping=mapping or {})
+        # Conversion stands above datasets.
+        converted = cast("Callable[[], Callable[..., Dataset]]", lazily("ckh.data.conversion:dataset_of_frame"))
+        return converted()(frame, options)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another machine, without what follows from the rows; the operation is the one of that name there."""

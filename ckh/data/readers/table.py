@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from ckh.data.formats import ReadOptions
-
     ReadBlocks = Callable[[Sequence[str], Sequence[str]], Iterator[Cells]]
 
 COMMENT = b"#"
@@ -76,7 +74,7 @@ class Table:
             found.update(cells.column(name).texts)
         return tuple(sorted(found - {""}))
 
-    def arch(self, options: ReadOptions) -> str:
+    def arch(self, given: str | None) -> str:
         """The architecture that is given, or that the column `arch` says.
 
         Raises:
@@ -86,12 +84,12 @@ class Table:
         stated = {text.partition(":")[0] for text in self.distinct("arch")} if self.has("arch") else set[str]()
         if len(stated) > 1:
             raise DataError(f"{self.where}: rows of several architectures: {', '.join(sorted(stated))}", "split them")
-        if options.arch is None and not stated:
+        if given is None and not stated:
             hint = "give it with --arch, e.g. --arch gfx942"
             raise UsageError(f"{self.where} does not say what it was measured on", hint)
-        if options.arch is not None and stated - {options.arch}:
-            raise UsageError(f"{self.where} was measured on {stated.pop()}, not on {options.arch}", "leave out --arch")
-        return options.arch or stated.pop()
+        if given is not None and stated - {given}:
+            raise UsageError(f"{self.where} was measured on {stated.pop()}, not on {given}", "leave out --arch")
+        return given or stated.pop()
 
 
 def open_table(path: Path) -> Table:

@@ -108,7 +108,7 @@ def read_table(table: Table, options: ReadOptions) -> Reading:
         }
     )
     require_columns(table, ("kernel", *_SIZES), TIMES)
-    arch = load_arch(table.arch(options))
+    arch = load_arch(table.arch(options.arch))
     many = [name for name in TIMES if table.has(name)]
     few = [name for name in COLUMNS if table.has(name) and name not in {*many, "arch"}]
     rows = _TableRows(arch, options, f"{table.file_name}:{table.sha256[:12]}")
