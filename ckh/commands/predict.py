@@ -47,6 +47,8 @@ that of more problems, then by name. The others are named below it.
 Where no model fits, the nearest answers: of another element type or GPU of the family; else an analytic estimate. Such
 an answer says NOT MEASURED, what it comes from and what that is worth. --require measured refuses instead.
 
+Kernels with one score are one row: the first is shown, measured ones before others, then in the pool's order.
+
 --probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
 by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
 """
