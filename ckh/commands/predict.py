@@ -49,6 +49,8 @@ Where no model fits, the nearest answers, of another element type or GPU of the 
 answers were judged better or there is no such model. Such an answer says NOT MEASURED, what it comes from and what that
 is worth, or that it was not judged. --require measured refuses instead.
 
+Kernels with one score are one row: the first is shown, measured ones before others, then in the pool's order.
+
 --probe N measures the N best on this machine's device, and puts them in the order of their times. They are remembered
 by device and problem: the next call has them in front without measuring. --no-measured leaves them out.
 """

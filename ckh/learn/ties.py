@@ -113,7 +113,8 @@ def first_rows(score: NDArray[np.float64], top: int, first: int) -> tuple[NDArra
 
 def _groups(score: NDArray[np.float64], top: int, least: int) -> list[NDArray[np.intp]]:
     """Candidates of one score, the best first: so many groups, and so many candidates at least, or all."""
-    numbers, groups, count = np.arange(len(score)), [], 0
+    numbers, count = np.arange(len(score)), 0
+    groups: list[NDArray[np.intp]] = []
     while len(numbers) and (len(groups) < top or count < least):
         is_best = score == score.max()
         groups.append(numbers[is_best])

@@ -182,7 +182,12 @@ def test_scores_are_lightgbms(model_dir: Path) -> None:
         np.testing.assert_allclose(found.tflops, booster(model, problem, kernels, "tflops"), rtol=1e-12)
         first = found.ranked[0]
         assert first.latency_ms == pytest.approx(problem.flops / found.tflops[0] / 1e9)
-        assert found.best(3) == found.ranked[:3]
+        rows = [
+            one
+            for before, one in zip([None, *found.ranked], found.ranked, strict=False)
+            if before is None or before.score != one.score
+        ]
+        assert found.best(3) == rows[:3]
 
 
 def booster(model: Model, problem: ConvProblem, kernels: Sequence[ConvKernel], target: str) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from ckh.kernels.pools import Pools
 from ckh.kernels.table import KernelTable
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.gemm_universal.problem import GemmProblem
 from ckh.ops.gemm_universal.validity import GEMM_RULES
@@ -114,10 +115,12 @@ def test_kernels_of_a_gemm_are_judged_one_by_one(sizes: tuple[int, int, int], pa
     problem = replace(gemm(sizes, spec.default_dtype, "rcr"), split_k=min(parts, sizes[2]))
     pool = gemm_pool(spec, spec.default_dtype, "rcr")
     some = pool if arch == "host" else pool[::7]
-    one = Pools(GemmKernel, GEMM_RULES, lambda _: KernelTable.of(GemmKernel, some)).candidates(problem, spec)
+    table = KernelTable.of(GemmKernel, some)
+    pools = Pools(GemmKernel, GEMM_RULES, lambda _: table, lambda _: (), parse_kernel_name, kernel_name)
+    one = pools.candidates(problem, spec, model=NOWHERE)
     each = one_by_one(some, lambda k: GEMM_RULES.of_problem(k, spec, problem), {})
     assert (one.chosen.tolist(), list(one.refused.items())) == each
-    assert operation("gemm_universal").candidates(problem, spec, NOWHERE).pool is pool
+    assert tuple(operation("gemm_universal").candidates(problem, spec, NOWHERE).pool) == pool
     assert {768 % size for kernel in pool for size in kernel.tile} == {0}
 
 
