@@ -330,12 +330,12 @@ class Model:
 
     @property
     def shown_beside(self) -> tuple[str, ...]:
-        """The targets besides the order and the speed whose predictions are shown: those that it has a forest of.
+        """The targets besides TFLOPS whose predictions are shown: in a model as AMD's, those that it has a forest of.
 
-        Times that are calibrated go with the speeds and the order, so that a model of times is not shown beside them.
+        In a model with an order of its own, speeds and times go together, and with the order where it is calibrated.
         """
-        wanted = (BANDWIDTH,) if self.calibration is not None else (LATENCY, BANDWIDTH)
-        return tuple(target for target in wanted if TFLOPS in self._targets and model_file(self.path, target) is not None)
+        wanted = (LATENCY, BANDWIDTH) if self.spec.rank_by == TFLOPS and self.calibration is None else ()
+        return tuple(target for target in wanted if model_file(self.path, target) is not None)
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[Ranked]:
         """The kernels, best first; of equal ones, the first in `kernels` comes first.

@@ -328,7 +328,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 
 
 def test_some_of_many_problems_may_be_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --skip-unsupported those without a kernel are named with the reason, and the exit code is 0 if others have."""
+    """With --skip-unsupported those without a kernel are named with the reason; the code is 0 if others have one."""
     amd_model(tmp_path / "forward", NAMES_83)
     good = "conv_forward_bf16_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
     bad, path = good.replace("c64", "c4"), tmp_path / "layers.txt"

@@ -21,6 +21,7 @@ from ckh.kernels.compiled import add_compiled
 from ckh.learn.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
 from ckh.paths import cache_dir
+from ckh.prose import whole_names
 from ckh.quick import answer, store
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
@@ -377,7 +378,7 @@ def test_an_estimate_is_printed_again(
 
 
 def test_what_is_printed_follows_from_what_was_probed(
-    printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    printed_before: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A probing, a compiled kernel or a damaged file, and the full command answers; --probe is never kept."""
     request = parse(printed_before)
@@ -393,9 +394,8 @@ def test_what_is_printed_follows_from_what_was_probed(
     add_compiled("gfx90a", "grouped_conv", "a", Resources(*range(len(RESOURCE_NAMES))))
     assert read_printed(request) is None
     keep_printed(request, text)
-    monkeypatch.setenv("COLUMNS", "60")
-    assert read_printed(request) is None
-    monkeypatch.delenv("COLUMNS")
+    with whole_names(is_whole=False):
+        assert read_printed(request) is None
     (kept,) = (cache_dir() / "printed").iterdir()
     kept.write_bytes(kept.read_bytes()[:-5] + b'xxx"}')
     assert read_printed(request) is None
