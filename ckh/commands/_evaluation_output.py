@@ -33,12 +33,17 @@ NOT_REPEATED = (
 
 
 def document(result: Evaluation, spec: ModelSpec, worst: int) -> dict[str, Any]:
-    """All of an evaluation for JSON, the worst choices first, so many of them as were wanted or all."""
+    """All of an evaluation for JSON, the worst choices first, so many of them as were wanted or all.
+
+    Problems that are refused or whose choice was never measured stand by themselves, and all of them.
+    """
     from ckh.assess.report import HINDSIGHT
 
     found = asdict(result)
     found["baselines"].setdefault(HINDSIGHT, None)  # unknown
-    ranked = _worst_first(result.choices)[: worst or None]
+    judged = [one for one in result.choices if one.efficiency is not None]
+    found["unjudged"] = [asdict(one) for one in result.choices if one.efficiency is None]
+    ranked = _worst_first(judged)[: worst or None]
     found["choices"] = [{**asdict(one), "measure_again": measure_again([one], spec) or None} for one in ranked]
     return found
 

@@ -68,7 +68,7 @@ def print_trained(trained: Trained, out: Path, *, as_json: bool) -> None:
         ]
         for name, made in trained.targets.items()
     ]
-    title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out folds"
+    title = f"{out}: {len(dataset.frame)} rows, {len(dataset.problems())} problems, held-out rows of the folds"
     print_table(title, ("target", "trees", "rmse", "r2", "mean efficiency", "P10 efficiency"), rows)
     _print_how(trained)
     say(f"\nnext: {after}")

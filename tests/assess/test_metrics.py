@@ -76,7 +76,7 @@ def test_places_and_choices_equal_sorting(seed: int) -> None:
 
 def first_k(times: Times, scores: np.ndarray, ks: tuple[int, ...]) -> list[TopK]:
     """What measuring the first k choices would give."""
-    return top_k(best_of_first(times, places(scores, times.problem), ks), times.own_tolerance(), ks)
+    return top_k(best_of_first(times, places(scores, times.problem).astype(np.float64), ks), times.own_tolerance(), ks)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -73,7 +73,7 @@ def ranking(model: Model, problem: ConvProblem) -> list[Any]:
 
 def no_candidate(model: Model, problem: ConvProblem) -> ConvKernel:
     """A kernel that applies nowhere: of predict's own first choice, but with a tile that no pool has."""
-    made = replace(ranking(model, problem)[0], tile_m=48)
+    made: ConvKernel = replace(ranking(model, problem)[0], tile_m=48)
     assert made not in ranking(model, problem)
     return made
 
@@ -106,8 +106,8 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     found = evaluate(in_memory(data), lambda part: ranked_rows(model, part))
     assert found.efficiency is not None
     assert found.best_ranked_measured is not None
-    assert (found.efficiency.problems, found.efficiency.mean.value) == (3, pytest.approx(0.25))
-    assert (found.best_ranked_measured.problems, found.best_ranked_measured.mean.value) == (4, pytest.approx(1.35 / 4))
+    assert (found.efficiency.problems, found.efficiency.mean.value) == pytest.approx((3, 0.25))
+    assert (found.best_ranked_measured.problems, found.best_ranked_measured.mean.value) == pytest.approx((4, 1.35 / 4))
     coverage = found.coverage
     # The choice was measured on 1, 2 and 4, of which on 2 and 4 the fastest is a candidate.
     assert (coverage.problems, coverage.coverage, coverage.judged) == (4, 0.5, 3)
@@ -117,13 +117,13 @@ def test_coverage_and_efficiency_by_hand(model: Model) -> None:
     assert [one.kernel for one in found.choices] == [kernel_name(ranking(model, one)[0]) for one in PROBLEMS]
     # Among the first three choices: 1/4, 1/2, 3/5 and 1; among the first five 1 on the second too.
     top = {one.k: (one.problems, one.efficiency_mean) for one in found.top}
-    assert top[1] == (3, pytest.approx(0.25))
-    assert top[3] == (4, pytest.approx((0.25 + 0.5 + 0.6 + 1) / 4))
-    assert top[5] == (4, pytest.approx((0.25 + 1 + 0.6 + 1) / 4))
-    assert top[10] == (4, pytest.approx(3.25 / 4))
+    assert top[1] == pytest.approx((3, 0.25))
+    assert top[3] == pytest.approx((4, (0.25 + 0.5 + 0.6 + 1) / 4))
+    assert top[5] == pytest.approx((4, (0.25 + 1 + 0.6 + 1) / 4))
+    assert top[10] == pytest.approx((4, 3.25 / 4))
     # Baselines are of the three problems whose choice was measured.
     random = found.baselines["random kernel (expected)"]
-    assert (random.problems, random.mean.value) == (3, pytest.approx((0.625 + 0.75 + 0.5) / 3))
+    assert (random.problems, random.mean.value) == pytest.approx((3, (0.625 + 0.75 + 0.5) / 3))
 
 
 def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,8 +195,8 @@ def test_the_84_unpadded_gemm_kernels_are_judged_as_predict_ranks_them(tmp_path:
     loaded = load_model(tmp_path / "model")
     names = set(data.frame["kernel_name"])
     chosen = [answer(problem, loaded) for problem in data.problems()]
-    first = [gemm_name(one.pool[one.order[0]]) for one in chosen]
-    candidates = [{gemm_name(kernel) for kernel in one.pool} & names for one in chosen]
+    first = [one.best(1)[0].name for one in chosen]
+    candidates = [{one.model.spec.op.kernel_name(one.pool[index]) for index in one.order} & names for one in chosen]
     best = data.frame.loc[data.frame.groupby(data.problem_ids)["latency_ms"].idxmin(), "kernel_name"].tolist()
     expected = [f in names and b in some for f, b, some in zip(first, best, candidates, strict=True)]
     found = evaluate(in_memory(data), lambda part: ranked_rows(loaded, part))
@@ -273,7 +273,8 @@ def test_coverage_is_a_gate(folder: Path, model: Model, tmp_path: Path, capsys: 
     assert document["figures"]["coverage"] == 0.5
     assert document["coverage"]["not_measured"] == 1
     assert (document["stands_in"], document["among"]) == (None, "candidates")
-    assert document["choices"][0]["efficiency"] is None
+    assert [one["efficiency"] for one in document["choices"]] == [0.0, 0.25, 0.5]
+    assert [one["problem"] for one in document["unjudged"]] == [PROBLEMS[2].canonical()]
     assert run([*args, "coverage=0.6"]) == ExitCode.GATE_FAILED
     shown = capsys.readouterr()
     assert "coverage is 0.5000, under 0.6" in shown.err
