@@ -33,6 +33,11 @@ def data_dir(name: str) -> Path:
     raise DataError(f"the folder {name} is missing from this installation", f"looked for {candidates[0]}")
 
 
+def shipped_data() -> Path:
+    """The folder of measured data that ship: in a checkout or source distribution alone; it may not exist."""
+    return _PACKAGE.parent / "data"
+
+
 def cache_dir(name: str = "") -> Path:
     """The folder for what can be made again: $CKH_CACHE_DIR, $XDG_CACHE_HOME/ckh or ~/.cache/ckh; in it, one by name.
 

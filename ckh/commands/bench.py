@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +34,8 @@ class DeviceKind(StrEnum):
     EMULATED = "emulated"
 
 
+_SECONDS = 5
+
 _HELP = """Emit, compile and measure kernels on many problems, and journal every result.
 
 Each kernel runs in a worker process of its own device; its result is compared with a float64 reference, its time is
@@ -45,6 +49,9 @@ emulated GPU (--device emulated) checks that the same kernels are right, on smal
 With --active pairs are chosen while results come in: of the problems that stand for most the kernels that a model of
 the results so far puts first, and others at random, until a minute is expected to bring less than --stop-gain.
 
+Without options it says what it measures and how long that takes, and starts after five seconds at a terminal, else at
+once.
+
 With --cluster the workers of a Dask scheduler compile and measure, each problem on one device (docs/cluster.md).
 """
 
@@ -55,6 +62,7 @@ def register(app: typer.Typer) -> None:
         name="bench",
         help=_HELP,
         epilog=examples(
+            "ckh bench",
             "ckh bench --variant forward",
             "ckh bench --variant bwd_data --problems resnet50 --kernels '*_compv3_*' --out runs/resnet",
             "ckh bench --variant all --problems host-train --kernels sample:60 --budget 20m",
@@ -88,6 +96,7 @@ def bench(
     compile_only: bool = typer.Option(False, "--compile-only", help="Compile and load the kernels, measure nothing."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print what would be measured, and measure nothing."),
     cluster: str | None = typer.Option(None, "--cluster", metavar="ADDRESS", help=CLUSTER_HELP),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Without other options: start at once, count no seconds down."),
     verbose: bool = typer.Option(False, "--verbose", "-v", help="--cluster: say every 30 s what each node does."),
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
@@ -95,6 +104,7 @@ def bench(
     from ckh.bench.campaign import Campaign
     from ckh.commands import _bench_output as output
 
+    is_plain = not any((device, out, resume, cluster, as_json)) and not any(settings.values())
     given, most = Given(**settings), BenchLimits(**limits)
     options = DeviceOptions(**device_options, cold=bool(given["cold"]))
     with ExitStack() as stack:
@@ -119,7 +129,7 @@ def bench(
         elif compile_only:
             _build(campaign, most, as_json=as_json)
         else:
-            _measure(campaign, most, as_json=as_json)
+            _measure(campaign, most, as_json=as_json, counts_down=is_plain and not yes)
 
 
 def _require_writable(registry: Path, given: Given, *, force: bool) -> None:
@@ -150,7 +160,19 @@ def _build(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
     raise typer.Exit(int(ExitCode.OK if is_good else ExitCode.GATE_FAILED))
 
 
-def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
+def _count_down(seconds: int) -> None:
+    """Say in one line that a run starts soon, where somebody can read it."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    for left in range(seconds, 0, -1):
+        sys.stderr.write(f"\rstarts in {left} s; Ctrl-C: not at all, --yes: at once ")
+        sys.stderr.flush()
+        time.sleep(1)
+    sys.stderr.write("\r\033[K")
+    sys.stderr.flush()
+
+
+def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_down: bool) -> None:
     """Measure what is left, print what came of it, and exit by that."""
     from ckh.bench.stop import StopReason
     from ckh.commands import _bench_output as output
@@ -168,6 +190,8 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool) -> None:
             f"({outlook.to_compile} kernels to compile), about {format_duration(outlook.estimate_s)}, into "
             f"{campaign.out}"
         )
+    if counts_down:
+        _count_down(_SECONDS)
     outcome = campaign.run(limits)
     output.print_outcome(campaign, outcome, as_json=as_json)
     if outcome.reason is StopReason.INTERRUPTED:

@@ -34,6 +34,10 @@ _NO_FOLDS = (1, 2)
 
 _HELP = """Train a LightGBM model of TFLOPS, and one that orders the kernels of a problem.
 
+Without --data it trains on the newest complete runs of `ckh bench` in the folder runs, else on what ships for this
+machine's device (of convolutions forward, if no --variant says another); without --out it writes among your own models,
+where `ckh predict` looks first. A line says both.
+
 Cross-validation holds out whole problems, and stops on a fold that it does not score; the final fit uses all rows and
 the median number of trees. The same data and seed give the same bytes. Model files are AMD's: gzip'd LightGBM text
 with feature_spec.json and train_manifest.json, and for people alone, as no command reads them, cv_metrics_*.json and
@@ -84,6 +88,7 @@ def register(app: typer.Typer) -> None:
         name="train",
         help=_HELP,
         epilog=examples(
+            "ckh train --op grouped_conv",
             "ckh train --op grouped_conv --variant forward --data data.parquet --out models/mine",
             "ckh train --op gemm_universal --data gemm.parquet --out models/gemm",
             "ckh train --data a.parquet --data b.parquet --out models/mine --force",
@@ -104,8 +109,10 @@ def register(app: typer.Typer) -> None:
 @has_options_of(given=TrainOptions, params=TreeParams)
 def train(
     inputs: list[Path] = typer.Argument(None, metavar="[DATA]...", help="Datasets; the same as --data."),
-    data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated."),
-    out: Path = typer.Option(..., "--out", "-o", help="Model directory to write."),
+    data: list[Path] = typer.Option([], "--data", help="Dataset or folder of datasets; may be repeated.  [see above]"),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", help="Model directory to write.  [among your own models, e.g. ~/.local/share/ckh/models]"
+    ),
     op: str | None = typer.Option(None, "--op", autocompletion=_completion.operations, help=OP_HELP + "  [the data's]"),
     variant: Direction | None = typer.Option(None, "--variant", help="Direction; needed if the data hold several."),
     targets: str | None = typer.Option(
@@ -127,25 +134,31 @@ def train(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Train and print how well it went on held-out folds."""
+    from ckh.commands._train_defaults import checked_out, to_train_on
     from ckh.commands._train_output import print_trained, warn_if_worse, warn_of_start
     from ckh.data.sample import read_sample
-    from ckh.learn.prepared import check_distributed, too_few_to_validate
+    from ckh.learn.prepared import too_few_to_validate
     from ckh.learn.save import MODEL, save
     from ckh.learn.today import against_today
     from ckh.learn.warm_start import continued, read_start
 
-    paths = [*(inputs or []), *data]
     is_nearest = warm_start is not None and str(warm_start) == _NEAREST
-    check_output(out, MODEL, force=force, inputs=[*paths, *([warm_start] if warm_start and not is_nearest else [])])
-    if not paths:
-        raise UsageError("there is nothing to train on", "name datasets with --data")
+    said = [*(inputs or []), *data]
+    read_from = [*said, *([warm_start] if warm_start and not is_nearest else [])]
+    if out is not None:
+        check_output(out, MODEL, force=force, inputs=read_from)
+    if distributed and not said:
+        raise UsageError("--distributed reads data on the workers", "name datasets with --data")
     start = None if warm_start is None or is_nearest else read_start(warm_start)
-    only = {} if variant is None else {"variant": str(variant)}
     seed = given.get("seed", TrainOptions().seed)
-    read, drawn = read_sample(paths, sample, seed, lambda one: one.column_names(), only)
+    with to_train_on(said, op, variant) as found:
+        paths, variant = found.paths, found.variant
+        only = {} if variant is None else {"variant": str(variant)}
+        read, drawn = read_sample(paths, sample, seed, lambda one: one.column_names(), only)
     if drawn is not None:
         note(f"{drawn}: --sample {sample}, --seed {seed}")
     dataset = _select(read, op, variant)
+    out = checked_out(dataset, variant, found.words, out, force=force, inputs=read_from)
     if is_nearest:
         start = read_start(_nearest(dataset))
     defaults = dataset.op.train_defaults(len(dataset.valid()))
@@ -154,9 +167,7 @@ def train(
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)
     options = _by_stability(options, dataset, is_said=distributed or "noise_weights" in given)
     if distributed:
-        if cluster is None:
-            raise UsageError("--distributed spreads rows over a cluster", "name it with --cluster")
-        check_distributed(options, start)
+        _require_distributable(options, start, cluster)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
     with everywhere_or_here(cluster) as workers:
@@ -170,6 +181,14 @@ def train(
         warn_of_start(trained)
     warn_if_worse(trained)
     print_trained(trained, out, as_json=as_json)
+
+
+def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
+    from ckh.learn.prepared import check_distributed
+
+    if cluster is None:
+        raise UsageError("--distributed spreads rows over a cluster", "name it with --cluster")
+    check_distributed(options, start)
 
 
 def _nearest(dataset: Dataset) -> Path:

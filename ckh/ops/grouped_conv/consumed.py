@@ -69,8 +69,8 @@ int ndim_of(const P& problem, long)
 }
 """
 # Before a kernel is renamed: what a declaration can say of it.
-_BEFORE = """// The name of a declaration, which ends at the warp tile, of a kernel by its full name; empty if a declaration
-// cannot say all of it: it has no split image, specialization, explicit GEMM or stream-K, and double buffers where
+_BEFORE = """// The name of a declaration, which ends at the warp tile, of a kernel by its full name; empty if none
+// can say all of it: it has no split image, specialization, explicit GEMM or stream-K, and double buffers where
 // they must be.
 inline std::string declared_name(const std::string& name)
 {

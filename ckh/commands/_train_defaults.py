@@ -1,0 +1,158 @@
+"""What `ckh train` trains on, and where it writes, where nobody says."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ckh.archs import default_arch
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.log import note
+from ckh.ops import DEFAULT_OPERATION, operation
+from ckh.outputs import check_output
+from ckh.paths import shipped_data, user_data_dir
+from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ckh.data.dataset import Dataset
+    from ckh.data.journal import Journal
+
+_RUNS = Path("runs")
+_HELD_OUT = ("holdout", "host-llm")  # in names of shipped datasets that models are judged by
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultData:
+    """The data to train on.
+
+    Attributes:
+        paths: datasets, or folders of runs, which are to be converted.
+        words: what they are; empty if somebody named them.
+        variant: the direction, where the operation has directions and they hold several.
+    """
+
+    paths: tuple[Path, ...]
+    words: str
+    variant: Direction | None
+
+
+def _measured(op: str | None, variant: Direction | None) -> DefaultData | None:
+    """The complete runs in the folder `runs` that measured the same on the same device as the newest."""
+    wanted = None if variant is None else {str(variant), "all"}
+    found = [
+        (journal.runs[-1], journal.path)
+        for journal in _complete()
+        if op in (None, journal.runs[-1].op) and (wanted is None or journal.runs[-1].variant in wanted)
+    ]
+    if not found:
+        return None
+    newest = max((run for run, _ in found), key=lambda run: run.started)
+    keys = ("op", "variant", "dtype", "arch", "device")
+    same = [path.parent for run, path in found if all(getattr(run, key) == getattr(newest, key) for key in keys)]
+    words = "measured here: " + ", ".join(map(str, same))
+    several = newest.variant == "all" and operation(newest.op).has_directions
+    return DefaultData(tuple(same), words, variant or (Direction.FORWARD if several else None))
+
+
+def _complete() -> Iterator[Journal]:
+    from ckh.bench.stop import StopReason
+    from ckh.data.journal import JOURNAL_NAME, read_journal
+
+    for path in sorted(_RUNS.glob(f"*/{JOURNAL_NAME}")):
+        try:
+            journal = read_journal(path)
+        except CkhError as error:
+            note(f"passed over {path.parent}: {error.message}")
+            continue
+        is_measured = bool(journal.runs) and journal.runs[-1].device_kind != "emulated"
+        if is_measured and journal.ends and journal.ends[-1].reason == StopReason.COMPLETE:
+            yield journal
+
+
+def _shipped(name: str, variant: Direction | None) -> DefaultData:
+    from ckh.data.dataset import read_dataset
+
+    arch, op = default_arch(), operation(name)
+    if op.has_directions and variant is None:
+        variant = Direction.FORWARD
+    found = []
+    for path in sorted(shipped_data().glob("*.parquet")):
+        if any(words in path.stem for words in _HELD_OUT):
+            continue
+        dataset = read_dataset(path)
+        is_own = dataset.op.name == name and str(dataset.frame["arch"].iloc[0]) == arch
+        if is_own and (not op.has_directions or str(variant) in dataset.variants):
+            found.append(path)
+    if not found:
+        of = f"{name} {variant}" if op.has_directions else name
+        raise UsageError(
+            f"nothing was measured here of {of} on {arch}, and no data of it ship",
+            "name datasets with --data, or measure with ckh bench",
+        )
+    words = f"shipped for {arch}: " + ", ".join(path.name for path in found)
+    return DefaultData(tuple(found), words, variant)
+
+
+@contextmanager
+def to_train_on(said: Sequence[Path], op: str | None, variant: Direction | None) -> Iterator[DefaultData]:
+    """The datasets that were named, or by default; those of runs are there until the context ends.
+
+    Raises:
+        CkhError: there are none, or a run cannot be converted.
+    """
+    if said:
+        yield DefaultData(tuple(said), "", variant)
+        return
+    found = _measured(op, variant)
+    if found is None:
+        yield _shipped(op or DEFAULT_OPERATION, variant)
+        return
+    from ckh.data import conversion
+    from ckh.data.formats import ReadOptions
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "measured.parquet")
+        conversion.convert(list(found.paths), path, ReadOptions())
+        yield replace(found, paths=(path,))
+
+
+def checked_out(
+    dataset: Dataset, variant: Direction | None, words: str, out: Path | None, *, force: bool, inputs: Sequence[Path]
+) -> Path:
+    """The folder to write, the user's by default; what nobody said, of data or folder, is said in a line.
+
+    Raises:
+        CkhError: it cannot be written.
+    """
+    from ckh.learn.save import MODEL
+
+    is_said = out is not None
+    out = out or _default_out(dataset, variant)
+    if not is_said:
+        check_output(out, MODEL, force=force, inputs=inputs)
+        out.parent.mkdir(parents=True, exist_ok=True)
+    if words or not is_said:
+        note(f"training on {words or 'the data named'}, into {out}")
+    return out
+
+
+def _default_out(dataset: Dataset, variant: Direction | None) -> Path:
+    """The folder among the user's models that is called as shipped models are.
+
+    Raises:
+        DataError: the data hold several directions.
+    """
+    op = dataset.op
+    direction = str(variant) if variant is not None else None
+    if op.has_directions and direction is None:
+        if len(dataset.variants) > 1:
+            raise DataError("the data hold " + ", ".join(dataset.variants), "name one with --variant")
+        direction = dataset.variants[0]
+    dtype = str(dataset.frame["dtype"].iloc[0]) if "dtype" in dataset.frame else None
+    parts = (op.name, direction, dtype, dataset.arch)
+    return user_data_dir() / "models" / "_".join(part for part in parts if part)

@@ -1,0 +1,69 @@
+"""`ckh train` and `ckh bench` without what they are for: data of runs or shipped ones, the user's models, a countdown."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ckh.archs import HOST
+from ckh.cli import run
+from ckh.commands import _train_defaults as defaults
+from ckh.commands import bench
+from ckh.errors import ExitCode
+
+SIZES = "n,c,k,hi,wi,y,x\n1,8,8,6,6,3,3\n1,16,8,7,7,1,1\n2,8,16,5,5,3,3\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of its own to work in and to keep models in, on a machine without a GPU."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "mine"))
+    monkeypatch.setattr(defaults, "default_arch", lambda: HOST)
+
+
+@pytest.mark.slow
+def test_shipped_data_are_trained_on_where_nothing_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line says the data, without hold-outs, and the folder, which is called as the shipped model is."""
+    assert run(["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0"]) == ExitCode.OK
+    model = Path("mine", "models", "grouped_conv_forward_fp32_host").resolve()
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"training on shipped for host: host-train-forward.parquet, into {model}" in said
+    assert (model / "feature_spec.json").is_file()
+
+
+def test_complete_runs_go_before_shipped_data(capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest is named; a run whose journal does not say its end is not trained on."""
+    Path("p.csv").write_text(SIZES)
+    assert run(["bench", "--problems", "p.csv", "--kernels", "sample:4", "--out", "runs/a", "--samples", "1"]) == 0
+    capsys.readouterr()
+    assert run(["train", "--op", "grouped_conv", "--trees", "5", "--folds", "0", "--out", "model"]) == ExitCode.OK
+    assert "training on measured here: runs/a, into model" in " ".join(capsys.readouterr().err.split())
+    journal = Path("runs", "a", "journal.jsonl")
+    lines = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join(line for line in lines if '"complete"' not in line))
+    assert defaults._measured("grouped_conv", None) is None
+
+
+def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing was measured and nothing ships for the GPU, one line says what to do, and nothing is written."""
+    monkeypatch.setattr(defaults, "default_arch", lambda: "gfx1201")
+    assert run(["train", "--op", "grouped_conv"]) == ExitCode.USAGE
+    error = capsys.readouterr().err
+    assert "nothing was measured here of grouped_conv forward on gfx1201, and no data of it ship" in error
+    assert not Path("mine").exists()
+
+
+def test_the_countdown_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one it is a line that is wiped at the end; elsewhere nothing is waited for."""
+    waited: list[int] = []
+    monkeypatch.setattr(bench.time, "sleep", waited.append)
+    bench._count_down(3)
+    assert (waited, capsys.readouterr().err) == ([], "")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bench._count_down(3)
+    assert waited == [1, 1, 1]
+    assert "starts in 3 s" in capsys.readouterr().err
