@@ -14,7 +14,7 @@ from ckh.ops.grouped_conv.features import CORE_NAMES, GROUPED_CONV, INPUT_COLUMN
 from ckh.ops.grouped_conv.judged import JUDGED
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.law import CONV_LAW
-from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file
+from ckh.ops.grouped_conv.learned import LEARNED_NAME, learned_file, learned_kernels
 from ckh.ops.grouped_conv.names import amd_full_name, amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.pool import POOLS
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
