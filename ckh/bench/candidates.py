@@ -72,13 +72,13 @@ class PoolSource(Generic[P, K]):
         found = of_registry(self.registry, arch, lambda kernel: self.group(kernel) == tuple(own), *own)
         table = found if isinstance(found, KernelTable) else KernelTable.of(self.pools.kind, found)
         verdicts = self.pools.rules.judge(table, arch)
-        refused = (
+        unbuilt = (
             RefusedKernel(table[number], (verdicts.sentences[why],))
             for number, why in enumerate(verdicts.number.tolist())
             if why >= 0
         )
         built = tuple(filter(self.wants, table.take(verdicts.passed)))
-        return built, tuple(one for one in refused if self.wants(one.kernel))
+        return built, tuple(one for one in unbuilt if self.wants(one.kernel))
 
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """The rules that decide which of some kernels apply to a problem."""

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from ckh.archs import load_arch
-from ckh.bench.registry import Registry, read_registry, write_registry
+from ckh.bench.registry import read_registry, write_registry
 from ckh.errors import DataError, OutputError, UsageError
+from ckh.kernels.lists import Registry
 from ckh.ops import operation
 from ckh.ops.gemm_universal.pool import gemm_pool
 from ckh.ops.grouped_conv.names import kernel_name, parse_kernel_name

@@ -1,8 +1,9 @@
-"""`ckh train` and `ckh bench` without what they are for: data of runs or shipped ones, the user's models, a countdown."""
+"""`ckh train` without data and folder, and `ckh bench` without options."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from ckh.commands import _train_defaults as defaults
 from ckh.commands import bench
 from ckh.errors import ExitCode
 
-SIZES = "n,c,k,hi,wi,y,x\n1,8,8,6,6,3,3\n1,16,8,7,7,1,1\n2,8,16,5,5,3,3\n"
+SIZES = "N,C,K,Hi,Wi,Y,X\n1,8,8,6,6,3,3\n1,16,8,7,7,1,1\n2,8,16,5,5,3,3\n"
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def test_nothing_to_train_on_is_said(capsys: pytest.CaptureFixture[str], monkeyp
 def test_the_countdown_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """At one it is a line that is wiped at the end; elsewhere nothing is waited for."""
     waited: list[int] = []
-    monkeypatch.setattr(bench.time, "sleep", waited.append)
+    monkeypatch.setattr(time, "sleep", waited.append)
     bench._count_down(3)
     assert (waited, capsys.readouterr().err) == ([], "")
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)

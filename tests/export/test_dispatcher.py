@@ -122,11 +122,17 @@ def test_the_example_in_docs_compiles_and_ranks(exported: Path) -> None:
     problem = f"ckh::{CONV}::Heuristic::Problem p; {CONV_SETTINGS} p.padding_left = p.padding_right = {{0, 1, 1}};"
     (exported / "ckh_cpp").symlink_to(exported)
     first = "std::puts(dispatcher.select_kernel(p)->name().c_str());"
-    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    found = best_first()
     made = "".join(declared(kernel) for kernel in found if is_declarable(kernel))
     text = f"{include}\n#include <cstdio>\nint main() {{\n{lines}{problem}\n{SET}{made}{REGISTER}{first}\n}}\n"
     best = next(kernel for kernel in found if is_declarable(kernel))
     assert run_program(exported, text) == [stem(best)]
+
+
+def best_first() -> list[ConvKernel]:
+    """The kernels for the problem, as Python ranks them."""
+    ranked = answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked
+    return [one.kernel for one in ranked]  # type: ignore[misc]
 
 
 SET = "GroupedConvKernelSet set;"
@@ -182,7 +188,7 @@ int main()
 @pytest.mark.parametrize("pipeline", ["compv3", "compv4", "mem"])
 def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeline: str) -> None:
     """Also kernels of compv4, whose full names end in _dsb, which declarations leave out; order is Python's."""
-    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    found = best_first()
     some = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == pipeline]
     assert bool(some) == (pipeline in {kernel.pipeline for kernel in found})
     if some:
@@ -192,7 +198,7 @@ def test_each_declared_kernel_is_found_by_its_declaration(exported: Path, pipeli
 
 def test_a_name_never_takes_a_kernel_with_a_longer_one(exported: Path) -> None:
     """Where _large_tensor of the best is registered beside it, its name is not given: the next kernel is taken."""
-    found = [one.kernel for one in answer(PROBLEM, load_model(ROOT / "models" / CONV)).ranked]
+    found = best_first()
     first, second = [kernel for kernel in found if is_declarable(kernel) and kernel.pipeline == "compv3"][:2]
     key = "GroupedConvKernelKey key; key.large_tensor = true; "
     longer = f'{key}GroupedConvRegistry::instance().register_kernel(key, "{stem(first)}_large_tensor");'

@@ -42,7 +42,8 @@ def test_the_list_is_nearly_the_best_of_all_orders(seed: int) -> None:
     best = max(worth(o, efficiency, applies) for count in range(1, 5) for o in permutations(range(5), count))
     assert best * 0.98 <= found.efficiency <= best + 1e-12
     alone = [worth((kernel,), efficiency, applies) for kernel in range(5)]
-    assert (found.single, found.single_efficiency) == (int(np.argmax(alone)), pytest.approx(max(alone)))
+    assert found.single == int(np.argmax(alone))
+    assert found.single_efficiency == pytest.approx(max(alone))
 
 
 def test_a_special_kernel_stands_before_the_general_one() -> None:
