@@ -70,7 +70,7 @@ def passes(llvm_mca: str, arch: str, name: str, elements: int, bits: int, sums: 
     command = [llvm_mca, "-mtriple=amdgcn", f"-mcpu={arch}", "-iterations=1"]
     text = f"v_mfma_{name} {operands}\n"
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    found = re.search(rf"^ 1 +[0-9]+ +([0-9.]+) .*v_mfma_{name.split('_')[0]}", done.stdout, re.MULTILINE)
+    found = re.search(rf"^ 1 +[0-9]+ +([0-9.]+) .*v_mfma_{name.split('_', maxsplit=1)[0]}", done.stdout, re.MULTILINE)
     return float(found[1]) if done.returncode == 0 and found else None
 
 
@@ -86,7 +86,10 @@ def rates(llvm_mca: str, arch: str) -> dict[str, dict[Tile, int]]:
             if count is not None:
                 own[m, n, k] = min(peak, round(2 * m * n * k * spec.hardware.simds_per_cu / (count * CLOCKS_OF_PASS)))
         tiles = dict.fromkeys([*spec.warp_tiles_for(dtype), *spec.warp_tiles_for(dtype, preshuffle=True)])
-        made = {tile: max((one for one in own if one[:2] == tile[:2] and tile[2] % one[2] == 0), default=None) for tile in tiles}
+        made = {
+            tile: max((one for one in own if one[:2] == tile[:2] and tile[2] % one[2] == 0), default=None)
+            for tile in tiles
+        }
         found[dtype] = {tile: own[one] for tile, one in made.items() if one is not None}
     return {dtype: tiles for dtype, tiles in found.items() if tiles}
 
@@ -114,7 +117,9 @@ def main() -> None:
     (llvm_mca,) = sys.argv[1:]
     for arch in ARCHES:
         path = ROOT / "archspecs" / f"{arch}.json"
-        new, count = re.subn(rf'"{KEY}": {{(?:[^{{}}]|{{[^{{}}]*}})*}}', text_of(rates(llvm_mca, arch)), path.read_text())
+        new, count = re.subn(
+            rf'"{KEY}": {{(?:[^{{}}]|{{[^{{}}]*}})*}}', text_of(rates(llvm_mca, arch)), path.read_text()
+        )
         if count != 1:
             sys.exit(f"{path} has no {KEY}")
         path.write_text(new)

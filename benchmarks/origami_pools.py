@@ -60,6 +60,9 @@ def by_estimate(problem: AiterGemm, kernels: list[AiterKernel], arch: ArchSpec) 
             wave_m=one.wave_m,
             wave_n=one.wave_n,
             wave_k=1,
+            warp_tile_m=one.mfma_m,
+            warp_tile_n=one.mfma_n,
+            warp_tile_k=MFMA_K[arch.name, problem.dtype] * 16 // max(one.mfma_m, 1),
             pipeline="",
             double_smem_buffer=False,
         )

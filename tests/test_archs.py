@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import runpy
 import shutil
+import subprocess
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +20,6 @@ from ckh.errors import DataError, UsageError
 from ckh.machine import read_machine
 from ckh.paths import data_dir
 from ckh.schema import HARDWARE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KB = 1024
 
@@ -280,3 +282,39 @@ def test_host_profile_comes_from_the_machine_but_its_limits_do_not() -> None:
     assert host.lds_capacity == 256 * KB
     assert not host.is_gpu
     assert load_arch("gfx942").is_gpu
+
+
+def test_rates_of_matrix_instructions() -> None:
+    """Rates of gfx950 and gfx942 are flops a pass of the ISA documents; on no GPU one is above the type's peak."""
+    mi350, mi300 = load_arch("gfx950").peaks, load_arch("gfx942").peaks
+    assert mi350 is not None
+    assert mi300 is not None
+    fp16 = mi350.matrix_flops_per_cu_clock["fp16"]
+    assert {fp16[tile] for tile in ((4, 64, 16), (64, 4, 16))} == {1024}
+    assert {fp16[tile] for tile in ((16, 16, 16), (32, 32, 8))} == {2048}
+    assert {fp16[tile] for tile in ((16, 16, 32), (32, 32, 16))} == {4096}
+    assert mi350.matrix_flops_per_cu_clock["fp8"][32, 32, 64] == 2 * mi350.matrix_flops_per_cu_clock["fp8"][32, 32, 32]
+    assert set(mi300.matrix_flops_per_cu_clock["bf16"].values()) == {1024, 2048}
+    assert (mi300.lds_bytes_per_clock, mi350.lds_bytes_per_clock) == (128, 256)
+    for name in arch_names():
+        peaks = load_arch(name).peaks
+        for dtype, rates in {} if peaks is None else peaks.matrix_flops_per_cu_clock.items():
+            assert max(rates.values()) == peaks.flops_per_cu_clock[dtype] or (name, dtype) == ("gfx950", "int8")
+
+
+@pytest.mark.parametrize("name", ["gfx908", "gfx90a", "gfx942", "gfx950"])
+def test_rates_are_llvms(name: str) -> None:
+    """The rates in an architecture's file are those that llvm-mca's passes give."""
+    program = os.environ.get("LLVM_MCA") or shutil.which("llvm-mca")
+    if program is None or _major_of_llvm(program) < 20:
+        pytest.skip("there is no llvm-mca of LLVM 20 or newer; LLVM_MCA names one")
+    script = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "matrix_rates.py"))
+    peaks = load_arch(name).peaks
+    assert peaks is not None
+    assert script["rates"](program, name) == peaks.matrix_flops_per_cu_clock
+
+
+def _major_of_llvm(program: str) -> int:
+    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"LLVM version ([0-9]+)", told)
+    return int(found[1]) if found else 0

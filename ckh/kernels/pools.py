@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 _NOT_LISTED = "it is not in the list"
-_AS_OBJECTS = 5000  # pools of so many kernels are objects, which are looked up faster; larger ones make them when needed
+_AS_OBJECTS = 5000  # pools of so many kernels are objects, which are looked up faster; larger ones are tables
 _POOLS = 256  # that are kept
 _FILES = 64
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ckh.ops.base import Kernel, Problem
 
 _AT_ONCE = 1024  # problems that are scored together
+_MOST_REMEMBERED = 20_000  # candidates of an answer that is remembered
 _KEPT = 4  # of how many architectures models are kept that nobody named
 
 
@@ -409,7 +410,8 @@ def answers(problems: Iterable[Problem], model: Model) -> list[Answer]:
     for start in range(0, len(left), _AT_ONCE):
         found |= _answer_all(left[start : start + _AT_ONCE], model)
     for problem in left:
-        model.remembered.put(problem, found[problem])
+        if len(found[problem].order) <= _MOST_REMEMBERED:
+            model.remembered.put(problem, found[problem])
     return [found[problem] for problem in requested]
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # So many problems that have the same candidates, few of their pool, are worth a pool of these alone.
 _MANY_ALIKE = 200
 _FEW_OF_POOL = 2 / 3
+_MOST_SCORES = 1 << 24  # that are computed together: of the largest pools, with 100,000 kernels, 160 problems
 _TOGETHER = 64  # problems that walk the trees together
 _FEW_SPEEDS = 16  # speeds of so many kernels of a problem at most are computed for these alone
 
@@ -160,6 +161,12 @@ def _score(
             empty = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
             unpadded: list[Problem | None] = [None] * len(members)
             yield Scored([problems[index] for index in members], unpadded, pool, *empty, 0, one.unmeasured)
+        return
+    most = max(1, _MOST_SCORES // len(pool))
+    if len(some) > most:
+        for members, one in zip(classes, candidates, strict=True):
+            for start in range(0, len(members), most):
+                yield from _score([members[start : start + most]], problems, [one], model, top, tflops=tflops)
         return
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)

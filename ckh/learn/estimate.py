@@ -1,10 +1,10 @@
 """An analytic estimate of kernels' times on a GPU, for what nobody measured: an order without data, and no model.
 
-A kernel is blocks that each make trips over K. A trip of the blocks that share a compute unit, as many as LDS,
-registers and waves allow, takes as long as the slowest of their matrix operations, reads of LDS and loads from the L2
-cache, and no less than a trip's latency; without prefetching, both together. Blocks come in rounds over the compute
-units; memory bounds the whole. Peaks are those of `archspecs`; registers and LDS are the compiler's where a kernel was
-compiled, else what kernels of its tile take.
+A kernel is blocks that each make trips over K. In a trip a block loads from the L2 cache, writes LDS, reads it and
+multiplies; those that share a compute unit, as many as LDS, registers and waves allow, take turns. A trip is no shorter
+than its latency; without prefetching, the latency is added. Blocks come in rounds over the compute units; memory bounds
+the whole. Peaks and the rates of matrix instructions are those of `archspecs`; registers and LDS are the compiler's
+where a kernel was compiled, else what kernels of its tile take.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ _LAUNCH_US = 3.0
 _LATENCY_CLOCKS = 2000.0
 _WITHOUT_PREFETCH = "basic"  # what the names of such pipelines begin with
 _L2_BYTES_PER_CLOCK = 64.0
+_LDS_WRITE_BYTES_PER_CLOCK = 128.0  # CDNA 4 doubled the reads alone
+_ISSUE_CLOCKS = 4  # of a matrix instruction, beside its own
 # Registers of a lane, of vectors and accumulators: one for each sum, three for each that a trip's elements fill, and 60
 # more. The least squares of 681 kernels that were compiled for AMD's Instinct (R2 0.77), without a look at times:
 # benchmarks/compiled_registers.py.
 _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
-_LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS comes first
+_LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS and the shorter trip comes first
 _KB = 1024
 
 
@@ -117,13 +119,14 @@ def estimated_us(
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
     cus = arch.hardware.num_cus
     at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
-    work = at_once * _trip_clocks(shape, width, _flops_per_clock(shape, problem.dtype, arch.peaks), arch)
+    busy = _trip_clocks(shape, width, _flops_per_clock(shape, problem.dtype, arch.peaks), arch)
+    work = at_once * busy
     trip = np.where(shape.prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
     ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
     clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
     memory_us = problem.bytes / arch.peaks.bandwidth_gb_s / 1e3
     us = _LAUNCH_US + np.maximum(clocks / arch.hardware.max_clock_mhz, memory_us)
-    return np.asarray(us * (1 + _LESS_LDS * lds))
+    return np.asarray(us * (1 + _LESS_LDS * (lds + busy)))
 
 
 def _tiles(size: int, tile: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -149,16 +152,18 @@ def _flops_per_clock(shape: KernelShapes, dtype: str, peaks: Peaks) -> NDArray[n
     return found
 
 
-def _trip_clocks(
-    shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec
-) -> NDArray[np.float64]:
+def _trip_clocks(shape: KernelShapes, width: float, flops: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:
     """Clocks that a trip of one block keeps its compute unit busy, which does so many operations in one."""
     assert arch.peaks is not None
-    used = np.minimum(shape.waves / arch.hardware.simds_per_cu, 1.0)
-    compute = 2 * shape.tile_m * shape.tile_n * shape.tile_k / (flops * used)
-    read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width / arch.peaks.lds_bytes_per_clock
-    load = (shape.tile_m + shape.tile_n) * shape.tile_k * width / _L2_BYTES_PER_CLOCK
-    return np.asarray(np.maximum(np.maximum(compute, read), load))
+    used = np.minimum(shape.waves, arch.hardware.simds_per_cu)
+    share = used / arch.hardware.simds_per_cu
+    products = shape.tile_m * shape.tile_n * shape.tile_k
+    compute = 2 * products / (flops * share)
+    issue = _ISSUE_CLOCKS * products / shape.instruction.prod(axis=1) / used
+    tiles = (shape.tile_m + shape.tile_n) * shape.tile_k * width
+    read = (shape.tile_m * shape.wave_n + shape.tile_n * shape.wave_m) * shape.tile_k * width
+    in_lds = tiles / _LDS_WRITE_BYTES_PER_CLOCK + read / arch.peaks.lds_bytes_per_clock
+    return np.asarray(compute + issue + in_lds + tiles / _L2_BYTES_PER_CLOCK)
 
 
 def _blocks_per_cu(shape: KernelShapes, width: float, lds: NDArray[np.float64], arch: ArchSpec) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,10 +15,10 @@ from ckh.archs import arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
 from ckh.kernels.compiled import add_compiled
-from ckh.learn.answer import answer
+from ckh.learn.answer import answer, answers
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.choice import Chooser
-from ckh.learn.estimate import compiled_blocks_per_cu, estimated_us
+from ckh.learn.estimate import KernelShapes, compiled_blocks_per_cu, estimated_us
 from ckh.learn.filled import filled
 from ckh.learn.transfer import ESTIMATE, EstimateModel, judged_model, stand_in
 from ckh.ops import built_in_names
@@ -280,12 +281,15 @@ def test_the_estimate_by_hand() -> None:
         and not (one.double_smem_buffer or one.split_image)
     )
     # 24 KiB of LDS a block: two share a compute unit, whose 64 KiB a third would exceed. 500 blocks on 228 compute
-    # units are two rounds of two each; a trip of two blocks is below its latency of 2,000 clocks.
+    # units are two rounds of two each; a trip of one is below its latency of 2,000 clocks.
+    products, tiles, read = 64 * 128 * 64, (64 + 128) * 64 * 2, (2 * 64 + 2 * 128) * 64 * 2
+    busy = 2 * products / 2048 + 4 * products / (32 * 32 * 16) / 4 + (tiles + read) / 128 + tiles / 64
+    assert busy == 1504
     sizes = TiledSizes(m=64 * 125, n=128 * 4, k=64 * 10, batches=1)
     found = estimated_us(PROBLEM, sizes, [kernel], arch)
     rounds, at_once = 2, 2
     ends = 2 * 2000 + at_once * 64 * 128 * 2 / 64
-    assert found == pytest.approx([3.0 + rounds * (10 * 2000 + ends) / 2100])
+    assert found == pytest.approx([3.0 + rounds * (10 * at_once * busy + ends) / 2100])
     few = estimated_us(PROBLEM, TiledSizes(64, 128, 640, 1), [kernel], arch)
     assert few == pytest.approx([3.0 + (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100])
     assert np.all(few < found)
@@ -293,6 +297,54 @@ def test_the_estimate_by_hand() -> None:
     full = Resources(256, 24, 100, 24576, 0, 0, 0, occupancy=1)
     alone = estimated_us(PROBLEM, sizes, [kernel, kernel], arch, [full, None])
     assert alone == pytest.approx([3.0 + 3 * (10 * 2000 + 4000 + 64 * 128 * 2 / 64) / 2100, found[0]])
+
+
+@pytest.mark.parametrize(
+    ("arch", "tile", "rate"),
+    [("gfx950", (4, 64, 16), 1024), ("gfx950", (16, 16, 16), 2048), ("gfx942", (16, 16, 16), 2048)],
+)
+def test_the_estimate_goes_by_the_matrix_instruction(arch: str, tile: tuple[int, int, int], rate: int) -> None:
+    """With another instruction a trip is longer by the clocks of the slower products and of their issue alone."""
+    from ckh.ops.gemm_universal.pool import gemm_pool
+
+    best, spec, problem = (32, 32, 16), load_arch(arch), GemmProblem(4096, 4096, 4096, "fp16", "rcr")
+    pool = {
+        one.warp_tile: one
+        for one in gemm_pool(spec, "fp16")
+        if (one.tile, one.wave, one.pipeline) == ((128, 128, 64), (2, 2, 1), "compv3")
+    }
+    sizes, products = TiledSizes(4096, 4096, 4096, 1), 128 * 128 * 64
+    slow, fast = estimated_us(problem, sizes, [pool[tile], pool[best]], spec)
+    peak = {"gfx950": 4096, "gfx942": 2048}[arch]
+    clocks = 2 * products * (1 / rate - 1 / peak) + products * (1 / math.prod(tile) - 1 / math.prod(best))
+    blocks = 4  # 1024 of them on 256 compute units, or 228: registers and LDS allow as many
+    at_once = {"gfx950": blocks, "gfx942": 2}[arch]
+    rounds = math.ceil(1024 / (spec.hardware.num_cus * at_once))
+    assert slow - fast == pytest.approx(rounds * 64 * at_once * clocks / spec.hardware.max_clock_mhz, rel=1e-6)
+
+
+def test_no_instruction_of_four_rows_comes_first() -> None:
+    """Where M and N are 64 or more, no 4x64 or 64x4 instruction is the first choice on any GPU."""
+    for arch, dtype in (("gfx950", "bf16"), ("gfx942", "fp16"), ("gfx90a", "bf16")):
+        problems = [
+            GemmProblem(m, n, k, dtype, "rcr") for m in (64, 1000, 8192) for n in (64, 4096) for k in (256, 8192)
+        ]
+        model = EstimateModel(wanted_for(problems[0], arch))
+        for found in answers(problems, model):
+            (first,) = found.best(1)
+            assert 4 not in first.kernel.warp_tile
+
+
+def test_kernels_that_the_estimate_takes_for_the_same_are_estimated_once() -> None:
+    """The scores of a pool are those of its kernels one by one, from far fewer shapes than kernels."""
+    problem = GemmProblem(4096, 4096, 4096, "fp8", "rcr")
+    model, arch = EstimateModel(wanted_for(problem, "gfx942")), load_arch("gfx942")
+    pool = model.spec.op.candidates(problem, arch, model.path).pool
+    scores, _ = model.score_pool([problem], pool)
+    some = [pool[number] for number in range(0, len(pool), 997)]
+    times = estimated_us(problem, TiledSizes(4096, 4096, 4096, 1), some, arch)
+    assert scores[0, ::997] == pytest.approx(-np.log(times), rel=1e-12)
+    assert 15 * len(KernelShapes.of(pool).distinct()[0].tile_m) < len(pool)
 
 
 @pytest.mark.parametrize(

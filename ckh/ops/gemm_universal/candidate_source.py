@@ -9,7 +9,7 @@ from ckh.bench.candidates import PoolSource, registry_of, wanted_by
 from ckh.errors import UsageError
 from ckh.ops import operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
-from ckh.ops.gemm_universal.pool import POOLS
+from ckh.ops.gemm_universal.pool import BENCH_POOLS, POOLS
 from ckh.ops.gemm_universal.problem import OP_TYPE, GemmProblem
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def candidate_source(settings: Settings) -> PoolSource[GemmProblem, GemmKernel]:
     if option := settings.first_given("rule_set", "split_k"):
         raise UsageError(f"{OP_TYPE} has no {option}", "it is for convolutions")
     return PoolSource(
-        POOLS,
+        BENCH_POOLS if settings.filter is None else POOLS,
         attrgetter("dtype", "layout"),
         wanted_by(settings.filter, GemmKernel),
         registry_of(settings.registry, operation(OP_TYPE)),

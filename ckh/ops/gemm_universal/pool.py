@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ckh.kernels.pools import Pools
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name
-from ckh.ops.gemm_universal.spaces import GemmSpace, space_of
+from ckh.ops.gemm_universal.spaces import GPU_BENCH, GemmSpace, space_of
 from ckh.ops.gemm_universal.validity import GEMM_RULES
 
 if TYPE_CHECKING:
@@ -48,8 +48,13 @@ def _table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
     return buildable(space, arch, dtype, layout) if arch.is_gpu else space.table(dtype, layout)
 
 
+def _bench_table(arch: ArchSpec, dtype: str, layout: str) -> KernelTable[GemmKernel]:
+    return buildable(GPU_BENCH, arch, dtype, layout) if arch.is_gpu else _table(arch, dtype, layout)
+
+
 def _group(kernel: GemmKernel) -> tuple[str, str]:
     return kernel.dtype, kernel.layout
 
 
 POOLS = Pools(GemmKernel, GEMM_RULES, _table, _group, parse_kernel_name, kernel_name)  # groups: dtype, layout
+BENCH_POOLS = Pools(GemmKernel, GEMM_RULES, _bench_table, _group, parse_kernel_name, kernel_name)
