@@ -69,8 +69,8 @@ def winners(path: Path, folder: Path | None) -> None:
             places[what].append(place(found[0], winner, found[1]))  # type: ignore[arg-type]
     candidates = sum(one is not None for one in places["kernel"])
     print(f"{candidates} of {len(rows)} winners are candidates; in the first {', '.join(map(str, PLACES))}:")
-    for what, found in places.items():
-        print(f"{what:40s} {shares(found)}")
+    for what, at in places.items():
+        print(f"{what:40s} {shares(at)}")
 
 
 def sweep(path: Path) -> None:

@@ -299,6 +299,7 @@ def test_rates_of_matrix_instructions() -> None:
     for name in arch_names():
         peaks = load_arch(name).peaks
         for dtype, rates in {} if peaks is None else peaks.matrix_flops_per_cu_clock.items():
+            assert peaks is not None
             assert max(rates.values()) == peaks.flops_per_cu_clock[dtype] or (name, dtype) == ("gfx950", "int8")
 
 

@@ -85,7 +85,7 @@ def ranker_of(model: Model, among: Among) -> Ranker:
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
 
 
-def stands_in(model: Model) -> dict[str, str] | None:
+def stands_in(model: Model) -> dict[str, str | None] | None:
     """What answers in place of a model that nobody has, for JSON; None where the model is for these problems."""
     known = model.not_measured
     return None if known is None else {"basis": known.basis, "source": known.source, "worth": known.worth}

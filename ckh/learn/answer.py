@@ -84,7 +84,9 @@ class Answer:
     def ranked(self) -> list[Ranked]:
         """All candidates, best first, those alike too."""
         ties = row_lengths(self.score) if self.probe is None else None
-        return self._measured(in_order(self.problem, self.pool, self.order, self.score, self.tflops, self.padded, ties=ties))
+        return self._measured(
+            in_order(self.problem, self.pool, self.order, self.score, self.tflops, self.padded, ties=ties)
+        )
 
     def best(self, count: int) -> list[Ranked]:
         """The first rows that differ, as many as requested or there are: kernels with one score are one (`ties`)."""

@@ -157,16 +157,13 @@ def _score(
     padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
     if not pool:
         for members, one in zip(classes, candidates, strict=True):
-            nothing = np.zeros((len(members), 0))
-            empty = nothing.astype(np.intp), nothing, None, np.zeros(len(members), np.bool_)
-            unpadded: list[Problem | None] = [None] * len(members)
-            yield Scored([problems[index] for index in members], unpadded, pool, *empty, 0, one.unmeasured)
+            yield _nothing([problems[index] for index in members], one)
         return
     most = max(1, _MOST_SCORES // len(pool))
     if len(some) > most:
         for members, one in zip(classes, candidates, strict=True):
             for start in range(0, len(members), most):
-                yield from _score([members[start : start + most]], problems, [one], model, top, tflops=tflops)
+                yield from _score([members[start : start + most]], problems, run, [one], model, top, tflops=tflops)
         return
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
@@ -193,6 +190,13 @@ def _score(
         expected = model.speeds(score[part], speeds[part] if has_speeds and speeds is not None else None)
         given = score[part], expected, far[part[0]], len(one.chosen), one.unmeasured
         yield Scored(requested[part[0]], padded[part[0]], pool, order, *given, rows=tied)
+
+
+def _nothing(problems: list[Problem], found: Candidates[Kernel]) -> Scored:
+    """Problems whose pool has no kernel."""
+    nothing = np.zeros((len(problems), 0))
+    empty = nothing.astype(np.intp), nothing, None, np.zeros(len(problems), np.bool_)
+    return Scored(problems, [None] * len(problems), found.pool, *empty, 0, found.unmeasured)
 
 
 def _ordered(

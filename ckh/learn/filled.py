@@ -37,7 +37,7 @@ class FilledModel(Model):
         self._knows = knows
         self._known: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_POOLS)
 
-    def is_known(self, pool: tuple[Kernel, ...]) -> NDArray[np.bool_]:
+    def is_known(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
         """Which kernels of a pool the model has learned from, shape (kernels,)."""
         found = self._known.get(id(pool))
         if found is None:
@@ -48,7 +48,7 @@ class FilledModel(Model):
     def score_pool(
         self,
         problems: Sequence[Problem],
-        pool: tuple[Kernel, ...],
+        pool: Sequence[Kernel],
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

@@ -131,7 +131,7 @@ class _Join:
         for code, name in enumerate(names):
             with suppress(DataError):  # a kernel that the operation does not know is no candidate
                 self._add(op, code, op.parse_kernel(name))
-        self._pools: dict[int, tuple[tuple[Kernel, ...], NDArray[np.intp], NDArray[np.intp]]] = {}
+        self._pools: dict[int, tuple[Sequence[Kernel], NDArray[np.intp], NDArray[np.intp]]] = {}
 
     def places(self, answer: Answer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Place in an answer, infinite without one, and stated speed of each measured kernel, shape (names,)."""
@@ -153,7 +153,7 @@ class _Join:
             stated = tuple(one.name for one in fields(kernel) if getattr(kernel, one.name) is not None)
             self._open[stated][_values(stated)(kernel)].append(code)
 
-    def _pairs(self, pool: tuple[Kernel, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _pairs(self, pool: Sequence[Kernel]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Numbers of candidates in a pool, and of the measured kernels that they correspond to, pair by pair."""
         known = self._pools.get(id(pool))
         if known is None:
@@ -170,9 +170,7 @@ def _values(names: tuple[str, ...]) -> Callable[[Any], Any]:
     return attrgetter(*names)
 
 
-def _pairs(
-    pool: tuple[Kernel, ...], key: Callable[[Any], Any], codes: dict[Any, list[int]]
-) -> Iterable[tuple[int, int]]:
+def _pairs(pool: Sequence[Kernel], key: Callable[[Any], Any], codes: dict[Any, list[int]]) -> Iterable[tuple[int, int]]:
     for position, kernel in enumerate(pool):
         for code in codes.get(key(kernel), ()):
             yield position, code

@@ -23,6 +23,8 @@ from ckh.learn.artifact import load_model
 from ckh.ops import operation
 from ckh.ops.gemm_universal import operation as gemm_operation
 from ckh.ops.gemm_universal.kernel import GemmKernel
+from ckh.ops.gemm_universal.names import kernel_name as gemm_name
+from ckh.ops.gemm_universal.names import parse_kernel_name as parse_gemm
 from ckh.ops.gemm_universal.pool import POOLS
 from ckh.ops.gemm_universal.validity import GEMM_RULES
 from ckh.ops.grouped_conv.exported import KIND
@@ -149,14 +151,14 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules on padding, vectors and splits of K, with every sixteenth kernel of gfx942."""
+    """Rules on padding, vectors and splits of K, with every 127th kernel of gfx942."""
 
-    def every_sixteenth(*group: Any) -> KernelTable[GemmKernel]:
-        return KernelTable.of(GemmKernel, POOLS.of(*group)[::16])
+    def every_127th(*group: Any) -> KernelTable[GemmKernel]:
+        return KernelTable.of(GemmKernel, POOLS.of(*group)[::127])
 
-    thin = Pools(GemmKernel, GEMM_RULES, every_sixteenth)
+    thin = Pools(GemmKernel, GEMM_RULES, every_127th, lambda one: (one.dtype, one.layout), parse_gemm, gemm_name)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
-    monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", thin.of)
+    monkeypatch.setattr("ckh.ops.gemm_universal.exported.POOLS", thin)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)

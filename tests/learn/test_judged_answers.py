@@ -19,6 +19,7 @@ from ckh.data.parts import in_memory
 from ckh.data.rows import Origin, Pairs, Results, build_table, status_of
 from ckh.data.tables import to_pandas
 from ckh.errors import DataError, ExitCode
+from ckh.kernels.pools import KernelList
 from ckh.learn import judged_answers
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model
@@ -146,14 +147,12 @@ def test_the_first_of_equal_scores_is_judged(model: Model, monkeypatch: pytest.M
 def test_a_refused_problem_is_counted(folder: Path, model: Model) -> None:
     """It has no choice and no efficiency, its reason is told, and the others are judged without it."""
     one, two = PROBLEMS[:2]
-    allowed = set(ranking(model, one)[:3])
-    model.limit_to(allowed)
-    refused = load_model(folder)
-    refused.limit_to([])
+    model = model.limited_to(KernelList("list", tuple(ranking(model, one)[:3])))
+    refused = load_model(folder).limited_to(KernelList("list", ()))
     data = build([(one, kernel, ms) for kernel, ms in zip(ranking(model, one), (3.0, 2.0, 1.0), strict=True)])
     ranked = ranked_rows(refused, data)
     assert ranked.first.tolist() == [""]
-    assert "not in the registry" in ranked.refusal[0]
+    assert "there is none of this kind" in ranked.refusal[0]
     found = evaluate(in_memory(data), lambda _: ranked)
     assert (found.efficiency, found.best_ranked_measured, found.top) == (None, None, [])
     assert (found.coverage.refused, found.coverage.coverage, found.coverage.best_no_candidate) == (1, 0.0, 0)
@@ -236,8 +235,8 @@ def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model)
     """Problems on which both choices were measured are compared; one that the new model refuses fails the gate."""
     one, two = PROBLEMS[:2]
     first = {problem: ranking(model, problem) for problem in (one, two)}
-    new = load_model(folder)
-    new.limit_to(first[one][1:])  # the first choice is the old one's second
+    # The first choice is the old one's second.
+    new = load_model(folder).limited_to(KernelList("list", tuple(first[one][1:])))
     data = build(
         [
             (one, first[one][0], 4.0),
@@ -254,7 +253,7 @@ def test_a_comparison_counts_what_each_model_answers(folder: Path, model: Model)
     assert found.old_coverage.best_no_candidate == 1
     assert found.new_coverage.not_measured == 1 - both
     assert found.passes
-    new.limit_to([first[one][1]])
+    new = load_model(folder).limited_to(KernelList("list", (first[one][1],)))
     found = compare([data], lambda part: ranked_rows(model, part), lambda part: ranked_rows(new, part), loose)
     refused = first[one][1] not in first[two]
     assert found.new_coverage.refused == refused

@@ -104,7 +104,7 @@ def _table(_arch: ArchSpec, dtype: str) -> KernelTable[MatvecKernel]:
     return KernelTable.product(MatvecKernel, [(("block",), [(1,), (4,)]), (("unroll",), [(1,), (8,)])], dtype=dtype)
 
 
-POOLS = Pools(MatvecKernel, RULES, _table)
+POOLS = Pools(MatvecKernel, RULES, _table, lambda kernel: (kernel.dtype,), _parse_kernel, _name)
 
 
 def _problem_columns(problems: Sequence[MatvecProblem]) -> dict[str, list[Any]]:
@@ -237,7 +237,7 @@ OPERATION = Operation(
     kernel_columns=_kernel_columns,
     kernel_features=_kernel_columns,
     mismatch=lambda kernel, problem: "" if kernel.dtype == problem.dtype else "another dtype",
-    candidates=lambda problem, arch, _: POOLS.candidates(problem, arch, problem.dtype),
+    candidates=lambda problem, arch, model: POOLS.candidates(problem, arch, problem.dtype, model=model),
     candidates_key=lambda problem: (problem.dtype, problem.cols % 8),
     kernel_slice="block",
     place=lambda problem: [float(np.log2(getattr(problem, name))) for name in SIZES],
