@@ -11,6 +11,7 @@ answer, counted in geometries. AMD's winners have no tile below 64 x 64, so plac
 from __future__ import annotations
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ckh.archs import load_arch
+from ckh.kernels.table import column_of
 from ckh.learn.answer import answer
 from ckh.learn.artifact import load_model, wanted_for
 from ckh.learn.transfer import EstimateModel
@@ -25,31 +27,42 @@ from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from ckh.learn.artifact import Model
-    from ckh.ops.gemm_universal.kernel import GemmKernel
 
 OP = operation("gemm_universal")
 SMALLEST = 64
 PLACES = (1, 5, 50)
 
 
-def geometry(kernel: GemmKernel) -> tuple[int, ...]:
-    """Tile, waves and matrix instruction."""
-    return *kernel.tile, *kernel.wave, *kernel.warp_tile
+def geometries(pool: Sequence[Any]) -> NDArray[np.intp]:
+    """Which tile, waves and matrix instruction each kernel of a pool has, as numbers."""
+    names = [f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk"]
+    columns = np.stack([column_of(pool, name) for name in names], axis=1)
+    return np.unique(columns, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def place(found: list[Any], winner: Any, of: Callable[[Any], Any]) -> int | None:
-    """How many others come before the winner in an answer; None if it is no candidate."""
-    seen = dict.fromkeys(of(kernel) for kernel in found)
-    return list(seen).index(of(winner)) if of(winner) in seen else None
+def place(order: NDArray[np.intp], winner: int) -> int | None:
+    """How many different numbers come before the winner's; None if it is not there."""
+    at = np.flatnonzero(order == winner)
+    return len(np.unique(order[: at[0]])) if len(at) else None
 
 
 def shares(places: list[int | None]) -> str:
     """How many of the winners are among the first."""
     known = np.array([np.inf if one is None else one for one in places])
     return " / ".join(f"{(known < most).mean():6.1%}" for most in PLACES)
+
+
+def _is(pool: Sequence[Any], kernel: Any) -> NDArray[np.bool_]:
+    """Which kernel of a pool is this one."""
+    same = np.ones(len(pool), np.bool_)
+    for field in fields(kernel):
+        same &= column_of(pool, field.name) == getattr(kernel, field.name)
+    return same
 
 
 def _problem(row: Any) -> GemmProblem:
@@ -60,13 +73,22 @@ def winners(path: Path, folder: Path | None) -> None:
     """Print where the winners are in the answers."""
     rows = pd.read_parquet(path)
     places: dict[str, list[int | None]] = {"kernel": [], "geometry": [], "geometry, tiles of 64 x 64 and more": []}
+    models: dict[str, Model] = {}
+    kinds: dict[int, tuple[Any, NDArray[np.intp], NDArray[np.bool_]]] = {}
     for row in rows.itertuples():
-        problem, winner = _problem(row), OP.parse_kernel(str(row.best_kernel))
-        model: Model = EstimateModel(wanted_for(problem, str(row.arch))) if folder is None else load_model(folder)
-        kernels = [one.kernel for one in answer(problem, model).ranked]
-        large = [one for one in kernels if min(one.tile_m, one.tile_n) >= SMALLEST]  # type: ignore[attr-defined]
-        for what, found in zip(places, ([kernels, lambda k: k], [kernels, geometry], [large, geometry]), strict=True):
-            places[what].append(place(found[0], winner, found[1]))  # type: ignore[arg-type]
+        problem, arch = _problem(row), str(row.arch)
+        if arch not in models:
+            models[arch] = EstimateModel(wanted_for(problem, arch)) if folder is None else load_model(folder)
+        found = answer(problem, models[arch])
+        if id(found.pool) not in kinds:
+            large = np.minimum(column_of(found.pool, "tile_m"), column_of(found.pool, "tile_n")) >= SMALLEST
+            kinds[id(found.pool)] = found.pool, geometries(found.pool), large
+        _, geometry, large = kinds[id(found.pool)]
+        winner = next(iter(np.flatnonzero(_is(found.pool, OP.parse_kernel(str(row.best_kernel))))), -1)
+        own = int(geometry[winner]) if winner >= 0 else -1
+        places["kernel"].append(place(found.order, int(winner)))
+        places["geometry"].append(place(geometry[found.order], own))
+        places["geometry, tiles of 64 x 64 and more"].append(place(geometry[found.order[large[found.order]]], own))
     candidates = sum(one is not None for one in places["kernel"])
     print(f"{candidates} of {len(rows)} winners are candidates; in the first {', '.join(map(str, PLACES))}:")
     for what, at in places.items():
@@ -78,7 +100,7 @@ def sweep(path: Path) -> None:
     rows = pd.read_parquet(path)
     for key, part in rows.groupby(["m", "n", "k"]):
         times = part.groupby("kernel", sort=False)["latency_us"].mean()
-        row = part.iloc[0]
+        row: Any = next(part.itertuples())
         problem, arch = _problem(row), load_arch(row.arch)
         kernels = [OP.parse_kernel(name) for name in times.index]
         model = EstimateModel(wanted_for(problem, arch.name))
@@ -86,9 +108,9 @@ def sweep(path: Path) -> None:
         scores = model.predict(problem, kernels)
         alike = times.to_numpy()[scores == scores.max()]
         efficiency, random = times.min() / alike, times.min() / times
-        shape = " x ".join(map(str, key))
+        shape, known = " x ".join(map(str, key)), sum(one in pool for one in kernels)
         print(
-            f"{shape:22s} {sum(one in pool for one in kernels)} of {len(kernels)} are candidates; the estimate's choice "
+            f"{shape:22s} {known} of {len(kernels)} are candidates; the estimate's choice "
             f"{efficiency.mean():.1%} ({len(alike)} alike), random {random.mean():.1%}"
         )
 

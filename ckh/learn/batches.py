@@ -152,19 +152,33 @@ def _score(
     tflops: bool,
 ) -> Iterator[Scored]:
     """Score problems of one pool, by their numbers, class by class of those that have the same candidates of it."""
+    pool = candidates[0].pool
+    most = max(1, _MOST_SCORES // max(len(pool), 1))
+    for members, one in zip(classes, candidates, strict=True) if not pool else ():
+        yield _nothing([problems[index] for index in members], one)
+    if pool and sum(map(len, classes)) <= most:
+        yield from _score_together(classes, problems, run, candidates, model, top, tflops=tflops)
+    elif pool:
+        for members, one in zip(classes, candidates, strict=True):
+            for start in range(0, len(members), most):
+                part = [members[start : start + most]]
+                yield from _score_together(part, problems, run, [one], model, top, tflops=tflops)
+
+
+def _score_together(
+    classes: Sequence[Sequence[int]],
+    problems: Sequence[Problem],
+    run: Sequence[Problem],
+    candidates: Sequence[Candidates[Kernel]],
+    model: Model,
+    top: int | None,
+    *,
+    tflops: bool,
+) -> Iterator[Scored]:
+    """As `_score`, of a pool with kernels, all scores at a time in memory."""
     numbers, pool = [index for members in classes for index in members], candidates[0].pool
     requested, some = ([of[index] for index in numbers] for of in (problems, run))
     padded = [one if one is not own else None for own, one in zip(requested, some, strict=True)]
-    if not pool:
-        for members, one in zip(classes, candidates, strict=True):
-            yield _nothing([problems[index] for index in members], one)
-        return
-    most = max(1, _MOST_SCORES // len(pool))
-    if len(some) > most:
-        for members, one in zip(classes, candidates, strict=True):
-            for start in range(0, len(members), most):
-                yield from _score([members[start : start + most]], problems, run, [one], model, top, tflops=tflops)
-        return
     has_speeds = tflops and model.predicts_speeds
     first = top if top is None or not has_speeds or model.calibration is None else max(top, FIRST)
     is_alone = has_speeds and first is not None and first <= _FEW_SPEEDS

@@ -30,7 +30,13 @@ def problem(draw: Random) -> MiopenProblem:
 def test_problems_of_a_group_choose_from_one_pool() -> None:
     """The pool is the group's whole list, one object; the chosen are those that the table names, in its order."""
     op, arch, table, draw = operation("miopen_conv"), load_arch("gfx90a"), read_candidates(MODEL), Random(3)
+<<<<<<< HEAD
     pools: dict[str, Sequence[object]] = {}
+||||||| d3312d7
+    pools: dict[str, tuple[object, ...]] = {}
+=======
+    pools: dict[str, object] = {}
+>>>>>>> h-gemm
     sizes = set()
     for _ in range(200):
         one = problem(draw)
