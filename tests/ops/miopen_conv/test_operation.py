@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
 from ckh.archs import load_arch
 from ckh.ops import operation
@@ -11,9 +10,6 @@ from ckh.ops.miopen_conv.candidates import candidates, group_name, read_candidat
 from ckh.ops.miopen_conv.problem import MiopenProblem
 from ckh.paths import data_dir
 from ckh.problems import Direction
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MODEL = data_dir("models") / "miopen_conv_gfx90a"
 
@@ -30,13 +26,7 @@ def problem(draw: Random) -> MiopenProblem:
 def test_problems_of_a_group_choose_from_one_pool() -> None:
     """The pool is the group's whole list, one object; the chosen are those that the table names, in its order."""
     op, arch, table, draw = operation("miopen_conv"), load_arch("gfx90a"), read_candidates(MODEL), Random(3)
-<<<<<<< HEAD
-    pools: dict[str, Sequence[object]] = {}
-||||||| d3312d7
-    pools: dict[str, tuple[object, ...]] = {}
-=======
     pools: dict[str, object] = {}
->>>>>>> h-gemm
     sizes = set()
     for _ in range(200):
         one = problem(draw)
