@@ -43,10 +43,10 @@ def _run(args: list[str]) -> int:
 
     if request is None or args[0] != "predict":
         return cli.dispatch(args)
-    stdout, sys.stdout = sys.stdout, _Recorder(sys.stdout)  # type: ignore[assignment]
+    stdout, sys.stdout = sys.stdout, _Recorder(sys.stdout)
     try:
         code = cli.dispatch(args)
-        printed = "".join(sys.stdout.parts)  # type: ignore[attr-defined]
+        printed = "".join(sys.stdout.parts)
     finally:
         sys.stdout = stdout
     if code == 0:
