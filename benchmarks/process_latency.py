@@ -2,7 +2,8 @@
 
     python benchmarks/process_latency.py [--rounds 25]
 
-Each command runs once before it is timed, so that answers are prepared; `full` is the same without (`CKH_QUICK=0`).
+Each command runs once before it is timed, so that answers are prepared, or kept as printed; `full` is the same without
+(`CKH_QUICK=0`).
 Times are processor time, user and system.
 """
 
@@ -19,11 +20,18 @@ from pathlib import Path
 _CKH = str(Path(sys.executable).with_name("ckh"))
 _CONVOLUTION = [_CKH, "predict", "--n", "16", "--c", "256"]
 _GEMM = [_CKH, "predict", "--m", "128", "--n", "1536", "--k", "7168"]
+_FIRST_LAYER = [*_CONVOLUTION[:4], "--c", "3", "--k", "64", "--hi", "224", "--y", "7", "--stride", "2"]
 _COMMANDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "python -c pass": ([sys.executable, "-c", "pass"], {}),
     "ckh predict, a convolution": (_CONVOLUTION, {}),
     "ckh predict, a convolution, --json": ([*_CONVOLUTION, "--json"], {}),
     "ckh predict, a GEMM": (_GEMM, {}),
+    "ckh predict, padded, by a model": ([*_FIRST_LAYER, "--arch", "gfx950"], {}),
+    "ckh predict, a nearest model": ([*_CONVOLUTION, "--arch", "gfx942"], {}),
+    "ckh predict, a nearest model, --json": ([*_CONVOLUTION, "--arch", "gfx942", "--json"], {}),
+    "ckh predict, an estimate": ([*_GEMM, "--arch", "gfx942"], {}),
+    "ckh predict, an estimate, --json": ([*_GEMM, "--arch", "gfx942", "--json"], {}),
+    "ckh predict, an estimate, full": ([*_GEMM, "--arch", "gfx942"], {"CKH_QUICK": "0"}),
     "ckh predict, a convolution, full": (_CONVOLUTION, {"CKH_QUICK": "0"}),
     "ckh search, a convolution": ([_CKH, "search", *_CONVOLUTION[2:]], {}),
     "ckh search, a GEMM": ([_CKH, "search", *_GEMM[2:]], {}),
@@ -55,7 +63,7 @@ def main() -> None:
             if number:
                 taken[name].append(time_ms)
     for name, times in taken.items():
-        print(f"{name:34s}  median {statistics.median(times):6.1f} ms   fastest {min(times):6.1f} ms")
+        print(f"{name:38s}  median {statistics.median(times):6.1f} ms   fastest {min(times):6.1f} ms")
 
 
 if __name__ == "__main__":

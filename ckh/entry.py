@@ -51,7 +51,7 @@ def _run(args: list[str]) -> int:
     finally:
         sys.stdout = stdout
     if code == 0:
-        from ckh.quick.prepare import keep
+        from ckh.quick.answer import keep
 
         sys.stdout.flush()
         keep(request, printed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from contextlib import suppress
 from itertools import groupby
 from math import isnan
 from pathlib import Path
@@ -15,8 +16,8 @@ from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
-from ckh.quick.store import is_wanted, paths, read_facts, read_printed, stamp
-from ckh.ranking.library import OpenModel
+from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
+from ckh.ranking.library import OpenModel, is_available
 from ckh.requested import padded_sizes, requested_problem
 
 if TYPE_CHECKING:
@@ -47,6 +48,20 @@ def text_of(request: Request) -> str | None:
     if not is_wanted():
         return None
     return _prepared(request) or _printed(request)
+
+
+def keep(request: Request, printed: str) -> None:
+    """See that a request which was just answered in full is answered quickly the next time.
+
+    Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
+    """
+    from ckh.quick.prepare import prepare
+
+    if prepare(request) and text_of(request) is not None:
+        return
+    with suppress(CkhError, OSError):
+        if is_wanted() and is_available():
+            keep_printed(request, printed)
 
 
 def _printed(request: Request) -> str | None:

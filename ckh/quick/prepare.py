@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.paths import write_atomic
-from ckh.quick.answer import text_of
-from ckh.quick.store import encode_facts, is_wanted, keep_printed, paths, read_facts, stamp
+from ckh.quick.store import encode_facts, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import OpenModel, is_available
 
 if TYPE_CHECKING:
@@ -37,18 +36,6 @@ def prepare(request: Request) -> bool:
     with suppress(CkhError, OSError):
         return is_wanted() and is_available() and _prepare(request)
     return False
-
-
-def keep(request: Request, printed: str) -> None:
-    """See that a request which was just answered in full is answered quickly the next time.
-
-    Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
-    """
-    if prepare(request) and text_of(request) is not None:
-        return
-    with suppress(CkhError, OSError):
-        if is_wanted() and is_available():
-            keep_printed(request, printed)
 
 
 def _prepare(request: Request) -> bool:

@@ -95,6 +95,7 @@ def test_json_has_the_complete_kernels(model: Path, capsys: pytest.CaptureFixtur
             "score": one.score,
             "predicted_tflops": one.tflops,
             "predicted_latency_ms": one.latency_ms,
+            "predicted_bandwidth_gb_s": None,
             "measured_latency_ms": None,
         }
         for one in ranked(model, n=4, c=128, k=128)

@@ -21,7 +21,6 @@ from ckh.kernels.compiled import add_compiled
 from ckh.learn.probes import Probe, Timed, remember, this_device
 from ckh.ops import built_in_requested
 from ckh.paths import cache_dir
-from ckh.prose import whole_names
 from ckh.quick import answer, store
 from ckh.quick.answer import text_of
 from ckh.quick.prepare import prepare
@@ -293,10 +292,11 @@ def test_options_are_those_of_predict() -> None:
     assert {name for name in NUMBERS if not types[name].startswith("int")} == set()
     assert {name for name in TEXTS if types[name].startswith(("int", "bool"))} == set()
     others = {"problems", "probe", "registry", "timeout", "require", "measured", "why", "explain", "as_json"}
+    others |= {"pad_channels", "skip_unsupported"}
     assert {*sizes, *NUMBERS, *TEXTS, *others} == set(types), (
         "each is a size, a number or text, or for the full command"
     )
-    flags = {"measured", "why", "explain", "as_json"}
+    flags = {"measured", "why", "explain", "as_json", "pad_channels", "skip_unsupported"}
     assert {name for name, kind in types.items() if kind.startswith("bool")} == flags
     assert set(FLAGS["predict"]) == {"measured", "no_measured", "why", "wide", "json"}
 
@@ -378,7 +378,7 @@ def test_an_estimate_is_printed_again(
 
 
 def test_what_is_printed_follows_from_what_was_probed(
-    printed_before: list[str], capsys: pytest.CaptureFixture[str]
+    printed_before: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A probing, a compiled kernel or a damaged file, and the full command answers; --probe is never kept."""
     request = parse(printed_before)
@@ -394,8 +394,10 @@ def test_what_is_printed_follows_from_what_was_probed(
     add_compiled("gfx90a", "grouped_conv", "a", Resources(*range(len(RESOURCE_NAMES))))
     assert read_printed(request) is None
     keep_printed(request, text)
-    with whole_names(is_whole=False):
+    with monkeypatch.context() as narrow:
+        narrow.setattr(store, "room", lambda: 60)
         assert read_printed(request) is None
+    assert read_printed(request) == text
     (kept,) = (cache_dir() / "printed").iterdir()
     kept.write_bytes(kept.read_bytes()[:-5] + b'xxx"}')
     assert read_printed(request) is None
