@@ -26,7 +26,7 @@ from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.paths import model_folders
-from ckh.problems import Direction
+from ckh.problems import DTYPE_BYTES, Direction
 from ckh.training import RANK
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """The model that ranks kernels where there is none of its own, and says so (`Model.not_measured`).
 
     Of the nearest model of the family, the estimate and the nearest model of another family it is the one whose answers
-    were judged best; one that was not judged comes behind those that were, and of equals the first.
+    were judged best; one that was not judged comes behind those that were, and of equals the first. A model of this GPU
+    in an element type of the same width and rate answers before all: it was measured on these instructions' rates.
 
     Args:
         wanted: what no model is for, or only one that knows no kernel for the problem.
@@ -139,6 +140,8 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     """
     near, far = _others_nearest_first(wanted)
     options = [_first_with_kernels(near, wanted, problem)]
+    if options[0] is not None and options[0].ref is not None and _has_same_rates(options[0].ref.spec, wanted):
+        return _answering(options[0], wanted)
     if has_estimate(wanted):
         options.append(_Option(EstimateModel(wanted), judged_estimate(wanted, problem)))
     options.append(_first_with_kernels(far, wanted, problem))
@@ -255,6 +258,16 @@ def _orders_the_same(spec: ModelSpec, wanted: Wanted) -> bool:
     """True if a model of a GPU orders the kernels of the same operation and direction."""
     same = spec.op_type == wanted.op_type and spec.variant in (None, wanted.variant)
     return same and spec.arch != HOST and spec.rank_by == RANK
+
+
+def _has_same_rates(spec: ModelSpec, wanted: Wanted) -> bool:
+    """True if a model is of the same GPU, and of an element type that is as wide and is multiplied as fast."""
+    peaks = load_arch(wanted.arch).peaks
+    if spec.arch != wanted.arch or ANY in (spec.dtype, wanted.dtype) or peaks is None:
+        return False
+    rates = peaks.flops_per_cu_clock
+    is_as_wide = DTYPE_BYTES[spec.dtype] == DTYPE_BYTES[wanted.dtype]
+    return is_as_wide and rates.get(spec.dtype) == rates.get(wanted.dtype)
 
 
 def _is_kin(spec: ModelSpec, wanted: Wanted) -> bool:
