@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.cli import run
 from ckh.errors import ExitCode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIZES = {
     "grouped_conv": ["--n", "4", "--c", "64", "--k", "128"],
@@ -142,3 +139,15 @@ def test_the_bench_that_is_printed_can_be_run(
     assert outlook["settings"]["plan"] == "auto"
     assert 0 < outlook["estimate_s"] <= 15 * 60
     assert outlook["chosen_by"] == "analytic estimate"
+
+
+def test_every_problem_that_amd_measured_is_answered() -> None:
+    """All 344 convolutions of AMD's two files of gfx950 have kernels, 50 of them padded, and each answer is known."""
+    import ckh
+
+    files = sorted((Path(__file__).parents[2] / "data").glob("amd-gfx950-conv-*.parquet"))
+    problems = list({problem: None for file in files for problem in ckh.read_dataset(file).problems()})
+    found = [some[0] for some in ckh.rank_many(problems, top=1, arch="gfx950")]
+    assert len(found) == 344
+    assert sum(one.padded is not None for one in found) == 50
+    assert not [problem for problem in problems if ckh.known(problem, arch="gfx950").doubts]
