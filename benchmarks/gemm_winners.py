@@ -91,8 +91,8 @@ def winners(path: Path, folder: Path | None) -> None:
         places["geometry, tiles of 64 x 64 and more"].append(place(geometry[found.order[large[found.order]]], own))
     candidates = sum(one is not None for one in places["kernel"])
     print(f"{candidates} of {len(rows)} winners are candidates; in the first {', '.join(map(str, PLACES))}:")
-    for what, found in places.items():
-        print(f"{what:40s} {shares(found)}")
+    for what, some in places.items():
+        print(f"{what:40s} {shares(some)}")
 
 
 def sweep(path: Path) -> None:

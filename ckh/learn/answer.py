@@ -56,7 +56,7 @@ class Answer:
 
     problem: Problem
     model: Model
-    pool: tuple[Kernel, ...]
+    pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None

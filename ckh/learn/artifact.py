@@ -321,7 +321,7 @@ class Model:
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 
     def score_pool(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Scores that order a pool's kernels, and their predicted TFLOPS if the model has them and they are requested.
 
@@ -341,7 +341,7 @@ class Model:
         return TFLOPS in self._targets
 
     def speeds_of(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp]
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
         """The TFLOPS predicted of some kernels of each problem alone: those of `score_pool`, to the last bit.
 

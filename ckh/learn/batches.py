@@ -49,7 +49,7 @@ class Scored:
     """
 
     problems: list[Problem]
-    pool: tuple[Kernel, ...]
+    pool: Sequence[Kernel]
     order: NDArray[np.intp]
     score: NDArray[np.float64]
     tflops: NDArray[np.float64] | None

@@ -54,7 +54,7 @@ _SLOTS = tuple(Ranked.__dict__[field.name].__set__ for field in fields(Ranked))
 
 def in_order(
     problem: Problem,
-    pool: tuple[Kernel, ...],
+    pool: Sequence[Kernel],
     order: NDArray[np.intp],
     score: NDArray[np.float64],
     tflops: NDArray[np.float64] | None,
