@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.export.folder import model_names
-from ckh.learn.artifact import read_forest
+from ckh.learn.published import read_forest
 from ckh.ranking.tracing import describe
 from ckh.version import __version__
 

@@ -21,7 +21,7 @@ from ckh.learn.frequent import frequent_table
 from ckh.learn.manifest import labels_of, problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
 from ckh.learn.measured_set import read_measured
-from ckh.learn.published import model_file
+from ckh.learn.published import forest_path, model_file, read_forest
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
@@ -31,7 +31,7 @@ from ckh.ops import operation_of_problem
 from ckh.paths import MODELS_VARIABLE, data_dir, model_folders
 from ckh.ranking import reference
 from ckh.ranking.evaluator import best_first
-from ckh.ranking.forest_file import model_bytes, model_text, open_forest
+from ckh.ranking.forest_file import open_forest
 from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
@@ -481,7 +481,7 @@ class Model:
         Raises:
             ModelError: there is no such target, or its file is damaged.
         """
-        path = _forest_path(self.path, target)
+        path = forest_path(self.path, target)
         try:
             forest = open_forest(path)
         except ModelError as error:
@@ -498,20 +498,3 @@ class Model:
         if names != expected and not all(name.startswith(_UNNAMED) for name in names):
             first = next(i for i in range(len(names)) if names[i] != expected[i])
             raise ModelError(f"{where} has the input {names[first]} where {SPEC_NAME} names {expected[first]}")
-
-
-def read_forest(folder: Path, target: str) -> str:
-    """LightGBM's text of a target's model in a folder.
-
-    Raises:
-        ModelError: there is none, or it is damaged.
-    """
-    path = _forest_path(folder, target)
-    return model_text(model_bytes(path), str(path))
-
-
-def _forest_path(folder: Path, target: str) -> Path:
-    path = model_file(folder, target)
-    if path is None:
-        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
-    return path

@@ -30,6 +30,28 @@ def model_file(folder: Path, target: str) -> Path | None:
     return max((path for path in paths if path.is_file()), key=lambda path: path.stat().st_mtime, default=None)
 
 
+def forest_path(folder: Path, target: str) -> Path:
+    """The file of a target's model.
+
+    Raises:
+        ModelError: there is none.
+    """
+    path = model_file(folder, target)
+    if path is None:
+        raise ModelError(f"{folder} has no model of {target}", f"model_{target}.lgbm.gz is missing")
+    return path
+
+
+def read_forest(folder: Path, target: str) -> str:
+    """LightGBM's text of a target's model in a folder.
+
+    Raises:
+        ModelError: there is none, or it is damaged.
+    """
+    path = forest_path(folder, target)
+    return model_text(model_bytes(path), str(path))
+
+
 def targets_in(folder: Path) -> tuple[str, ...]:
     """The targets of which a folder has models, in AMD's order."""
     return tuple(target for target in TARGETS if model_file(folder, target) is not None)

@@ -14,9 +14,10 @@ import numpy as np
 from ckh.archs import HOST
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import read_json
-from ckh.learn.artifact import TREE_SIZES, load_model, read_forest
+from ckh.learn.artifact import TREE_SIZES, load_model
 from ckh.learn.manifest import MANIFEST_NAME, trained_problems
 from ckh.learn.measured_set import read_measured
+from ckh.learn.published import read_forest
 from ckh.learn.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
