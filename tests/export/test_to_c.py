@@ -156,7 +156,7 @@ def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.Monke
 
     thin = Pools(GemmKernel, GEMM_RULES, every_sixteenth)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
-    monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", thin.of)
+    monkeypatch.setattr("ckh.ops.gemm_universal.exported.POOLS", thin)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
     folder = export(tmp_path / "c", [model])
     problems = gemm_problems(Random(10), 60, "fp16", most_split=8)
