@@ -122,7 +122,7 @@ class Pools(Generic[K]):
         kind: the class of the kernels.
         rules: theirs.
         table: the kernels that are judged, of an architecture and a group.
-        group: the group that a kernel is of.
+        group: the group that a kernel is of; without it and `parse` no further kernels join a pool.
         parse: a kernel from its complete name.
         name: its complete name.
         knows: what a model knows, from its folder, if models do not know all kernels.
@@ -133,16 +133,16 @@ class Pools(Generic[K]):
         kind: type[K],
         rules: Rules[K],
         table: Callable[..., KernelTable[K]],
-        group: Callable[[K], tuple[Any, ...]],
-        parse: Callable[[str], K],
-        name: Callable[[K], str],
+        group: Callable[[K], tuple[Any, ...]] | None = None,
+        parse: Callable[[str], K] | None = None,
+        name: Callable[[K], str] = str,
         knows: Callable[[Path], Knows | None] = lambda _model: None,
     ) -> None:
         self.kind = kind
         self.rules = rules
         self.table = table
-        self._group = group
-        self._parse = parse
+        self._group = group or (lambda _kernel: ())
+        self._parse = parse or self._unnamed
         self._name = name
         self._knows = knows
         self._judged = lru_cache(maxsize=_POOLS)(self._judge)
@@ -161,7 +161,7 @@ class Pools(Generic[K]):
         return self.rules.refused(self.table(arch, *group), arch)
 
     def candidates(
-        self, problem: object, arch: ArchSpec, *group: Any, model: Path, only: KernelList[K] | None = None
+        self, problem: object, arch: ArchSpec, *group: Any, model: Path | None = None, only: KernelList[K] | None = None
     ) -> Candidates[K]:
         """The kernels of the pool of a problem's group that apply to it.
 
@@ -169,7 +169,7 @@ class Pools(Generic[K]):
             problem: the problem.
             arch: the architecture.
             group: the problem's.
-            model: the folder of the model that will rank them.
+            model: the folder of the model that will rank them, if one will.
             only: the pool's kernels; None: the architecture's, and those that were measured.
 
         Raises:
@@ -204,6 +204,9 @@ class Pools(Generic[K]):
             kernels |= set(earlier.kernels)
         names = {self._name(kernel) for kernel in kernels if not self.rules.missing(kernel)}
         return timed_file(arch, names) if names else None
+
+    def _unnamed(self, name: str) -> K:
+        raise DataError(f"no names of a {self.kind.__name__} are read, {name} is none")
 
     def _timed(self, model: Path) -> TimedKernels[K] | None:
         """The kernels that a model's training data have times of, if its folder says which."""
