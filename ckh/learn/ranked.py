@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray

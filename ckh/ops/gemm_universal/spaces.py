@@ -116,8 +116,8 @@ GPU = replace(
     persistent=(False, True),
 )
 
-# What a bench run chooses from on a GPU unless its filter names kernels: each geometry, pipeline and scheduler, padded or
-# not, with the epilogue that runs the most problems: it splits K, and single elements cannot be added in pairs.
+# What a bench run chooses from on a GPU unless its filter names kernels: each geometry, pipeline and scheduler, padded
+# or not, with the epilogue that runs the most problems: it splits K, and single elements cannot be added in pairs.
 GPU_BENCH = replace(GPU, epilogues=("cshuffle",), persistent=(False,))
 
 _HOST_WAVES: dict[Triple, tuple[Triple, ...]] = {
