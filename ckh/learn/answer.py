@@ -21,7 +21,7 @@ from ckh.learn.listed import kernel_list
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
-from ckh.learn.ties import Alike, row_lengths, row_starts
+from ckh.learn.ties import TiedKernels, row_lengths, row_starts
 from ckh.learn.transfer import EstimateModel
 from ckh.paths import files_of_models
 
@@ -77,7 +77,7 @@ class Answer:
         starts = starts[:count]
         tflops = None if self.tflops is None else self.tflops[starts]
         rows = zip(starts.tolist(), ends, strict=True)
-        alike = [Alike(self.pool, self.order[start + 1 : end]) for start, end in rows]
+        alike = [TiedKernels(self.pool, self.order[start + 1 : end]) for start, end in rows]
         ties = [1 + len(others) for others in alike]
         given = self.problem, self.pool, self.order[starts], self.score[starts], tflops
         return self._measured(in_order(*given, ties=ties, alike=alike))

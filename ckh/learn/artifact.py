@@ -210,7 +210,7 @@ class Model:
         self._same: Remembered[Candidates[Kernel]] = Remembered(_SAME)
         self._alone: Remembered[tuple[Candidates[Kernel], Candidates[Kernel]]] = Remembered(_ALONE)
         self.others: tuple[Path, ...] = ()
-        self.only: KernelList[Kernel] | None = None
+        self.only: KernelList[Any] | None = None
         self._limited: Remembered[Model] = Remembered(_LISTS)
         self.not_measured: NotMeasured | None = None
         self._reach: dict[str, float] | None = None
@@ -329,7 +329,7 @@ class Model:
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 
     def score_pool(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], *, tflops: bool = True
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], *, tflops: bool = True
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Scores that order a pool's kernels, and their predicted TFLOPS if the model has them and they are requested.
 
@@ -349,7 +349,7 @@ class Model:
         return TFLOPS in self._targets
 
     def speeds_of(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp]
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp]
     ) -> NDArray[np.float64]:
         """The TFLOPS predicted of some kernels of each problem alone: those of `score_pool`, to the last bit.
 

@@ -13,7 +13,7 @@ from ckh.learn.artifact import wanted_for
 from ckh.learn.calibration import FIRST
 from ckh.learn.ranked import in_order
 from ckh.learn.reach import are_beyond
-from ckh.learn.ties import Alike, first_rows, row_lengths
+from ckh.learn.ties import TiedKernels, first_rows, row_lengths
 from ckh.ranking.evaluator import best_first
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Scored:
             if self.rows is not None and top is not None:
                 places, numbers = self.rows[row].places[:top], self.rows[row].numbers[:top]
                 of_rows = self.order[row, places], self.score[row, places], None if tflops is None else tflops[places]
-                alike = [Alike(self.pool, part[1:]) for part in numbers]
+                alike = [TiedKernels(self.pool, part[1:]) for part in numbers]
                 yield in_order(problem, self.pool, *of_rows, ties=map(len, numbers), alike=alike)
                 continue
             ties = row_lengths(self.score[row]) if top is None else None

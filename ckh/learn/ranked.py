@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ckh.learn.ranking_text import NotMeasured
-    from ckh.learn.ties import Alike
+    from ckh.learn.ties import TiedKernels
     from ckh.ops.base import Kernel, Problem
 
 _FLOPS_PER_TFLOPS_MS = 1e9
@@ -65,7 +65,7 @@ def in_order(
     tflops: NDArray[np.float64] | None,
     *,
     ties: Iterable[int] | None = None,
-    alike: Sequence[Alike] | None = None,
+    alike: Sequence[TiedKernels] | None = None,
 ) -> list[Ranked]:
     """Candidates in their order, with the time that goes with the speed that a model expects, if that is a number."""
     kernels, none = [pool[index] for index in order.tolist()], repeat(None)

@@ -72,10 +72,10 @@ class PoolScorer:
         self._targets = tuple(targets)
         self._forest = forest
         # By identity, which the pool beside it keeps from being used again.
-        self._rankers: Remembered[tuple[tuple[Kernel, ...], Ranker]] = Remembered(_POOLS)
+        self._rankers: Remembered[tuple[Sequence[Kernel], Ranker]] = Remembered(_POOLS)
 
     def predictions(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], targets: int | None = None
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], targets: int | None = None
     ) -> NDArray[np.float64]:
         """The predicted targets of each kernel, shape (targets, problems, kernels).
 
@@ -91,7 +91,7 @@ class PoolScorer:
         return self._ranker(pool, columns).scores(columns, targets)
 
     def some(
-        self, problems: Sequence[Problem], pool: tuple[Kernel, ...], kernels: NDArray[np.intp], target: int
+        self, problems: Sequence[Problem], pool: Sequence[Kernel], kernels: NDArray[np.intp], target: int
     ) -> NDArray[np.float64]:
         """One predicted target of some kernels of each problem, as `predictions` has it.
 
@@ -104,7 +104,7 @@ class PoolScorer:
         columns = self._spec.op.problem_features(problems)
         return self._ranker(pool, columns).some(columns, kernels, target)
 
-    def _ranker(self, pool: tuple[Kernel, ...], columns: Mapping[str, Any]) -> Ranker:
+    def _ranker(self, pool: Sequence[Kernel], columns: Mapping[str, Any]) -> Ranker:
         known = self._rankers.get(id(pool))
         if known is not None:
             return known[1]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Alike(Sequence[Any]):
+class TiedKernels(Sequence[Any]):
     """Kernels of a pool that have one score; each becomes an object when it is looked at.
 
     Attributes:
@@ -37,11 +37,11 @@ class Alike(Sequence[Any]):
     def __getitem__(self, place: int) -> Any: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Alike: ...
+    def __getitem__(self, place: slice) -> TiedKernels: ...
 
     def __getitem__(self, place: int | slice) -> Any:
         if isinstance(place, slice):
-            return Alike(self.pool, self.numbers[place])
+            return TiedKernels(self.pool, self.numbers[place])
         return self.pool[int(self.numbers[place])]
 
 

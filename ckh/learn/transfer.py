@@ -95,14 +95,14 @@ class EstimateModel(Model):
         self._tiled = op.tiled if has_estimate(wanted) else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
         # The last pool that was scored, and what is known of it, which takes longer to find than the estimate.
-        self._pool: tuple[Kernel, ...] | None = None
+        self._pool: Sequence[Kernel] | None = None
         self._shapes = KernelShapes.of(())
         self._known: list[Resources | None] = []
 
     def score_pool(
         self,
         problems: Sequence[Problem],
-        pool: tuple[Kernel, ...],
+        pool: Sequence[Kernel],
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:

@@ -22,7 +22,7 @@ from ckh.ops.base import Encoding
 from ckh.schema import HARDWARE, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ def _rivals(
     """For each pool: a row of each rival's problem, the rival's place in the pool, and the pool's columns."""
     arch, random = load_arch(winners.arch), np.random.default_rng(seed)
     names = winners.frame["kernel_name"].to_numpy(dtype=object)
-    pools: dict[int, tuple[tuple[Kernel, ...], list[tuple[int, NDArray[np.intp]]]]] = {}
+    pools: dict[int, tuple[Sequence[Kernel], list[tuple[int, NDArray[np.intp]]]]] = {}
     for row, problem in zip(winners.first_rows.tolist(), winners.problems(), strict=True):
         found = op.candidates(problem, arch, Path())
         pools.setdefault(id(found.pool), (found.pool, []))[1].append((row, found.chosen))
@@ -98,7 +98,7 @@ def _drawn(
     return np.concatenate(kept)
 
 
-def _columns(op: AnyOperation, pool: tuple[Kernel, ...], arch: str) -> pd.DataFrame:
+def _columns(op: AnyOperation, pool: Sequence[Kernel], arch: str) -> pd.DataFrame:
     import pandas as pd
 
     columns: dict[str, Any] = {"kernel_name": [op.kernel_name(kernel) for kernel in pool]}
@@ -118,7 +118,7 @@ def ranked_winners(dataset: Dataset, model: Model) -> WinnerPlaces:
     winners = dataset.frame["kernel_name"].to_numpy(dtype=object)[winner_rows(dataset)]
     place = np.full(len(winners), MISSING, np.int64)
     first = np.full(len(winners), "", dtype=object)
-    places: dict[int, tuple[tuple[Kernel, ...], dict[str, int]]] = {}
+    places: dict[int, tuple[Sequence[Kernel], dict[str, int]]] = {}
     for number, found in enumerate(answers(dataset.problems(), model)):
         if id(found.pool) not in places:
             names = {op.kernel_name(kernel): index for index, kernel in enumerate(found.pool)}

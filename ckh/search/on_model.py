@@ -109,7 +109,7 @@ def search_model(problem: Problem, model: Model, arch: ArchSpec, top: int) -> Mo
     numbers = np.concatenate([of_pool, np.flatnonzero(of_group)])
     _, first = np.unique(space.kind[numbers], return_index=True)
     numbers = numbers[np.sort(first)]
-    score, tflops = model.score_pool([problem], space.table)  # type: ignore[arg-type]
+    score, tflops = model.score_pool([problem], space.table)
     far = beyond(problem, model.reach)
     order = numbers[best_first(score[0, numbers])]
     choices = of_pool[best_first(score[0, of_pool], FIRST)] if len(of_pool) else of_pool

@@ -146,7 +146,7 @@ def test_a_list_of_another_kind_says_so(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_kernels_in_python_are_checked_likewise() -> None:
     """Something else than a kernel, and kernels of another operation."""
-    wrong: list[Any]
-    for wrong in ([], [3], ["x"], [None]):
+    bad: list[list[Any]] = [[], [3], ["x"], [None]]
+    for wrong in bad:
         with pytest.raises(DataError):
             ckh.rank(PROBLEM, arch="gfx950", kernels=wrong)
