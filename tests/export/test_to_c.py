@@ -149,12 +149,12 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules on padding, vectors and splits of K, with every 127th kernel of gfx942, of all options."""
+    """Rules on padding, vectors and splits of K, with every 61st kernel of gfx942, of all options."""
 
-    def every_127th(*group: Any) -> KernelTable[GemmKernel]:
-        return KernelTable.of(GemmKernel, POOLS.of(*group)[::127])
+    def every_61st(*group: Any) -> KernelTable[GemmKernel]:
+        return KernelTable.of(GemmKernel, POOLS.of(*group)[::61])
 
-    thin = Pools(GemmKernel, GEMM_RULES, every_127th)
+    thin = Pools(GemmKernel, GEMM_RULES, every_61st)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
     monkeypatch.setattr("ckh.ops.gemm_universal.exported.gemm_pool", thin.of)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")
