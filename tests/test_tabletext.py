@@ -118,7 +118,7 @@ _SEARCHED = "search --model model --c 16 --hi 7"
         ["predict --model model --c 64 --why --explain", "predict --problems list.txt --model model"],
         ["evaluate --model model --data data.parquet --with-trained --worst 2"],
         ["validate oracle --model model --data data.parquet --min-problems 2 --min-mean 0 --min-p10 0"],
-        ["validate compare model model --data data.parquet"],
+        ["validate compare model model --data data.parquet --among measured"],
         [
             "validate selection golden.json --create --problems list.txt --model model",
             "validate selection golden.json --model model",

@@ -47,7 +47,7 @@ def text_of(request: Request) -> str | None:
     """The text that `ckh predict` prints, or None where the full command must answer."""
     if not is_wanted():
         return None
-    return _prepared(request) or _printed(request)
+    return _prepared(request, warns=True) or _printed(request)
 
 
 def keep(request: Request, printed: str) -> None:
@@ -57,10 +57,13 @@ def keep(request: Request, printed: str) -> None:
     """
     from ckh.quick.prepare import prepare
 
-    if prepare(request) and text_of(request) is not None:
+    from ckh.learn.artifact import unusable_models
+
+    if prepare(request) and _prepared(request, warns=False) is not None:
         return
     with suppress(CkhError, OSError):
-        if is_wanted() and is_available():
+        # What is printed again has no warnings, which the full command gives.
+        if is_wanted() and is_available() and not unusable_models():
             keep_printed(request, printed)
 
 
@@ -71,7 +74,7 @@ def _printed(request: Request) -> str | None:
         return None
 
 
-def _prepared(request: Request) -> str | None:
+def _prepared(request: Request, *, warns: bool) -> str | None:
     """The text from what was prepared for such problems."""
     from ckh.learn.known import offer_once
 
@@ -82,7 +85,7 @@ def _prepared(request: Request) -> str | None:
         facts, model_path = found
         ranking = _ranking(problem_of(request, facts), facts, model_path, request)
         offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
-        for text in facts["unusable"]:
+        for text in facts["unusable"] if warns else ():
             warn(text)
         with whole_names(is_whole="wide" in request.flags):
             return ranking.json() if "json" in request.flags else ranking.text(why="why" in request.flags)

@@ -148,7 +148,7 @@ def test_a_kernel_is_not_written_twice(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.pop("version"), "version is missing"),
+        (lambda d: d.pop("version"), "version is missing, expected a value of type int"),
         (lambda d: d.update(version=2), "version is 2, this ckh reads 1"),
         (lambda d: d.update(version="1"), "version must be of type int, not '1'"),
         (lambda d: d.update(arch=None), "arch must be of type str, not None"),
@@ -157,8 +157,8 @@ def test_a_kernel_is_not_written_twice(path: Path) -> None:
         (lambda d: d.update(note=""), "note is not a known field"),
         (lambda d: d["kernels"].insert(1, 7), "kernels[1] must be an object"),
         (lambda d: d["kernels"][1].update(colour=1), "kernels[1].colour is not a known field"),
-        (lambda d: d["kernels"][2].pop("tile_k"), "kernels[2].tile_k is missing"),
-        (lambda d: d["kernels"][2].pop("name"), "kernels[2].name is missing"),
+        (lambda d: d["kernels"][2].pop("tile_k"), "kernels[2].tile_k is missing, expected a value of type int"),
+        (lambda d: d["kernels"][2].pop("name"), "kernels[2].name is missing, expected a value of type str"),
         (lambda d: d["kernels"][0].update(tile_m="64"), "kernels[0].tile_m must be of type int, not '64'"),
         (lambda d: d["kernels"][0].update(tile_m=64.0), "kernels[0].tile_m must be of type int, not 64.0"),
         (lambda d: d["kernels"][0].update(two_stage=0), "kernels[0].two_stage must be of type bool, not 0"),

@@ -81,8 +81,10 @@ def _name(op: str, kernel: Any) -> str:
 def expected(problem: Any, model: Model) -> Found:
     """What Python says."""
     try:
-        ranked = answer(problem, model).ranked
+        ranked = answer(problem, model).unpadded.ranked  # C pads nothing
     except NoKernelError:
+        ranked = []
+    if not ranked:
         return Found("CKH_ERROR_NO_KERNEL", [], [])
     names = [_name(model.spec.op.name, one.kernel) for one in ranked]
     nan = float("nan")
@@ -151,12 +153,12 @@ def test_pools_taken_apart_otherwise(tmp_path: Path, tile: set[str], monkeypatch
 
 @pytest.mark.slow
 def test_gemms_of_a_gpu_rank_as_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules on padding, vectors and splits of K, with every 127th kernel of gfx942."""
+    """Rules on padding, vectors and splits of K, with every 61st kernel of gfx942."""
 
-    def every_127th(*group: Any) -> KernelTable[GemmKernel]:
-        return KernelTable.of(GemmKernel, POOLS.of(*group)[::127])
+    def every_61st(*group: Any) -> KernelTable[GemmKernel]:
+        return KernelTable.of(GemmKernel, POOLS.of(*group)[::61])
 
-    thin = Pools(GemmKernel, GEMM_RULES, every_127th, lambda one: (one.dtype, one.layout), parse_gemm, gemm_name)
+    thin = Pools(GemmKernel, GEMM_RULES, every_61st, lambda one: (one.dtype, one.layout), parse_gemm, gemm_name)
     monkeypatch.setattr(gemm_operation, "POOLS", thin)
     monkeypatch.setattr("ckh.ops.gemm_universal.exported.POOLS", thin)
     model = gemm_model(tmp_path / "small", "gfx942", "fp16")

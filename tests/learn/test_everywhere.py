@@ -44,7 +44,9 @@ def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.Ca
         document = json.loads(out)
         assert len(document["kernels"]) > 1
         if document["not_measured"] is not None:
-            assert (document["not_measured"]["worth"] is not None) == (op == "grouped_conv")
+            # A model of gfx950 in bf16 answers in fp16, which nobody judged.
+            is_judged = op == "grouped_conv" and (arch, dtype) != ("gfx950", "fp16")
+            assert (document["not_measured"]["worth"] is not None) == is_judged
             assert len(document["not_measured"]["next_commands"]) == 2
 
 

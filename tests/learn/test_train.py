@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 TARGETS = (*MODELLED, "rank")
 FILES = {f"model_{target}.lgbm.gz" for target in TARGETS}
 FILES |= {f"{kind}_{target}.json" for kind in ("cv_metrics", "feature_importances") for target in TARGETS}
-FILES |= {"feature_spec.json", "train_manifest.json", "kernels.json", "measured.json.gz"}
+FILES |= {"feature_spec.json", "train_manifest.json", "kernels.json", "measured.json.gz", "timed_kernels.json.gz"}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -164,7 +164,7 @@ def test_a_gemm_goes_through_the_whole_loop(tmp_path: Path, capsys: pytest.Captu
     assert run(predict) == ExitCode.OK
     document = json.loads(capsys.readouterr().out)
     assert document["problem"] == "gemm_fp32_ccr_m100_n50_k70_splitk1"
-    assert len(document["kernels"]) == 5
+    assert sum(one["ties"] for one in document["kernels"]) >= 5
     assert all(kernel["kernel"].startswith("gemm_universal_fp32_ccr_") for kernel in document["kernels"])
 
 
@@ -174,7 +174,8 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
     folder = tmp_path / "gemm_universal_fp16_gfx942"
     folder.mkdir()
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
-    kernels = op.candidates(problem, load_arch("gfx942"), folder).kernels[::40]
+    built = op.candidates(problem, load_arch("gfx942"), folder).kernels
+    kernels = tuple(one for one in built if one.pad_m)[::40]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
     columns = {**op.problem_features([problem]), **op.kernel_features(kernels, Encoding(legacy=True))}
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)
