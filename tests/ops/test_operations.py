@@ -175,7 +175,7 @@ def test_gemm_models_of_amd_predict_what_they_were_trained_for(names: tuple[str,
     folder.mkdir()
     op, problem = operation("gemm_universal"), GemmProblem(128, 256, 512, "fp16")
     built = op.candidates(problem, load_arch("gfx942"), folder).kernels
-    kernels = tuple(one for one in built if one.pad_m)[::40]
+    kernels = tuple(one for one in built if one.pad_m)[::40]  # type: ignore[attr-defined]
     kernels = (*kernels, *(replace(k, pad_m=False, pipeline="mem") for k in kernels[:2]))
     columns = {**op.problem_features([problem]), **op.kernel_features(kernels, Encoding(legacy=True))}
     assert columns["pad_m"].tolist() == [1.0] * len(kernels)
