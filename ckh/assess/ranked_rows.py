@@ -76,7 +76,7 @@ class RankedRows:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How far a model's answers and the measurements meet.
+    """Coverage of a model's answers by measurements.
 
     Attributes:
         problems: how many have a measured time.
@@ -100,7 +100,7 @@ class Coverage:
         return self.problems - self.refused - self.not_measured
 
     def lines(self) -> list[str]:
-        """What is missing, as sentences; none where every choice was measured and every best kernel is a candidate."""
+        """Sentences on incomplete coverage; none if coverage is complete."""
         if self.coverage == 1.0:
             return []
         counts = {

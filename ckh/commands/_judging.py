@@ -79,14 +79,14 @@ def judged_model(path: Path | None, data: Sequence[Path]) -> Model:
 
 
 def ranker_of(model: Model, among: Among) -> Ranker:
-    """What gives rows in the model's order."""
+    """A function that ranks a dataset's rows by the model's answers."""
     from ckh.learn.judged_answers import judged_rows
 
     return lambda part: judged_rows(model, part, measured_alone=among is Among.MEASURED)[0]
 
 
 def stands_in(model: Model) -> dict[str, str | None] | None:
-    """What answers in place of a model that nobody has, for JSON; None where the model is for these problems."""
+    """The stand-in model's basis, source and worth, for JSON; None if the model is for these problems."""
     known = model.not_measured
     return None if known is None else {"basis": known.basis, "source": known.source, "worth": known.worth}
 

@@ -1,4 +1,4 @@
-"""What `ckh train` trains on, and where it writes, where nobody says."""
+"""Default training data and output folder of `ckh train`."""
 
 from __future__ import annotations
 

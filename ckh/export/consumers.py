@@ -80,7 +80,7 @@ class CheckedTable:
 
     @property
     def problems(self) -> list[str]:
-        """In words what is wrong; empty if nothing is."""
+        """Description of the faults; empty if there are none."""
         found = [self.failure] if self.failure else []
         found += [f"{self.lost} of {self.rows_before} rows are lost"] if self.lost else []
         found += [] if self.is_unchanged else ["the exported file was rewritten"]
