@@ -46,6 +46,12 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabletext, "enveloped", checked)
 
 
+@pytest.fixture(autouse=True)
+def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins like a process: no unusable model was met."""
+    monkeypatch.setattr("ckh.learn.artifact._LEFT_OUT", {})
+
+
 @pytest.fixture(scope="session")
 def real_kernels(request: pytest.FixtureRequest) -> Real:
     """The kernels that the chosen tests need, compiled and loaded."""

@@ -54,17 +54,18 @@ _OTHER = "problem"
 
 
 def explain(found: Answer) -> Explanation | None:
-    """Why the first kernel of an answer stands above the second; None where there is no second.
+    """Why the first kernel of an answer stands above the next that the model tells apart; None where there is none.
 
     Raises:
         ModelError: a file of the model is damaged.
     """
-    if len(found.order) < 2:  # noqa: PLR2004 - kernels to compare
+    rows = found.best(2)
+    if len(rows) < 2:  # noqa: PLR2004 - kernels to compare
         return None
     model, op = found.model, found.model.spec.op
-    kernels = [found.pool[index] for index in found.order[:2]]
+    kernels = [row.kernel for row in rows]
     first, second = (op.kernel_name(kernel) for kernel in kernels)
-    difference = float(found.score[0] - found.score[1])
+    difference = rows[0].score - rows[1].score
     reasons: tuple[Reason, ...] = ()
     features: tuple[FeatureReason, ...] = ()
     if model.spec.feature_names and not found.estimated:

@@ -309,7 +309,7 @@ def test_without_a_model_predict_s_is_judged(
 
 
 def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a GPU that nobody measured the estimate is judged; its worth is in the document."""
+    """Of a GPU that nobody measured the estimate is judged; how good it was elsewhere is in the document."""
     problem = ConvProblem(Direction.BWD_DATA, 4, 64, 64, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
     some = kernels(Direction.BWD_DATA)[:2]
     data = build([(problem, replace(kernel, dtype="bf16"), ms) for kernel, ms in zip(some, (1.0, 2.0), strict=True)])
@@ -319,7 +319,7 @@ def test_what_stands_in_for_a_model_is_judged_and_said(tmp_path: Path, capsys: p
     document = json.loads(shown.out)
     assert document["model"] == ESTIMATE
     assert document["stands_in"]["basis"] == "estimate"
-    assert document["stands_in"]["worth"]
+    assert document["stands_in"]["worth"] is None  # bwd_data was judged on no GPU
     assert "no model is for these problems: what is judged is analytic estimate" in shown.err
 
 

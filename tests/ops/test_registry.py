@@ -142,9 +142,9 @@ def test_the_command_line_has_the_options_of_installed_operations(installed: Pat
 def test_a_prediction_reads_its_own_operation_and_model_alone(tmp_path: Path) -> None:
     """Of a GEMM on the host nothing of convolutions is imported, and one spec is parsed."""
     program = (
-        "import os, sys\nfrom ckh.learn import spec\nread, parse = [], spec.read_json\n"
-        "def read_json(path, **options):\n    read.append(path.parent.name)\n    return parse(path, **options)\n"
-        "spec.read_json = read_json\nfrom ckh.entry import run\n"
+        "import os, sys\nfrom ckh.learn import artifact\nread, read_spec = [], artifact.read_spec\n"
+        "def noted(path):\n    read.append(path.name)\n    return read_spec(path)\n"
+        "artifact.read_spec = noted\nfrom ckh.entry import run\n"
         "assert run(['predict', '--m', '64', '--n', '64', '--k', '64', '--arch', 'host', '--top', '1']) == 0\n"
         "print(*sorted(set(read)))\nprint(*sorted(m for m in sys.modules if m.startswith('ckh.ops.')))\n"
     )

@@ -93,7 +93,7 @@ def test_the_best_are_what_is_asked_for_and_never_below_the_pool(model: Model) -
     pool = answer(PROBLEM, model).ranked
     every, few = search_model(PROBLEM, model, HOST, 10**6), search_model(PROBLEM, model, HOST, 3)
     assert every.found[:3] == few.found
-    assert few.first_choice == pool[0]
+    assert few.first_choice == replace(pool[0], ties=1)
     assert few.found[0].score >= pool[0].score
     marked = {one.kernel for one, is_candidate in zip(every.found, every.in_pool, strict=True) if is_candidate}
     assert marked == {one.kernel for one in pool}

@@ -41,10 +41,15 @@ def write(folder: Path, *rows: dict[str, Any], name: str = "sweep.csv") -> Path:
     return path
 
 
+def exact(path: Path) -> pd.DataFrame:
+    """A CSV file as pandas reads it, numbers to the last digit."""
+    return pd.read_csv(path, converters={"latency_ms": float, "tflops": float})
+
+
 def test_the_published_gemm_sweep(tmp_path: Path) -> None:
     """Times, sizes and kernels are those of the text; pandas is the reference."""
     assert find_reader(SWEEP).name == "tile-engine-csv"
-    expected = pd.read_csv(SWEEP)
+    expected = exact(SWEEP)
     rows = pd.DataFrame(rows_of(SWEEP))
     assert rows["latency_ms"].tolist() == expected["latency_ms"].tolist()
     assert rows[["m", "n", "k"]].to_numpy().tolist() == expected[["M", "N", "K"]].to_numpy().tolist()
@@ -108,7 +113,7 @@ def test_a_problem_without_a_working_kernel_is_left_out_with_a_word(tmp_path: Pa
 
 def amd_parquet(path: Path, **changes: Any) -> Path:
     """The rows of AMD's sweep as `data_pipeline.py` writes them: 33 columns."""
-    source = pd.read_csv(SWEEP)
+    source = exact(SWEEP)
     frame = pd.DataFrame(
         {
             "op_type": "gemm_universal",
@@ -154,7 +159,7 @@ def test_the_parquet_says_the_architecture(tmp_path: Path) -> None:
     assert {row["arch"] for row in rows_of(path, ReadOptions())} == {"gfx942"}
     with pytest.raises(UsageError, match="was measured on gfx942, not on gfx950"):
         rows_of(path, GFX950)
-    archs = ["gfx942:sramecc+"] + ["gfx950"] * (len(pd.read_csv(SWEEP)) - 1)
+    archs = ["gfx942:sramecc+"] + ["gfx950"] * (len(exact(SWEEP)) - 1)
     with pytest.raises(DataError, match="rows of several architectures: gfx942, gfx950"):
         rows_of(amd_parquet(tmp_path / "b.parquet", arch=archs), ReadOptions())
 
@@ -167,7 +172,7 @@ def test_a_table_that_contradicts_a_name_is_refused(tmp_path: Path) -> None:
 
 def test_the_published_convolutions_and_their_parquet(tmp_path: Path) -> None:
     """What `convert_csv_to_parquet.py` makes of AMD's CSV has the rows of the CSV."""
-    frame = pd.read_csv(CONV).rename(columns={"kernel": "kernel_name"})
+    frame = exact(CONV).rename(columns={"kernel": "kernel_name"})
     frame = frame.assign(block_size=16, gemm_m_per_block=64, arch="gfx950", is_valid=True, run_id=0, hw_num_cus=256)
     path = tmp_path / "conv.parquet"
     frame.to_parquet(path, index=False)
@@ -177,12 +182,12 @@ def test_the_published_convolutions_and_their_parquet(tmp_path: Path) -> None:
         pd.DataFrame(rows).drop(columns=["run_id"]) for rows in (rows_of(path, GFX950), rows_of(CONV, GFX950))
     )
     pd.testing.assert_frame_equal(ours, theirs)
-    assert ours["latency_ms"].tolist() == pd.read_csv(CONV)["latency_ms"].tolist()
+    assert ours["latency_ms"].tolist() == exact(CONV)["latency_ms"].tolist()
 
 
 def test_an_empty_optional_column_is_no_error(tmp_path: Path) -> None:
     """TFLOPS, outputs that nobody counted, dilations and depth: a convolution is then a plain one."""
-    frame = pd.read_csv(CONV).assign(tflops="", non_zero="", Di="", Z="", stride_d="", pad_d="", dilation_d="")
+    frame = exact(CONV).assign(tflops="", non_zero="", Di="", Z="", stride_d="", pad_d="", dilation_d="")
     path = tmp_path / "conv.csv"
     frame.to_csv(path, index=False)
     rows, plain = rows_of(path, GFX950), rows_of(CONV, GFX950)
@@ -245,13 +250,13 @@ def test_a_data_frame() -> None:
     assert made.op_type == "gemm_universal"
     with pytest.raises(DataError, match=r"the frame: columns kernel, latency_ms or latency_us or tflops are missing"):
         Dataset.from_frame(frame, op="gemm_universal", arch="gfx942")
-    conv = pd.read_csv(CONV).rename(columns={"latency_ms": "t", "kernel": "who"}).assign(t=lambda f: f["t"] * 1000)
+    conv = exact(CONV).rename(columns={"latency_ms": "t", "kernel": "who"}).assign(t=lambda f: f["t"] * 1000)
     mapping = {"kernel": "who", "latency_us": "t"}
     made = Dataset.from_frame(conv.drop(columns=["tflops"]), op="grouped_conv", arch="gfx950", mapping=mapping)
-    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(pd.read_csv(CONV)["latency_ms"]))
+    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(exact(CONV)["latency_ms"]))
     speeds = {"kernel": "who"}
     made = Dataset.from_frame(conv.drop(columns=["t"]), op="grouped_conv", arch="gfx950", mapping=speeds)
-    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(pd.read_csv(CONV)["latency_ms"]), rel=1e-6)
+    assert sorted(made.frame["latency_ms"]) == pytest.approx(sorted(exact(CONV)["latency_ms"]), rel=1e-6)
 
 
 @pytest.mark.parametrize(
