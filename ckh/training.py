@@ -148,6 +148,26 @@ _EARLY_OF_LARGE = 25  # rounds, at twice the rate
 _PRIOR = 1.0
 _LAMBDARANK, _FEWEST_OF_LAMBDARANK = 1.0, 2000  # with fewer rows it was not tried
 
+_OF_WINNERS = TreeParams(
+    n_estimators=60,
+    learning_rate=0.1,
+    num_leaves=15,
+    max_depth=-1,
+    min_child_samples=3,
+    subsample=1.0,
+    subsample_freq=0,
+    colsample_bytree=0.3,
+    reg_alpha=0.0,
+    reg_lambda=1.0,
+)
+
+
+def winner_options() -> TrainOptions:
+    """How models of winners alone are trained, where the operation has no recipe for them (`benchmarks/README.md`)."""
+    return TrainOptions(
+        targets=(), rank=RankObjective.LAMBDARANK, labels=Labels.WINNERS, folds=0, seed=1, params=_OF_WINNERS
+    )
+
 
 def sized_options(rows: int) -> TrainOptions:
     """How models are trained unless it is said, by the number of usable rows (`benchmarks/README.md`)."""

@@ -17,7 +17,7 @@ from ckh.errors import DataError, UsageError
 from ckh.log import note, warn
 from ckh.outputs import check_output
 from ckh.problems import Direction
-from ckh.training import Labels, RankObjective, TrainOptions, TreeParams
+from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,6 +162,8 @@ def train(
     if is_nearest:
         start = read_start(_nearest(dataset))
     defaults = dataset.op.train_defaults(len(dataset.valid()))
+    if start is None and given.get("labels") is Labels.WINNERS and defaults.labels is not Labels.WINNERS:
+        defaults = winner_options()
     chosen = {} if targets is None else {"targets": _targets(targets)}
     threads = {"jobs": len(os.sched_getaffinity(0))}
     options = _options(defaults if start is None else continued(start, defaults), params, threads | given | chosen)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from ckh.ops.base import AnyOperation, Kernel
 
 MOST_RIVALS = 200  # of a problem among the kernels that have won elsewhere in its pool
-MOST_OTHERS = 100  # among those that never have
+MOST_OTHERS = 100  # among those that never have, or a hundredth of the candidates where that is more
+_SHARE_OF_OTHERS = 0.01
 
 
 def with_rivals(winners: Dataset, seed: int) -> Dataset:
@@ -93,7 +94,8 @@ def _drawn(
     """The rivals of a problem's winners among its candidates, as many as are needed."""
     rivals = np.setdiff1d(chosen, np.array(sorted(won), np.intp))
     often = np.isin(rivals, ever)
-    parts = [(rivals[often], MOST_RIVALS), (rivals[~often], MOST_OTHERS)]
+    others = max(MOST_OTHERS, int(_SHARE_OF_OTHERS * len(chosen)))
+    parts = [(rivals[often], MOST_RIVALS), (rivals[~often], others)]
     kept = [part if len(part) <= most else np.sort(random.choice(part, most, replace=False)) for part, most in parts]
     return np.concatenate(kept)
 
