@@ -13,7 +13,7 @@ from ckh.ops import built_in_names, operation, part_of
 from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ckh.archs import ArchSpec
     from ckh.export.integers import Size
@@ -240,7 +240,20 @@ def ruled_group(
         arch: what the kernels run on.
     """
 
-    def reason(kernel: Kernel) -> Reason:
-        return lambda problem: next((words for rule in rules for words in rule(kernel, arch, problem)), None)
+    def made(values: Sequence[tuple[Any, ...]]) -> Reason:
+        judged = list(zip(rules, values, strict=True))
+        return lambda problem: next((words for rule, read in judged for words in rule.of(read, arch, problem)), None)
 
-    return Group(kind.key(example), example, tuple(Candidate(kernel, reason(kernel)) for kernel in pool))
+    # Kernels in which the rules read the same share a reason, which is made into a decision once. What the rules read
+    # is derived once for the same fields.
+    names = sorted({name for rule in rules for name in rule.fields})
+    by_fields: dict[tuple[Any, ...], Reason] = {}
+    by_values: dict[tuple[tuple[Any, ...], ...], Reason] = {}
+    candidates = []
+    for kernel in pool:
+        known = tuple([getattr(kernel, name) for name in names])
+        if known not in by_fields:
+            values = tuple([rule.values(kernel, arch) for rule in rules])
+            by_fields[known] = by_values.setdefault(values, made(values))
+        candidates.append(Candidate(kernel, by_fields[known]))
+    return Group(kind.key(example), example, tuple(candidates))

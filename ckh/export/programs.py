@@ -78,7 +78,7 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     forests = [model.packed_forest(target) for target in targets]
     kernels = {spec.op.kernel_name(one.kernel): one.kernel for group in groups for one in group.candidates}
     number_of = {kernel: number for number, kernel in enumerate(kernels)}
-    rules = tuple(make_rules([kind.rule(group.example, one.reason) for one in group.candidates]) for group in groups)
+    rules = tuple(_rules_of(kind, group) for group in groups)
     written = [
         _file_group(model, forests, kind, group, of_group, number_of)
         for group, of_group in zip(groups, rules, strict=True)
@@ -96,6 +96,11 @@ def model_content(model: Model, name: str, kind: ProblemKind, groups: Sequence[G
     content = model_file(facts, forests, [target in spec.log_targets for target in targets], written)
     trees = {target: len(forest.roots) for target, forest in zip(targets, forests, strict=True)}
     return ModelContent(content, kernels, rules, trees)
+
+
+def _rules_of(kind: ProblemKind, group: Group) -> RulePrograms:
+    trees = {one: kind.rule(group.example, one) for one in dict.fromkeys(one.reason for one in group.candidates)}
+    return make_rules([trees[one.reason] for one in group.candidates])
 
 
 def make_rules(trees: Sequence[Tree]) -> RulePrograms:

@@ -49,7 +49,11 @@ class Rule:
 
     def __call__(self, kernel: Any, arch: ArchSpec, problem: Any = None) -> Any:
         """The sentences for a kernel, one by one; of a quantity, its value."""
-        return self.function(*self._context(arch, problem), *(self._value(kernel, name, arch) for name in self.reads))
+        return self.of(self.values(kernel, arch), arch, problem)
+
+    def values(self, kernel: Any, arch: ArchSpec) -> tuple[Any, ...]:
+        """The values of what it reads in a kernel."""
+        return tuple([self._value(kernel, name, arch) for name in self.reads])
 
     def of(self, values: Sequence[Any], arch: ArchSpec, problem: Any = None) -> Any:
         """The same for values of what it reads."""

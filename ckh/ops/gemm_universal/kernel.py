@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.errors import UsageError
@@ -68,7 +68,7 @@ class GemmKernel:
     @property
     def missing(self) -> tuple[str, ...]:
         """Names of the fields that are left out."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) is None)
+        return tuple([name for name in self.__dataclass_fields__ if getattr(self, name) is None])
 
     @property
     def tile(self) -> Triple:
