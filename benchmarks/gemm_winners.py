@@ -1,30 +1,43 @@
 """Where AMD's measured winners of fp8 GEMMs on the MI350 stand in the answer of `ckh predict`.
 
-    python benchmarks/gemm_winners.py WINNERS.parquet [32KERNELS.parquet] [--model FOLDER]
+    python benchmarks/gemm_winners.py WINNERS.parquet [32KERNELS.parquet] [--model FOLDER] [--data OUT.parquet]
+    python benchmarks/gemm_winners.py WINNERS.parquet --folds 5
 
 The first file has AMD's best measured kernel of each problem (`m`, `n`, `k`, `dtype`, `layout`, `arch`, `best_kernel`),
 the second all kernels of a sweep (`run`, `m`, `n`, `k`, `kernel`, `latency_us`, ...). Without a model the analytic
 estimate answers. A geometry is tile, waves and matrix instruction; its place is that of its first kernel in the
 answer, counted in geometries. AMD's winners have no tile below 64 x 64, so places among such tiles stand beside.
+--data writes the winners as a dataset. --folds deals layers (N, K) into folds, trains on the others as
+`ckh train --labels winners` does, and prints where the model, the kernels that win most and those that won on the
+nearest problems of other layers have the winner.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from ckh.archs import load_arch
+from ckh.assess.winners import MISSING
+from ckh.data.conversion import convert
+from ckh.data.dataset import read_dataset
+from ckh.data.formats import ReadOptions
 from ckh.kernels.table import column_of
 from ckh.learn.answer import answer
-from ckh.learn.artifact import load_model, wanted_for
-from ckh.learn.transfer import EstimateModel
+from ckh.learn.artifact import ModelRef, load_model, wanted_for
+from ckh.learn.save import save
+from ckh.learn.train import train
+from ckh.learn.transfer import EstimateModel, as_of
+from ckh.learn.winners import ranked_winners
 from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
+from ckh.training import RANK, winner_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +48,10 @@ if TYPE_CHECKING:
 
 OP = operation("gemm_universal")
 SMALLEST = 64
+DRAWS = 2000
 PLACES = (1, 5, 50)
+AMD_NAME = "p1_oracle_best_results.csv"
+AMONG = ("5", "10", "50")
 
 
 def geometries(pool: Sequence[Any]) -> NDArray[np.intp]:
@@ -95,24 +111,72 @@ def winners(path: Path, folder: Path | None) -> None:
         print(f"{what:40s} {shares(at)}")
 
 
-def sweep(path: Path) -> None:
-    """Print the efficiency of the estimate's choice among the kernels of a sweep, whose runs are averaged."""
+def make_data(path: Path, out: Path) -> None:
+    """Write the winners in the columns of AMD's sweeps as CSV and convert them."""
+    frame = pd.read_parquet(path).rename(columns={"best_kernel": "kernel", "best_tflops": "tflops"})
+    with TemporaryDirectory() as work:
+        table = Path(work) / AMD_NAME
+        frame[["kernel", "m", "n", "k", "tflops"]].to_csv(table, index=False)
+        convert([table], out, ReadOptions(arch=str(frame["arch"].iloc[0])), format_name="tile-engine-csv")
+
+
+def folds(path: Path, count: int, seed: int) -> None:
+    """Print how often a model of other layers has the winner first, and among the first."""
+    with TemporaryDirectory() as work:
+        make_data(path, Path(work) / "data.parquet")
+        data = read_dataset(Path(work) / "data.parquet")
+    layers = data.frame[["n", "k"]].to_numpy()
+    numbers = (((layers[:, 0] * 2654435761 + layers[:, 1] * 40503) % (2**32)) >> 7) % count
+    places: dict[str, list[int]] = {"model": [], "wins most": [], "nearest problems' winners": []}
+    for fold in range(count):
+        learned, held = data.select(numbers != fold), data.select(numbers == fold)
+        with TemporaryDirectory() as folder:
+            save(train(learned, replace(winner_options(), seed=seed), lambda *_: None), Path(folder) / "model")
+            places["model"] += ranked_winners(held, load_model(Path(folder) / "model")).place.tolist()
+        won = learned.frame["kernel_name"].to_numpy()
+        most = list(learned.frame["kernel_name"].value_counts().index)
+        at, own = (np.log2(part.frame[["m", "n", "k"]].to_numpy(np.float64)) for part in (learned, held))
+        for name, place in zip(held.frame["kernel_name"], own, strict=True):
+            near = list(dict.fromkeys(won[np.argsort(np.abs(at - place).sum(axis=1), kind="stable")]))
+            for what, order in (("wins most", most), ("nearest problems' winners", near)):
+                places[what].append(order.index(name) if name in order else MISSING)
+    print(f"{len(data)} problems, {count} folds by layers: the winner is first, in the first {', '.join(AMONG)}")
+    for what, at_place in places.items():
+        shares = " / ".join(f"{np.mean(np.array(at_place) < int(most)):6.1%}" for most in ("1", *AMONG))
+        print(f"{what:28s} {shares}", flush=True)
+
+
+def sweep(path: Path, folder: Path | None) -> None:
+    """Print the efficiency of the choice among the kernels of a sweep, whose runs are averaged."""
     rows = pd.read_parquet(path)
+    chosen = []
     for key, part in rows.groupby(["m", "n", "k"]):
         times = part.groupby("kernel", sort=False)["latency_us"].mean()
         row: Any = next(part.itertuples())
         problem, arch = _problem(row), load_arch(row.arch)
         kernels = [OP.parse_kernel(name) for name in times.index]
-        model = EstimateModel(wanted_for(problem, arch.name))
+        wanted = wanted_for(problem, arch.name)
+        model: Model = EstimateModel(wanted)
+        if folder is not None:
+            ref = ModelRef(folder, load_model(folder).spec)
+            model = as_of(ref, wanted)
         pool = set(OP.candidates(problem, arch, model.path).kernels)
-        scores = model.predict(problem, kernels)
+        scores = model.predict(problem, kernels, RANK)
         alike = times.to_numpy()[scores == scores.max()]
         efficiency, random = times.min() / alike, times.min() / times
+        chosen.append((efficiency.mean(), random.mean()))
         shape, known = " x ".join(map(str, key)), sum(one in pool for one in kernels)
         print(
-            f"{shape:22s} {known} of {len(kernels)} are candidates; the estimate's choice "
+            f"{shape:22s} {known} of {len(kernels)} are candidates; the choice "
             f"{efficiency.mean():.1%} ({len(alike)} alike), random {random.mean():.1%}"
         )
+    best, chance = np.array(chosen).T
+    draws = best[np.random.default_rng(0).integers(0, len(best), (DRAWS, len(best)))].mean(axis=1)
+    low, high = np.percentile(draws, (2.5, 97.5))
+    print(
+        f"mean {best.mean():.1%} ({low:.1%} to {high:.1%}), P10 {np.percentile(best, 10):.1%}"
+        f", random {chance.mean():.1%}"
+    )
 
 
 def main() -> None:
@@ -121,10 +185,18 @@ def main() -> None:
     parser.add_argument("winners", type=Path)
     parser.add_argument("sweep", type=Path, nargs="?")
     parser.add_argument("--model", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--folds", type=int)
+    parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    if given.data is not None:
+        make_data(given.winners, given.data)
+    if given.folds is not None:
+        folds(given.winners, given.folds, given.seed)
+        return
     winners(given.winners, given.model)
     if given.sweep is not None:
-        sweep(given.sweep)
+        sweep(given.sweep, given.model)
 
 
 if __name__ == "__main__":
