@@ -191,8 +191,10 @@ FAULTS: dict[str, tuple[Fault, Status, str]] = {
     ),
     "another bit in the second run alone": (
         Fault(
-            f"static int runs = 0; {_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ == 1; return 0;",
-            time=f"{_RIGHT} for (int i = 0; i < samples; ++i) ns[i] = 1e5; return 0;",
+            # A pause in the first run makes it look slow enough to be timed at once: then that is the second run.
+            f"{_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ == 1; return 0;",
+            time=f"{_RIGHT} reinterpret_cast<uint32_t*>(out)[9] ^= runs++ == 1; {CLAIM}",
+            helpers="static int runs = 0;",
         ),
         Status.NONDETERMINISTIC,
         "1 of 512 outputs differ between two runs, which is a race",

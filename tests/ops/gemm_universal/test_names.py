@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckh.archs import load_arch
@@ -65,12 +65,14 @@ def test_full_name_of_amd_is_read_field_by_field() -> None:
     assert parse_kernel_name(FULL.replace("gemm_universal_", "gemm_")) == KERNEL
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first kernel loads all arch specs
 @given(_COMPLETE)
 def test_round_trip_of_any_complete_kernel(kernel: GemmKernel) -> None:
     """Whatever the fields are, valid together or not, the name gives them all back."""
     assert parse_kernel_name(kernel_name(kernel)) == kernel
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first kernel loads all arch specs
 @given(_COMPLETE)
 def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKernel) -> None:
     """A field of a kernel read from a short name is the kernel's own or not set, never another."""
