@@ -33,7 +33,7 @@ from ckh.learn.answer import answer
 from ckh.learn.artifact import ModelRef, load_model, wanted_for
 from ckh.learn.save import save
 from ckh.learn.train import train
-from ckh.learn.transfer import EstimateModel, as_of
+from ckh.learn.transfer import EstimateModel, as_of, with_estimate
 from ckh.learn.winners import ranked_winners
 from ckh.ops import operation
 from ckh.ops.gemm_universal.problem import GemmProblem
@@ -159,7 +159,7 @@ def sweep(path: Path, folder: Path | None) -> None:
         model: Model = EstimateModel(wanted)
         if folder is not None:
             ref = ModelRef(folder, load_model(folder).spec)
-            model = as_of(ref, wanted)
+            model = with_estimate(as_of(ref, wanted), ref, wanted)
         pool = set(OP.candidates(problem, arch, model.path).kernels)
         scores = model.predict(problem, kernels, RANK)
         alike = times.to_numpy()[scores == scores.max()]

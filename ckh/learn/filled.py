@@ -1,4 +1,4 @@
-"""A model of another GPU or element type, with the kernels put in by the analytic estimate that it does not know."""
+"""Models of other GPUs or element types in which the analytic estimate orders what they cannot."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Knows
     from ckh.ops.base import Kernel, Problem
 
+_TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double's last digits
 _POOLS = 64  # of which it is remembered which kernels are known
 
 
@@ -59,6 +60,37 @@ class FilledModel(Model):
             return score, None
         estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
         return filled(score, estimated, is_known), None
+
+    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
+        """The scores of kernels, shape (kernels,)."""
+        assert target == RANK
+        scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
+        return scores
+
+
+class TieBreakingModel(Model):
+    """A model whose ties the analytic estimate orders, such as instructions that another element type does not have.
+
+    Args:
+        model: the model, as one of this GPU and element type, which predicts no speed.
+        estimate: what scores all kernels.
+    """
+
+    def __init__(self, model: Model, estimate: Model) -> None:
+        super().__init__(model.path, model.spec)
+        self.estimate = estimate
+
+    def score_pool(
+        self,
+        problems: Sequence[Problem],
+        pool: Sequence[Kernel],
+        *,
+        tflops: bool = True,  # noqa: ARG002 - as of a model
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+        """The model's scores, and a billionth of the estimate's, shape (problems, kernels)."""
+        score, _ = super().score_pool(problems, pool, tflops=False)
+        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
+        return score + _TIE_BREAK * estimated, None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """The scores of kernels, shape (kernels,)."""

@@ -21,7 +21,7 @@ from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
 from ckh.learn.artifact import Model, find_model, fitting_models, list_models
 from ckh.learn.estimate import KernelShapes, estimated_us
-from ckh.learn.filled import FilledModel
+from ckh.learn.filled import FilledModel, TieBreakingModel
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
@@ -176,12 +176,27 @@ def _answering(option: _Option, wanted: Wanted) -> Model:
         basis, source = "estimate", f"{ESTIMATE}: no data of any GPU"
     else:
         basis, source = "model", f"{ref.path.name}, measured on {ref.spec.device or ref.arch}"
-        knows = None if model.spec.op.knows is None else model.spec.op.knows(model.path)
-        if knows is not None and has_estimate(wanted):
-            model = FilledModel(model, knows, EstimateModel(wanted))
+        model = with_estimate(model, ref, wanted)
     worth = None if option.judged is None else str(option.judged)
     model.not_measured = NotMeasured(basis, source, worth, _next_commands(wanted))
     return model
+
+
+def with_estimate(model: Model, ref: ModelRef, wanted: Wanted) -> Model:
+    """A stand-in with the estimate: of kernels that it does not know, and of ties in another element type.
+
+    Args:
+        model: the stand-in (`as_of`).
+        ref: the model that it is made of.
+        wanted: what no model is for.
+    """
+    if not has_estimate(wanted):
+        return model
+    if model.spec.op.knows is not None and (knows := model.spec.op.knows(model.path)) is not None:
+        return FilledModel(model, knows, EstimateModel(wanted))
+    if ref.spec.dtype in (ANY, wanted.dtype):
+        return model
+    return TieBreakingModel(model, EstimateModel(wanted))
 
 
 def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
@@ -191,9 +206,14 @@ def judged_estimate(wanted: Wanted, problem: Problem) -> Worth | None:
 
 
 def judged_model(source: str, wanted: Wanted, problem: Problem) -> Worth | None:
-    """How the answers of a GPU's models were judged on such problems of this GPU."""
-    pairs = (one for one in operation(wanted.op_type).judged if (one.source, one.target) == (source, wanted.arch))
-    return next((one for one in pairs if one.holds_for(problem)), None)
+    """How the answers of a GPU's models were judged on such problems of this GPU.
+
+    In another element type on its own GPU a model is not judged anywhere; there it counts as where its answers were
+    worst on another GPU.
+    """
+    judged = [one for one in operation(wanted.op_type).judged if one.source == source and one.holds_for(problem)]
+    of_pair = [one for one in judged if wanted.arch in (source, one.target)]
+    return min(of_pair, key=lambda one: one.figures, default=None)
 
 
 def nearest_model(wanted: Wanted) -> Path:

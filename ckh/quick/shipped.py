@@ -1,7 +1,8 @@
 """Prepared answers of the models that ship: in the wheel, so that the first call after installation is quick as well.
 
-hatch_build.py has them written. There is a model file for each model, and facts for each kind of its problems. An
-editable installation has none, since what is prepared follows from the sources.
+hatch_build.py has them written. There is a model file for each model, and facts for each kind of its problems; models
+of pools that are too large to prepare have none. An editable installation has none either, since what is prepared
+follows from the sources.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from ckh.quick.store import VERSION, detected_arch, encode_facts, read_facts
 from ckh.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ckh.export.groups import Group
     from ckh.learn.artifact import Model
     from ckh.ops.base import Problem
     from ckh.quick.request import Request
@@ -71,7 +75,7 @@ def write(folder: Path) -> None:
         dtypes.setdefault(spec.arch, {})[spec.op_type] = parts[spec.op_type].default_dtype or arch.default_dtype
         model = load_model(ref.path)
         part = exported(spec.op_type)
-        groups = [group for group in part.groups(model) if group.candidates and _is_chosen(model, group.example)]
+        groups = _quick_groups(model, part.groups(model))
         if not groups:
             continue
         made = model_content(model, ref.path.name, part.kind, groups)
@@ -86,6 +90,19 @@ def write(folder: Path) -> None:
             pool = parts[spec.op_type].pool(group.example.to_dict())
             names[_key(spec.op_type, group.example.dtype, spec.arch, pool)] = name
     (folder / _INDEX).write_bytes(encode_facts({"stamp": stamp, "names": names, "dtypes": dtypes}))
+
+
+def _quick_groups(model: Model, groups: Iterable[Group]) -> list[Group]:
+    """The groups for which a model is the one that answers; none where a pool is too large to prepare."""
+    from ckh.quick.prepare import MOST_KERNELS
+
+    found = []
+    for group in groups:
+        if len(group.candidates) > MOST_KERNELS:
+            return []
+        if group.candidates and _is_chosen(model, group.example):
+            found.append(group)
+    return found
 
 
 def _is_chosen(model: Model, problem: Problem) -> bool:

@@ -16,6 +16,7 @@ from ckh.ops.gemm_universal.columns import (
 )
 from ckh.ops.gemm_universal.families import SLICES
 from ckh.ops.gemm_universal.features import GEMM_UNIVERSAL, NAMES_72
+from ckh.ops.gemm_universal.judged import JUDGED
 from ckh.ops.gemm_universal.kernel import GemmKernel
 from ckh.ops.gemm_universal.names import kernel_name, parse_kernel_name, short_name
 from ckh.ops.gemm_universal.pool import POOLS
@@ -149,6 +150,7 @@ OPERATION = Operation(
     model_files={TIMED_NAME: POOLS.timed_file},
     load_problems=_load_problems,
     set_names=_set_names,
+    judged=JUDGED,
     batch="m",
     amd_features=NAMES_72,
     formats=lazily("ckh.ops.gemm_universal.formats:FORMATS"),

@@ -42,6 +42,7 @@ KERNEL = GemmKernel(
     vector_b=0,
     vector_c=0,
 )
+_PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])  # 22 fields to draw, on a busy machine
 _SIZES = st.integers(1, 999)
 _COMPLETE = st.builds(
     GemmKernel,
@@ -65,14 +66,14 @@ def test_full_name_of_amd_is_read_field_by_field() -> None:
     assert parse_kernel_name(FULL.replace("gemm_universal_", "gemm_")) == KERNEL
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first kernel loads all arch specs
+@_PATIENT
 @given(_COMPLETE)
 def test_round_trip_of_any_complete_kernel(kernel: GemmKernel) -> None:
     """Whatever the fields are, valid together or not, the name gives them all back."""
     assert parse_kernel_name(kernel_name(kernel)) == kernel
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # the first kernel loads all arch specs
+@_PATIENT
 @given(_COMPLETE)
 def test_short_name_keeps_what_it_holds_and_leaves_the_rest_open(kernel: GemmKernel) -> None:
     """A field of a kernel read from a short name is the kernel's own or not set, never another."""
