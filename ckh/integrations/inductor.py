@@ -15,6 +15,7 @@ does not distinguish, such as padding, share a place, so that the first few are 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cache, wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ _TEMPLATES = (
 )
 # What kernels that are worth two tries differ in, besides their scores.
 _SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
+_PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ in these alone are one kernel to the order
 
 
 def choose(
@@ -190,16 +192,23 @@ def _places(
     except (ArithmeticError, TypeError, ValueError, RuntimeWarning) as error:  # of fields that no kernel has
         _say_passed_over(f"{type(error).__name__}: {error}")
         return {}
-    score = dict(zip(kernels, scores[0].tolist(), strict=True))
+    score: dict[Any, float] = {}
+    for kernel, own in zip(map(_unpadded, kernels), scores[0].tolist(), strict=True):
+        score[kernel] = max(own, score.get(kernel, own))
     alike: dict[tuple[float, tuple[Any, ...]], list[tuple[Any, int]]] = defaultdict(list)
     for number, kernel in members:
         shape = tuple(getattr(kernel, name) for name in _SHAPE)
-        alike[-score[kernel], shape].append((kernel, number))
+        alike[-score[_unpadded(kernel)], shape].append((kernel, number))
     return {
         number: (among, place)
         for place, key in enumerate(sorted(alike))
         for among, (_, number) in enumerate(sorted(alike[key]))
     }
+
+
+def _unpadded(kernel: Any) -> Any:
+    pads = {name: False for name in _PADS if hasattr(kernel, name)}
+    return replace(kernel, **pads) if pads else kernel
 
 
 @cache

@@ -295,7 +295,7 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
 
     monkeypatch.delenv("CKH_MODELS", raising=False)
     conv = ConvProblem(Direction.FORWARD, 16, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1, dtype="bf16")
-    gemm, impossible = GemmProblem(128, 1536, 7168, dtype="fp8"), GemmProblem(128, 1536, 7168, dtype="fp64")
+    gemm, impossible = GemmProblem(128, 1536, 7168, dtype="bf8"), GemmProblem(128, 1536, 7168, dtype="fp64")
     assert "fp64" not in load_arch("gfx950").peaks.flops_per_cu_clock  # type: ignore[union-attr]
     many = rank_many([conv, gemm, impossible, conv], top=3, arch="gfx950")
     assert [[one.name for one in some] for some in many[:2]] == [
@@ -304,10 +304,10 @@ def test_where_no_model_fits_the_api_answers_as_predict_does(monkeypatch: pytest
     assert many[3] == many[0]
     assert many[2] == []
     assert all(one.not_measured is None for one in many[0])
-    assert {one.not_measured.basis for one in many[1] if one.not_measured} == {"estimate"}
+    assert {one.not_measured.basis for one in many[1] if one.not_measured} == {"model"}
     assert len(rank_many([conv], top=3, arch="gfx950", require_measured=True)[0]) == 3
     for refused in (rank, lambda problem, **options: rank_many([problem], **options)):
-        with pytest.raises(ModelError, match="no model for gemm_universal fp8 on gfx950"):
+        with pytest.raises(ModelError, match="no model for gemm_universal bf8 on gfx950"):
             refused(gemm, arch="gfx950", require_measured=True)
 
 

@@ -44,9 +44,12 @@ def test_what_a_gpu_multiplies_is_answered(arch: str, op: str, capsys: pytest.Ca
         document = json.loads(out)
         assert len(document["kernels"]) > 1
         if document["not_measured"] is not None:
-            # A model of gfx950 in bf16 answers in fp16, which nobody judged.
-            is_judged = op == "grouped_conv" and (arch, dtype) != ("gfx950", "fp16")
+            # A model of gfx950's convolutions in bf16 answers in fp16, which nobody judged.
+            is_judged = (op, arch, dtype) != ("grouped_conv", "gfx950", "fp16")
             assert (document["not_measured"]["worth"] is not None) == is_judged
+            # The model of gfx950's fp8 GEMMs was judged better than the estimate on these two GPUs.
+            stands_in = op == "gemm_universal" and arch in {"gfx942", "gfx950"}
+            assert (document["not_measured"]["basis"] == "model") == (stands_in or not is_judged)
             assert len(document["not_measured"]["next_commands"]) == 2
 
 
@@ -140,7 +143,7 @@ def test_the_bench_that_is_printed_can_be_run(
     outlook = json.loads(capsys.readouterr().out)
     assert outlook["settings"]["plan"] == "auto"
     assert 0 < outlook["estimate_s"] <= 15 * 60
-    assert outlook["chosen_by"] == "analytic estimate"
+    assert outlook["chosen_by"] == "gemm_universal_fp8_gfx950"
 
 
 def test_every_problem_that_amd_measured_is_answered() -> None:
