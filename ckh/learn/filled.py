@@ -87,16 +87,22 @@ class TieBreakingModel(Model):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """The model's scores, and a billionth of the estimate's, shape (problems, kernels)."""
+        """The model's scores, and up to a billionth by the place in the estimate's, shape (problems, kernels)."""
         score, _ = super().score_pool(problems, pool, tflops=False)
         estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
-        return score + _TIE_BREAK * estimated, None
+        return score + _TIE_BREAK * np.stack([_places(row) for row in estimated]), None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """The scores of kernels, shape (kernels,)."""
         assert target == RANK
         scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return scores
+
+
+def _places(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The places of scores among their distinct values, from 0 for the lowest to 1."""
+    distinct, places = np.unique(scores, return_inverse=True)
+    return np.asarray(places / max(1, len(distinct) - 1))
 
 
 def filled(

@@ -427,3 +427,17 @@ def test_every_worth_can_be_looked_up() -> None:
             assert set(one.of) <= {*op.identity}
             assert {one.target, one.source or one.target} <= {*arch_names()}
             assert one.interval[0] <= one.figures[0] <= one.interval[1]
+
+
+@pytest.mark.parametrize("m", [16, 4096])
+def test_instructions_of_another_element_type_come_in_the_order_of_the_estimate(m: int) -> None:
+    """The model of fp8 GEMMs has not seen bf16's: of kernels alike but for them gfx950's faster is first."""
+    problem = GemmProblem(m, 4096, 4096, dtype="bf16")
+    found = answer(problem, stand_in(wanted_for(problem, "gfx950"), problem))
+    assert found.model.not_measured is not None
+    assert found.model.not_measured.basis == "model"
+    first, second = found.best(2)
+    fast, slow = first.kernel, second.kernel
+    assert (fast.warp_tile, slow.warp_tile) == ((32, 32, 16), (32, 32, 8))  # type: ignore[attr-defined]
+    assert replace(slow, warp_tile_k=16) == fast
+    assert 0 < first.score - second.score < 1e-8
