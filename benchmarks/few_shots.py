@@ -26,14 +26,13 @@ import numpy as np
 
 from ckh.archs import load_arch
 from ckh.assess.measured import times_of
-from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.artifact import load_model
 from ckh.learn.estimate import estimated_us
 from ckh.learn.few_shots import Shots, few_kernels, representative
+from ckh.learn.judged_answers import ranked_rows
 from ckh.learn.save import save
 from ckh.learn.train import train
-from ckh.ops.grouped_conv.learned import learned_kernels
 from ckh.ops.grouped_conv.names import amd_short_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.problems import Direction
@@ -49,8 +48,6 @@ ROOT = Path(__file__).parents[1]
 THIRDS = 3
 PROBLEM_S, PAIR_S = 1.0, 0.06
 _Z = 1.96
-VARIANT = ["pipeline", "wave_mode", "has_dsb", "has_si"]
-TILE = ["tile_m", "tile_n", "tile_k"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,23 +174,9 @@ def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work) / "model"
         save(train(known, options, lambda *_: None), folder)
-        scores = load_model(folder).scores(held)
-        kernels = learned_kernels(folder)
-    if kernels is not None:
-        tiles = set(known.frame[TILE].itertuples(index=False, name=None))
-        variants = set(known.frame[VARIANT].itertuples(index=False, name=None))
-        frame = held.frame
-        knows = [
-            tile in tiles and variant in variants
-            for tile, variant in zip(
-                frame[TILE].itertuples(index=False, name=None),
-                frame[VARIANT].itertuples(index=False, name=None),
-                strict=True,
-            )
-        ]
-        scores = np.where(knows, scores, scores.min() - 1.0)
+        ranked = ranked_rows(load_model(folder), held)
     times = times_of(held)
-    return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+    return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 
 def curve(replay: Replay, way: Way, pairs: int, seeds: int) -> tuple[NDArray[np.float64], float]:

@@ -28,6 +28,7 @@ from ckh.data.conversion import convert
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.data.formats import ReadOptions
 from ckh.learn.artifact import load_model
+from ckh.learn.judged_answers import ranked_rows
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
@@ -73,12 +74,13 @@ def without_law(learned: Dataset) -> TrainOptions:
 
 
 def chosen(learned: Dataset, held_out: Dataset, options: TrainOptions) -> NDArray[np.float64]:
-    """Efficiency of a model's choices on each problem."""
+    """Efficiency of the first measured kernel of a model's answer to each problem."""
+    times = times_of(held_out)
     with tempfile.TemporaryDirectory() as work:
         save(train(learned, options, lambda _steps, _text: None), Path(work) / "model")
-        scores = load_model(Path(work) / "model").scores(held_out)
-    times = times_of(held_out)
-    return np.asarray(times.efficiency()[choices(scores, times.problem, times.count)])
+        ranked = ranked_rows(load_model(Path(work) / "model"), held_out)
+    assert ranked.ranks_any(times.problem).all()
+    return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 
 def show(what: str, efficiency: NDArray[np.float64]) -> None:

@@ -9,38 +9,37 @@ databases of the MI200 and MI300X as Parquet, the same for MIOpen's solvers: on 
 and on each element type of the MI200 and sizes that were not learned either. Beside each: the 95 % interval of the
 first figure, of draws of problems, or of a GEMM's layers; and a random choice.
 
-The tables `JUDGED` of the operations hold what is printed here.
+A choice is the first measured kernel of the answer of `ckh predict`. The tables `JUDGED` of the operations hold what is
+printed here.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ckh.archs import load_arch
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
 from ckh.data.conversion import convert
 from ckh.data.dataset import read_dataset
 from ckh.data.formats import ReadOptions
-from ckh.learn.artifact import Model, ModelRef, Wanted, load_model
-from ckh.learn.estimate import estimated_us
-from ckh.learn.filled import filled
+from ckh.learn.artifact import Model, ModelRef, Wanted, load_model, wanted_for
+from ckh.learn.judged_answers import ranked_rows
 from ckh.learn.save import save
 from ckh.learn.spec import ANY, read_spec
 from ckh.learn.train import train
-from ckh.learn.transfer import as_of
+from ckh.learn.transfer import EstimateModel, as_of, with_estimate
 from ckh.learn.winners import ranked_winners
-from ckh.ops.grouped_conv.names import amd_short_name
-from ckh.ops.grouped_conv.pool import conv_pool
-from ckh.problems import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
@@ -89,25 +88,11 @@ def interval(values: NDArray[np.float64], group: NDArray[np.int64]) -> tuple[flo
     return float(low), float(high)
 
 
-def estimated(dataset: Dataset) -> NDArray[np.float64]:
-    """Minus the logarithm of each row's time as it is estimated."""
-    arch = load_arch(dataset.arch)
-    known = {amd_short_name(one): one for one in conv_pool(Direction.FORWARD, arch, 2, "bf16")}
-    kernels = [known[name] for name in dataset.frame["kernel_name"]]
-    scores = np.empty(len(kernels))
-    for number, problem in enumerate(dataset.problems()):
-        rows = np.flatnonzero(dataset.problem_ids == number)
-        sizes = dataset.op.tiled(problem) if dataset.op.tiled else None
-        assert sizes is not None
-        scores[rows] = -np.log(estimated_us(problem, sizes, [kernels[row] for row in rows], arch))
-    return scores
-
-
 def estimate() -> None:
     """Judge the estimate on gfx950, and models of one pipeline that it puts the other pipeline's kernels into."""
     dataset = read_dataset(*DATA).valid()
-    scores = estimated(dataset)
-    show("analytic estimate, CK Tile on gfx950", dataset, scores)
+    wanted = wanted_for(dataset.problems()[0], dataset.arch)
+    show("analytic estimate, CK Tile on gfx950", dataset, answered(EstimateModel(wanted), dataset))
     problems = int(dataset.problem_ids.max()) + 1
     fold = np.random.default_rng(0).permutation(problems)[dataset.problem_ids] % HELD_OUT
     for pipeline in sorted(dataset.frame["pipeline"].unique()):
@@ -115,12 +100,15 @@ def estimate() -> None:
         put_in = np.empty(len(dataset))
         for number in range(HELD_OUT):
             held = fold == number
-            learned = trained_scores(dataset.select(is_known & ~held), dataset.select(held))
-            for problem in np.unique(dataset.problem_ids[held]):
-                rows = dataset.problem_ids == problem
-                own = learned[rows[held]]
-                put_in[rows] = filled(own[None], scores[rows][None], is_known[rows])[0]
+            with trained(dataset.select(is_known & ~held)) as path:
+                ref = ModelRef(path, read_spec(path))
+                put_in[held] = answered(with_estimate(as_of(ref, wanted), ref, wanted), dataset.select(held))
         show(f"- puts kernels into a model of {pipeline} alone, {HELD_OUT} folds", dataset, put_in)
+
+
+def answered(model: Model, dataset: Dataset) -> NDArray[np.float64]:
+    """Minus the place of each row in the model's answer."""
+    return -ranked_rows(model, dataset).place
 
 
 def with_choice(dataset: Dataset) -> Dataset:
@@ -129,18 +117,24 @@ def with_choice(dataset: Dataset) -> Dataset:
 
 
 def on_other(source: str, dataset: Dataset, arch: str, num_cus: int) -> NDArray[np.float64]:
-    """The scores of a shipped model on rows of another GPU, with features of that one's hardware."""
-    trained = load_model(ROOT / "models" / source)
-    model = Model(trained.path, replace(trained.spec, arch=arch, hardware={"num_cus": num_cus}))
-    return model.scores(dataset)
+    """Minus the places of rows in a shipped model's answers for another GPU, with features of that one's hardware."""
+    shipped = load_model(ROOT / "models" / source)
+    return answered(Model(shipped.path, replace(shipped.spec, arch=arch, hardware={"num_cus": num_cus})), dataset)
 
 
-def trained_scores(learned: Dataset, held: Dataset) -> NDArray[np.float64]:
-    """The scores of held-out rows by a model that was trained, by the defaults, on others."""
+@contextmanager
+def trained(learned: Dataset) -> Iterator[Path]:
+    """The folder of a model that was trained by the defaults, while it is needed."""
     with tempfile.TemporaryDirectory() as folder:
-        options = replace(learned.op.train_defaults(len(learned)), folds=0, jobs=1)
+        options = replace(learned.op.train_defaults(len(learned)), targets=(), folds=0, jobs=1)
         save(train(learned, options, lambda *_: None), Path(folder) / "model")
-        return load_model(Path(folder) / "model").scores(held)
+        yield Path(folder) / "model"
+
+
+def trained_places(learned: Dataset, held: Dataset) -> NDArray[np.float64]:
+    """Minus the places of held-out rows in the answers of a model that was trained, by the defaults, on others."""
+    with trained(learned) as path:
+        return answered(load_model(path), held)
 
 
 def gemms() -> None:
@@ -197,7 +191,7 @@ def mixtures() -> None:
         show(
             f"mixtures in {dtype} by models of other element types",
             held,
-            trained_scores(dataset.select(~is_held), held),
+            trained_places(dataset.select(~is_held), held),
         )
 
 
@@ -210,7 +204,7 @@ def other_dtype(dataset: Dataset) -> None:
         show(
             f"solvers in {dtype} by models of other types",
             held,
-            trained_scores(dataset.select((dtypes != dtype) & ~is_part), held),
+            trained_places(dataset.select((dtypes != dtype) & ~is_part), held),
         )
 
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ckh.assess.measured import times_of
-from ckh.assess.metrics import choices
 from ckh.data.dataset import Dataset, read_dataset
 from ckh.learn.artifact import Model, load_model
+from ckh.learn.judged_answers import ranked_rows
 from ckh.learn.save import save
 from ckh.learn.train import train
 from ckh.learn.warm_start import continued, read_start
@@ -68,10 +68,9 @@ def on(arch: str, model: Model) -> Model:
 
 
 def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
-    """Efficiency of a model's choices on held-out problems, with features of their hardware."""
-    model = on(held.arch, model)
-    times = times_of(held)
-    return np.asarray(times.efficiency()[choices(model.scores(held), times.problem, times.count)])
+    """Efficiency of the first measured kernels of a model's answers, with features of the problems' hardware."""
+    times, ranked = times_of(held), ranked_rows(on(held.arch, model), held)
+    return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 
 def learned(rows: Dataset, folder: Path, start: Path | None = None) -> Model:
