@@ -37,12 +37,6 @@ using namespace ckh;
 template <class Kernel>
 struct OwnKernel : Kernel {{}};
 }}  // namespace {space}
-namespace ck_tile {{
-template <auto... Values, class Kernel, class... Rest>
-auto {space}_make_kernel(Kernel, Rest... rest) {{
-    return make_kernel<Values...>({space}::OwnKernel<Kernel>{{}}, rest...);
-}}
-}}  // namespace ck_tile
 {defined}
 {body}
 {undefined}
@@ -109,8 +103,7 @@ def _space(number: int) -> str:
 
 
 def _region(space: str, body: str) -> str:
-    names = {"ckh": space, "make_kernel": f"{space}_make_kernel"}
-    names |= {f"ckh_{function}": f"{space}_{function}" for function in _FUNCTIONS}
+    names = {"ckh": space} | {f"ckh_{function}": f"{space}_{function}" for function in _FUNCTIONS}
     defined = "\n".join(f"#define {name} {own}" for name, own in names.items())
     undefined = "\n".join(f"#undef {name}" for name in names)
     return _REGION.format(space=space, defined=defined, body=body, undefined=undefined)

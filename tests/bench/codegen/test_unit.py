@@ -39,9 +39,12 @@ ROOT = Path(__file__).parents[3]
 TEMPLATES = {
     "vocabulary.hpp": """#pragma once
 #include <cstdint>
-namespace ckh { struct Problem { int64_t n; }; }
+namespace ckh {
+struct Problem { int64_t n; };
+template <class Kernel> using OwnKernel = Kernel;
+}
 namespace ck_tile {
-template <int Bound, class Kernel> auto make_kernel(Kernel kernel, int n) { return [=] { return kernel(n) + Bound; }; }
+template <int Bound, class Kernel> int kentry(int n) { return Kernel{}(n) + Bound; }
 }
 """,
     "twice.hpp": "#pragma once\nnamespace ckh { struct Twice { int operator()(int n) const { return 2 * n; } }; }\n",
@@ -61,7 +64,7 @@ const char* ckh_error(void) { return "ckh-kernel: is not renamed"; }
 const char* ckh_unsupported(const ckh::Problem*) { return nullptr; }
 int64_t ckh_workspace_bytes(const ckh::Problem*) { return ckh::limit; }
 int32_t ckh_run(const ckh::Problem* p, const void*, const void*, void*, void*) {
-    return ck_tile::make_kernel<100>(ckh::Twice{}, int(p->n) * ckh::sum)() + ckh::flushed;
+    return ck_tile::kentry<100, ckh::OwnKernel<ckh::Twice>>(int(p->n) * ckh::sum) + ckh::flushed;
 }
 int32_t ckh_time(const ckh::Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*) { return 0; }
 void ckh_set_flush(void*, int64_t bytes) { ckh::flushed = int32_t(bytes); }

@@ -33,6 +33,14 @@ def build_runtime(folder: Path) -> Path:
     return library
 
 
+def build_free_runtime(folder: Path, major: int) -> Path:
+    """The runtime whose calls cost nothing, in place of a ROCm of this major version."""
+    library = folder / f"libfree{major}.so"
+    soname = f"-Wl,-soname,libamdhip64.so.{major}"
+    _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "free.c"), soname, "-o", str(library))
+    return library
+
+
 def build_kernel(kernel: StubKernel, runtime: Path, name: str) -> str:
     """A kernel, next to the runtime that it is linked to; its path."""
     library = runtime.with_name(f"{name}.so")

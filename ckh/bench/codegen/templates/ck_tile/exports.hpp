@@ -1,5 +1,6 @@
 // The functions that a compiled kernel exports, version 1. All pointers are of the device. The same for all operations:
-// what includes this has said what a Problem is, why one is refused (reason_unsupported) and how one is launched.
+// what includes this has said what a Problem is, why one is refused (reason_unsupported), how a launch is prepared
+// (prepare), what has to be zero before one (zero_result), and whether it adds to what is there (adds_to_result).
 #pragma once
 
 #include <cstring>
@@ -39,10 +40,15 @@ struct Event {
     void record() { check(hipEventRecord(event, nullptr), "hipEventRecord"); }
 };
 
+inline void launch(const Problem& p, const Operands& operands) {
+    zero_result(p, operands, nullptr);
+    prepare(p, operands)(nullptr);
+}
+
 // Milliseconds of `loops` launches between two events.
-inline double timed(const Problem& p, const Operands& operands, int32_t loops, Event& start, Event& stop) {
+inline double timed(const Launch& start_kernel, int32_t loops, Event& start, Event& stop) {
     start.record();
-    for (int32_t i = 0; i < loops; ++i) launch(p, operands, nullptr);
+    for (int32_t i = 0; i < loops; ++i) start_kernel(nullptr);
     stop.record();
     check(hipEventSynchronize(stop.event), "hipEventSynchronize");
     float elapsed_ms = 0;
@@ -50,12 +56,12 @@ inline double timed(const Problem& p, const Operands& operands, int32_t loops, E
     return elapsed_ms;
 }
 
-inline double sample_ns(const Problem& p, const Operands& operands, int32_t loops, Event& start, Event& stop) {
-    if (flush_bytes == 0) return timed(p, operands, loops, start, stop) * 1e6 / loops;
+inline double sample_ns(const Launch& start_kernel, int32_t loops, Event& start, Event& stop) {
+    if (flush_bytes == 0) return timed(start_kernel, loops, start, stop) * 1e6 / loops;
     double total_ms = 0;
     for (int32_t i = 0; i < loops; ++i) {
         check(hipMemsetAsync(flush_buffer, i & 0xff, static_cast<size_t>(flush_bytes), nullptr), "hipMemsetAsync");
-        total_ms += timed(p, operands, 1, start, stop);
+        total_ms += timed(start_kernel, 1, start, stop);
     }
     return total_ms * 1e6 / loops;
 }
@@ -80,18 +86,22 @@ int64_t ckh_workspace_bytes(const ckh::Problem* problem) { return ckh::workspace
 
 int32_t ckh_run(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace) {
     return ckh::guarded([&] {
-        ckh::launch(*problem, {a, b, out, workspace}, nullptr);
+        ckh::launch(*problem, {a, b, out, workspace});
         ckh::check(hipGetLastError(), "launch");
         ckh::check(hipDeviceSynchronize(), "hipDeviceSynchronize");
     });
 }
 
+// Times the kernel alone: its arguments are made before, and what must be zero before a launch is not zeroed between
+// launches. What is added to what is there is then no result; a last launch, which is not timed, leaves one.
 int32_t ckh_time(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
                  int32_t samples, double* ns) {
     return ckh::guarded([&] {
         ckh::Event start, stop;
         const ckh::Operands operands{a, b, out, workspace};
-        for (int32_t i = 0; i < samples; ++i) ns[i] = ckh::sample_ns(*problem, operands, loops, start, stop);
+        const ckh::Launch start_kernel = ckh::prepare(*problem, operands);
+        for (int32_t i = 0; i < samples; ++i) ns[i] = ckh::sample_ns(start_kernel, loops, start, stop);
+        if (ckh::adds_to_result(*problem)) ckh::launch(*problem, operands);
     });
 }
 

@@ -31,8 +31,10 @@ dim3 grid_of(const Problem& p, const ck_tile::stream_config& stream) {
 }
 
 // Parts of K are added to what is there.
+inline bool adds_to_result(const Problem& p) { return p.split_k > 1; }
+
 inline void zero_result(const Problem& p, const Operands& operands, hipStream_t stream) {
-    if (p.split_k == 1) return;
+    if (!adds_to_result(p)) return;
     const size_t bytes = static_cast<size_t>(p.m * p.n) * sizeof(Output);
     check(hipMemsetAsync(operands.out, 0, bytes, stream), "hipMemsetAsync");
 }

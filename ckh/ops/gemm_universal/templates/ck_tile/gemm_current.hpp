@@ -19,12 +19,11 @@ inline auto kernel_arguments(const Problem& p, const Operands& operands) {
 
 inline bool kernel_supports(const Problem& p) { return Kernel::IsSupportedArgument(kernel_arguments(p, Operands{})); }
 
-inline void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
-    zero_result(p, operands, stream);
-    const ck_tile::stream_config config{stream};
-    const auto start = ck_tile::make_kernel<1>(Kernel{}, grid_of<Kernel>(p, config), Kernel::BlockSize(), 0,
-                                               kernel_arguments(p, operands));
-    start(config);
+inline Launch prepare(const Problem& p, const Operands& operands) {
+    const auto arguments = kernel_arguments(p, operands);
+    using Arguments = std::remove_const_t<decltype(arguments)>;
+    return launch_of(ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>, grid_of<Kernel>(p, ck_tile::stream_config{}),
+                     Kernel::BlockSize(), arguments);
 }
 
 }  // namespace ckh

@@ -1,6 +1,7 @@
 // A GEMM kernel in CK Tile's interface of late 2025: the parameters that its templates take, and how a kernel is started.
 #pragma once
 
+#include "check.hpp"
 #include "gemm_widths.hpp"
 #include "late2025_basic_v1.hpp"
 #include "late2025_fp32.hpp"
@@ -49,8 +50,8 @@ constexpr const char* takes_more_tiles(ck_tile::index_t steps) {
 }
 
 template <class Kernel, class Arguments>
-auto start_of(Kernel chosen, dim3 grid, const Arguments& arguments) {
-    return ck_tile::make_kernel<1>(chosen, grid, Kernel::BlockSize(), 0, arguments);
+Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
+    return launch_of(ck_tile::kentry<1, OwnKernel<Kernel>, Arguments>, grid, Kernel::BlockSize(), arguments);
 }
 
 }  // namespace ckh

@@ -38,15 +38,15 @@ inline bool kernel_supports(const Problem& p) {
     return supported;
 }
 
-inline void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
-    zero_result(p, operands, stream);
+inline Launch prepare(const Problem& p, const Operands& operands) {
+    Launch prepared;
     with_kernel(p, [&](auto chosen) {
         using Kernel = decltype(chosen);
         static_assert(Kernel::PersistentKernel == kernel::persistent, "the pipeline has no persistent kernels");
-        const ck_tile::stream_config config{stream};
         const auto arguments = Kernel::MakeKernelArgs(host_arguments(p, operands));
-        start_of(chosen, grid_of<Kernel>(p, config), arguments)(config);
+        prepared = starting(chosen, grid_of<Kernel>(p, ck_tile::stream_config{}), arguments);
     });
+    return prepared;
 }
 
 }  // namespace ckh

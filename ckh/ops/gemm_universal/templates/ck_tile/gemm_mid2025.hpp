@@ -1,6 +1,7 @@
 // A GEMM kernel in CK Tile's interface of mid-2025: the parameters that its templates take, and how a kernel is started.
 #pragma once
 
+#include "check.hpp"
 #include "gemm_widths.hpp"
 #include "mid2025_fp32.hpp"
 #include "mid2025_pipelines.hpp"
@@ -36,9 +37,9 @@ constexpr const char* takes_more_tiles(ck_tile::index_t steps) {
 }
 
 template <class Kernel, class Arguments>
-auto start_of(Kernel chosen, dim3 grid, const Arguments& arguments) {
+Launch starting(Kernel, dim3 grid, const Arguments& arguments) {
     constexpr dim3 block = Kernel::BlockSize();
-    return ck_tile::make_kernel<block.x, 1>(chosen, grid, block, 0, arguments);
+    return launch_of(ck_tile::kentry<block.x, 1, OwnKernel<Kernel>, Arguments>, grid, block, arguments);
 }
 
 }  // namespace ckh

@@ -1,4 +1,4 @@
-// How a convolution is launched, in every interface: with_kernel, grid_of and start are the interface's.
+// How a convolution is launched, in every interface: with_kernel, grid_of and starting are the interface's.
 #pragma once
 
 #include "types.hpp"
@@ -9,7 +9,7 @@ namespace ckh {
 template <class>
 struct SecondStage {
     static bool supports(const Problem&) { return false; }
-    static void launch(const Problem&, const Operands&, hipStream_t) {}
+    static Launch prepare(const Problem&, const Operands&) { return {}; }
 };
 }  // namespace ckh
 #else
@@ -53,15 +53,24 @@ inline void zero_result(const Problem& p, const Operands& operands, hipStream_t 
     }
 }
 
-inline void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
-    zero_result(p, operands, stream);
+inline bool adds_to_result(const Problem&) { return kernel::split_k > 1; }
+
+inline Launch prepare(const Problem& p, const Operands& operands) {
+    Launch first;
     with_kernel(p, [&](auto chosen) {
         using Kernel = decltype(chosen);
         auto arguments = kernel_arguments<Kernel>(p, operands);
         const dim3 grid = grid_of<Kernel>(p, arguments);
-        start(chosen, grid, stream, arguments);
+        first = starting(chosen, grid, arguments);
     });
-    if constexpr (kernel::two_stage) SecondStage<Element>::launch(p, operands, stream);
+    if constexpr (kernel::two_stage) {
+        return [first, second = SecondStage<Element>::prepare(p, operands)](hipStream_t stream) {
+            first(stream);
+            second(stream);
+        };
+    } else {
+        return first;
+    }
 }
 
 }  // namespace ckh

@@ -54,10 +54,10 @@ using EpilogueProblem = ck_tile::CShuffleEpilogueProblem<
     StoreOrAdd, kernel::num_wave_groups, true, kernel::vector_c>;
 
 template <class Kernel, class... Arguments>
-void start(Kernel chosen, dim3 grid, hipStream_t stream, const Arguments&... arguments) {
+Launch starting(Kernel, dim3 grid, const Arguments&... arguments) {
     constexpr dim3 block = Kernel::BlockSize();
-    const auto run = ck_tile::make_kernel<block.x, kernel::block_per_cu>(chosen, grid, block, 0, arguments...);
-    run(ck_tile::stream_config{stream});
+    return launch_of(ck_tile::kentry<block.x, kernel::block_per_cu, OwnKernel<Kernel>, Arguments...>, grid, block,
+                     arguments...);
 }
 
 }  // namespace ckh

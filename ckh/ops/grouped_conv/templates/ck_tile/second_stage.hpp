@@ -29,11 +29,11 @@ struct SecondStage {
 
     static bool supports(const Problem& p) { return Kernel::IsSupportedArgument(sizes(p)); }
 
-    static void launch(const Problem& p, const Operands& operands, hipStream_t stream) {
+    static Launch prepare(const Problem& p, const Operands& operands) {
         const auto strides = ck_tile::make_tuple(columns(p), ck_tile::index_t{1});
         const auto from = ck_tile::make_tuple(static_cast<Accumulator*>(operands.workspace));
         const dim3 grid(static_cast<unsigned>(divide_up(filter_elements(p), block_elements)));
-        start(Kernel{}, grid, stream, sizes(p), strides, strides, from, static_cast<To*>(operands.out));
+        return starting(Kernel{}, grid, sizes(p), strides, strides, from, static_cast<To*>(operands.out));
     }
 };
 

@@ -4,10 +4,9 @@
 namespace ckh {
 
 template <class Kernel, class... Arguments>
-void start(Kernel chosen, dim3 grid, hipStream_t stream, const Arguments&... arguments) {
+Launch starting(Kernel, dim3 grid, const Arguments&... arguments) {
     static const dim3 block = Kernel::BlockSize();
-    const auto run = ck_tile::make_kernel<kernel::block_per_cu>(chosen, grid, block, 0, arguments...);
-    run(ck_tile::stream_config{stream});
+    return launch_of(ck_tile::kentry<kernel::block_per_cu, OwnKernel<Kernel>, Arguments...>, grid, block, arguments...);
 }
 
 }  // namespace ckh
