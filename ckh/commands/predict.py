@@ -89,7 +89,7 @@ def predict(
         "--problems",
         autocompletion=_completion.problem_sets,
         metavar="SET|FILE",
-        help="Many problems: a set, or a .txt, .csv or .json file.",
+        help="Many problems: a set, or a .txt, .csv or .json file; of convolutions also AMD's .py.",
     ),
     kernels: str | None = typer.Option(
         None,

@@ -1,4 +1,4 @@
-"""Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems).
+"""Problem files: text (one canonical problem per line), CSV with AMD's columns, JSON (list of problems), AMD's Python.
 
 Whatever is wrong with a file is one `DataError` that says file, line and what. A problem that stands there twice is
 read once.
@@ -18,6 +18,7 @@ from ckh.errors import DataError, UsageError
 from ckh.jsonfields import JsonError, parse_json
 from ckh.log import note
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
+from ckh.ops.grouped_conv.problem_sets.python_files import written_problems
 from ckh.problems import Direction
 from ckh.untrusted import csv_rows, integer, read_text
 
@@ -34,7 +35,8 @@ _LIKE_A_SIZE = re.compile(
     r"[a-z]{1,2}|(stride|pad|dil|group|batch|n?dim|(data_?)?type|layout|direction).*", re.IGNORECASE
 )
 _KNOWN = (*CONV_COLUMNS, "ndim", *TEXTS)
-_FIELD_TO_COLUMN: dict[str, str] = {name: column for column, name in CONV_COLUMNS.items()}
+# Other names of columns: our fields', and AMD's name of the direction.
+_OTHER_NAMES = {**{name: column for column, name in CONV_COLUMNS.items()}, "direction": "variant"}
 _BEFORE_FIRST, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"\s*,\s*")
 
 
@@ -64,9 +66,10 @@ def read_problems(
 ) -> tuple[ConvProblem, ...]:
     """Read the distinct problems of a file in their order.
 
-    CSV rows and JSON objects may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth column is not
-    at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
-    `ConvProblem`'s fields. Other columns and keys are not read; a note names them.
+    CSV rows, JSON objects and problems in Python may leave out all but N, C, K, Hi, Wi, Y, X; they are 3D if a depth
+    column is not at its default; a 3D problem of depth 1 needs the column `ndim`. JSON objects may use AMD's columns or
+    `ConvProblem`'s fields. Other columns and keys are not read; a note names those of a CSV. Of a Python file the
+    problems that are written out are read (see `python_files.written_problems`).
 
     Args:
         source: the path.
@@ -102,7 +105,7 @@ def _read_csv(path: Path, text: str) -> _Entries:
         if not any(cells):
             continue
         if not header:
-            header = _header(path, line, cells)
+            header = _header(path, line, ["variant" if name == "direction" else name for name in cells])
         else:
             yield line, partial(_from_cells, header, cells)
 
@@ -127,7 +130,17 @@ def _read_json(path: Path, text: str) -> _Entries:
         line += text.count("\n", start, end)
 
 
-_READERS: dict[str, Callable[[Path, str], _Entries]] = {".txt": _read_txt, ".csv": _read_csv, ".json": _read_json}
+def _read_python(path: Path, text: str) -> _Entries:
+    for line, values in written_problems(path, text):
+        yield line, partial(_from_entry, values)
+
+
+_READERS: dict[str, Callable[[Path, str], _Entries]] = {
+    ".txt": _read_txt,
+    ".csv": _read_csv,
+    ".json": _read_json,
+    ".py": _read_python,
+}
 
 
 def _header(path: Path, line: int, header: list[str]) -> list[str]:
@@ -159,9 +172,9 @@ def _from_entry(entry: object, wanted: _Wanted) -> ConvProblem:
     if not isinstance(entry, dict):
         raise UsageError(f"not a problem: {json.dumps(entry)[:80]}")
     given: dict[str, Any] = {key: value for key, value in entry.items() if key not in IGNORED}
-    row = {_FIELD_TO_COLUMN.get(key, key): value for key, value in given.items()}
+    row = {_OTHER_NAMES.get(key, key): value for key, value in given.items()}
     if len(row) < len(given):
-        raise UsageError("a size stands there twice, under AMD's name and under ours")
+        raise UsageError("a value stands there twice, under AMD's name and under ours")
     others = [key for key in row if key not in _KNOWN]
     if unknown := [key for key in others if _LIKE_A_SIZE.fullmatch(key)]:
         raise UsageError(f"unknown keys: {', '.join(map(repr, unknown))}")

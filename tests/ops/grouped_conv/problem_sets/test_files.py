@@ -70,6 +70,18 @@ def test_columns_that_say_nothing_of_the_problem_are_left_out(
     assert capsys.readouterr().err == f"{path}: columns that are not read: 'layer', 'uses'\n"
 
 
+def test_amds_name_of_the_direction_counts(tmp_path: Path) -> None:
+    """A CSV as AMD's shape generators write it is read, and JSON with the same names."""
+    header = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,direction"
+    path = _write(tmp_path / "p.csv", f"{header}\n1,1,8,16,28,28,3,3,1,1,1,1,bwd_data\n")
+    (problem,) = load_problems(path)
+    assert problem.canonical() == LINE.replace("forward", "bwd_data")
+    row = {**problem.columns(), "direction": "bwd_data"}
+    assert load_problems(_write(tmp_path / "p.json", json.dumps([row]))) == (problem,)
+    with pytest.raises(DataError, match="repeated columns: 'variant'"):
+        load_problems(_write(tmp_path / "q.csv", f"{header},variant\n1,1,8,16,28,28,3,3,1,1,1,1,bwd_data,forward\n"))
+
+
 @pytest.mark.parametrize("column", ["strides", "STRIDE_H", "padding", "dilation", "groups", "g", "M", "data_type"])
 def test_columns_that_look_like_sizes_are_refused(tmp_path: Path, column: str) -> None:
     """A size that would silently not count is an error: in a CSV's header and in JSON."""
@@ -162,7 +174,7 @@ def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
         ({"ndim": "2"}, "ndim must be 2 or 3"),
         ({"ndim": 2, "Di": 4}, "a 2D convolution has no depth"),
         ({"stride": 2}, "unknown keys: 'stride'"),
-        ({"n": 1}, "a size stands there twice"),
+        ({"n": 1}, "a value stands there twice"),
     ],
 )
 def test_bad_json_objects(tmp_path: Path, change: dict[str, object], message: str) -> None:
