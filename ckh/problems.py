@@ -1,8 +1,14 @@
-"""Terms that the problems of several operations share: directions of a convolution, and element types."""
+"""Terms that the problems of several operations share: directions of a convolution, element types, names of sets."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ckh.errors import UsageError
 from ckh.strenum import StrEnum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Direction(StrEnum):
@@ -25,3 +31,21 @@ DTYPE_BYTES: dict[str, float] = {
     "int4": 0.5,
     "pk_fp4": 0.5,
 }
+
+# Problem sets that AMD speaks of and has not published.
+UNPUBLISHED_SETS = frozenset({"crawler"})
+
+
+def unknown_set(message: str, name: str, names: Iterable[str]) -> UsageError:
+    """The error of a name that no problem set has.
+
+    Args:
+        message: what is wrong with it, unless it is one of `UNPUBLISHED_SETS`.
+        name: the name.
+        names: the sets that there are.
+    """
+    if name in UNPUBLISHED_SETS:
+        return UsageError(
+            f"AMD has not published its problem set {name!r}", "give its file if you have it: --problems FILE"
+        )
+    return UsageError(message, "the sets are " + ", ".join(names))

@@ -12,10 +12,19 @@ import pytest
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal.language_models import MODELS
 from ckh.ops.gemm_universal.problem import GemmProblem
-from ckh.ops.gemm_universal.problem_sets import HOST_RANKS, TOKENS, describe, layers, problem_set, set_names
+from ckh.ops.gemm_universal.problem_sets import (
+    HOST_RANKS,
+    TOKENS,
+    describe,
+    layers,
+    load_problems,
+    problem_set,
+    set_names,
+)
 
 TRAINING_SETS = ("gemm-train", "host-gemm-train", "host-gemm-more")
-HOLDOUT_SETS = tuple(name for name in set_names() if name not in TRAINING_SETS)
+AMD_SETS = ("wide", "edge")
+HOLDOUT_SETS = tuple(name for name in set_names() if name not in {*TRAINING_SETS, *AMD_SETS})
 
 # (N, K) as the models' papers and model cards give them, worked out apart from the rules.
 WEIGHTS = {
@@ -234,6 +243,8 @@ def test_training_of_gpus_splits_k() -> None:
         ("host-gemm-more", "fa9ee49892bb17ae"),
         ("llm", "0fc2ae090de78095"),
         ("host-llm", "f7033ffb8dfe1c08"),
+        ("wide", "85b8fb96e38d6b65"),
+        ("edge", "343532f20a318001"),
     ],
 )
 def test_sets_never_change(name: str, digest: str) -> None:
@@ -249,6 +260,8 @@ def test_unknown_sets_dtypes_and_layouts_are_refused() -> None:
     assert "host-llm" in caught.value.hint
     with pytest.raises(UsageError, match="llama4"):
         describe("llama4")
+    with pytest.raises(UsageError, match="AMD has not published its problem set 'crawler'"):
+        load_problems("crawler", None, None)
     with pytest.raises(UsageError, match="fp31"):
         problem_set("llm", "fp31")
     with pytest.raises(UsageError, match="rrc"):

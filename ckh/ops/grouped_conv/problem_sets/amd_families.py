@@ -9,77 +9,19 @@ paddings are "same": dilation * (filter - 1) / 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING
 
-from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.problem_sets.grids import Channels, Filter, Grid, crossed, equal, groups, pairs
 from ckh.problems import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
-Channels = tuple[tuple[int, int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """A square (3D: cubic) filter with "same" padding; `stride_d` counts in 3D only."""
-
-    taps: int
-    stride: int = 1
-    dilation: int = 1
-    stride_d: int = 1
-
-    @property
-    def pad(self) -> int:
-        """Padding on each side."""
-        return self.dilation * (self.taps - 1) // 2
+    from ckh.ops.grouped_conv.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """All combinations of depths (None: 2D), square sizes, (C, K, G), batches and filters."""
-
-    sizes: tuple[int, ...]
-    channels: Channels
-    batches: tuple[int, ...]
-    filters: tuple[Filter, ...]
-    depths: tuple[int | None, ...] = (None,)
-
-    def problems(self) -> Iterator[ConvProblem]:
-        """The grid's problems, forward and fp32."""
-        axes = (self.depths, self.sizes, self.channels, self.batches, self.filters)
-        for depth, size, (c, k, g), n, taps in product(*axes):
-            yield _problem(depth, size, (n, c, k, g), taps)
-
-
-def _problem(depth: int | None, size: int, ncgk: tuple[int, int, int, int], filter_: Filter) -> ConvProblem:
-    n, c, k, g = ncgk
-    taps, stride, pad, dilation = filter_.taps, filter_.stride, filter_.pad, filter_.dilation
-    plane = ConvProblem(
-        Direction.FORWARD, n, c, k, g, size, size, taps, taps, stride, stride, pad, pad, dilation, dilation
-    )
-    if depth is None:
-        return plane
-    sizes = plane.to_dict() | {"ndim": 3, "di": depth, "z": taps, "layout": ""}
-    return ConvProblem(**sizes | {"stride_d": filter_.stride_d, "pad_d": pad, "dilation_d": dilation})
-
-
-def _all(cs: Iterable[int], ks: Iterable[int]) -> Channels:
-    return tuple((c, k, 1) for c, k in product(cs, ks) if min(c, k) < _TOO_LARGE)
-
-
-def _pairs(*pairs: tuple[int, int]) -> Channels:
-    return tuple((c, k, 1) for c, k in pairs)
-
-
-def _equal(*cs: int) -> Channels:
-    return tuple((c, c, 1) for c in cs)
-
-
-def _groups(per_group: tuple[int, ...]) -> Channels:
-    return tuple((c * g, c * g, g) for g, c in product((2, 4, 8), per_group))
+def _all(cs: tuple[int, ...], ks: tuple[int, ...]) -> Channels:
+    return tuple((c, k, g) for c, k, g in crossed(cs, ks) if min(c, k) < _TOO_LARGE)
 
 
 _TOO_LARGE = 1024
@@ -88,18 +30,18 @@ _BOTH = (_POINT, _THREE)
 _STEM = (Filter(7, stride=2),)
 _UP_TO_512 = (64, 128, 256, 512)
 _UP_TO_1024 = (64, 128, 256, 512, 1024)
-_DOUBLING = _pairs((64, 128), (128, 256), (256, 512))
-_FIVE = (*_DOUBLING, *_equal(128, 256))
-_ASYMMETRIC = _pairs((64, 256), (128, 512), (256, 64), (256, 128), (512, 256))
-_TINY = _pairs((64, 128), (128, 256), (256, 512), (512, 1024))
+_DOUBLING = pairs((64, 128), (128, 256), (256, 512))
+_FIVE = (*_DOUBLING, *equal(128, 256))
+_ASYMMETRIC = pairs((64, 256), (128, 512), (256, 64), (256, 128), (512, 256))
+_TINY = pairs((64, 128), (128, 256), (256, 512), (512, 1024))
 _DEPTHWISE = tuple((c, c, c) for c in _UP_TO_512)
 _DOWN = (Filter(3, stride=2),)
 _F, _D, _W = Direction.FORWARD, Direction.BWD_DATA, Direction.BWD_WEIGHT
 
 _DILATED = Grid((14, 28, 56), _FIVE, (1, 4, 8, 16), tuple(Filter(3, dilation=dilation) for dilation in (2, 4, 6)))
-_DILATED_MORE = Grid((7, 32, 112), _equal(64, 128, 256), (2, 8), (Filter(3, dilation=2), Filter(3, dilation=4)))
-_VOLUME = Grid((28, 56), _pairs((64, 128), (128, 256), (128, 128)), (1, 2, 4, 8), (_THREE, _POINT), depths=(8, 16, 32))
-_VOLUME_DOWN = Grid((28, 56), _pairs((64, 128), (128, 256)), (1, 2, 4), (Filter(3, stride_d=2),), depths=(16, 32))
+_DILATED_MORE = Grid((7, 32, 112), equal(64, 128, 256), (2, 8), (Filter(3, dilation=2), Filter(3, dilation=4)))
+_VOLUME = Grid((28, 56), pairs((64, 128), (128, 256), (128, 128)), (1, 2, 4, 8), (_THREE, _POINT), depths=(8, 16, 32))
+_VOLUME_DOWN = Grid((28, 56), pairs((64, 128), (128, 256)), (1, 2, 4), (Filter(3, stride_d=2),), depths=(16, 32))
 
 
 def _large(cs: tuple[int, ...], ks: tuple[int, ...]) -> tuple[Grid, Grid]:
@@ -135,14 +77,14 @@ FAMILIES: dict[str, dict[Direction, tuple[Grid, ...]]] = {
         _W: (Grid((7, 14, 28, 56), _TINY, (1, 2), (_POINT,)),),
     },
     "big-batch": {
-        _F: (Grid((16, 28), _equal(64, 128, 256), (64, 128), (_THREE,)),),
-        _D: (Grid((14, 28), _equal(64, 128, 256), (64, 128), (_THREE,)),),
-        _W: (Grid((7, 14, 28), _equal(64, 128, 256, 512), (64, 128), (_THREE, _POINT)),),
+        _F: (Grid((16, 28), equal(64, 128, 256), (64, 128), (_THREE,)),),
+        _D: (Grid((14, 28), equal(64, 128, 256), (64, 128), (_THREE,)),),
+        _W: (Grid((7, 14, 28), equal(64, 128, 256, 512), (64, 128), (_THREE, _POINT)),),
     },
     "grouped": {
-        _F: (Grid((16, 28, 56), _groups((8, 16, 32, 64)), (1, 4, 8, 16), (_THREE, _POINT)),),
-        _D: (Grid((14, 28, 56), _groups((64, 128, 256)), (1, 4, 8, 16), (_THREE, _POINT)),),
-        _W: (Grid((14, 28, 56), _groups((64, 128, 256)), (1, 4, 8, 16), (_THREE, _POINT)),),
+        _F: (Grid((16, 28, 56), groups((8, 16, 32, 64)), (1, 4, 8, 16), (_THREE, _POINT)),),
+        _D: (Grid((14, 28, 56), groups((64, 128, 256)), (1, 4, 8, 16), (_THREE, _POINT)),),
+        _W: (Grid((14, 28, 56), groups((64, 128, 256)), (1, 4, 8, 16), (_THREE, _POINT)),),
     },
     "depthwise": {
         _F: (Grid((16, 28, 56, 112), _DEPTHWISE, (1, 4, 8), (_THREE,)),),

@@ -21,7 +21,7 @@ from ckh.problems import Direction
 if TYPE_CHECKING:
     from ckh.ops.grouped_conv.problem import ConvProblem
 
-TRAINING_SETS = [name for name in set_names() if name.startswith("train") or name == "host-train"]
+TRAINING_SETS = [name for name in set_names() if name == "train" or name.startswith("train-") or name == "host-train"]
 HOLDOUT_SETS = [*NETWORKS, "holdout", "host-holdout"]
 DIRECTIONS = list(Direction)
 
@@ -179,6 +179,10 @@ def test_sets_are_the_same_in_another_process() -> None:
     [
         ("train", "3e19d8ba00468dab"),
         ("host-train", "9db310dbffe5eac7"),
+        ("training", "8d0edb4c5d058ac2"),
+        ("validation", "be2f0379ea43405e"),
+        ("wide", "9e4a67535066eff8"),
+        ("edge", "491644f471ddf9c5"),
         ("holdout", "dc60fd391273532d"),
         ("host-holdout", "7aad3fb6d6718274"),
     ],
@@ -196,6 +200,15 @@ def test_an_unknown_set_is_refused_with_the_names(call: object) -> None:
     with pytest.raises(UsageError, match="resnet51") as caught:
         call("resnet51")
     assert "resnet50, " in caught.value.hint
+
+
+@pytest.mark.parametrize("call", [problem_set, describe, load_problems])
+def test_a_list_that_amd_keeps_is_refused_with_what_to_do(call: object) -> None:
+    """The name of an unpublished list is a usage error that says so and asks for the file."""
+    assert callable(call)
+    with pytest.raises(UsageError, match="AMD has not published its problem set 'crawler'") as caught:
+        call("crawler")
+    assert "--problems FILE" in caught.value.hint
 
 
 def test_an_unknown_dtype_or_direction_is_refused() -> None:
