@@ -14,7 +14,7 @@ from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.table import KernelTable
 from ckh.learn.answering import AnsweringModels
 from ckh.learn.artifact import Wanted, wanted_for
-from ckh.learn.batches import known_candidates, neighbours, scored
+from ckh.learn.batches import known_candidates, neighbours, own_candidates, scored
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
 from ckh.learn.known import Known, find_known
@@ -180,7 +180,7 @@ class Answer:
     @property
     def refused(self) -> dict[str, int]:
         """How many kernels were refused, by the first rule that each breaks."""
-        return known_candidates(self.run, self.model).refused
+        return own_candidates(self.run, self.model).refused
 
     @property
     def failure(self) -> NoKernelError | None:
@@ -190,7 +190,7 @@ class Answer:
         """
         if len(self.order):
             return None
-        found = known_candidates(self.problem, self.model)
+        found = own_candidates(self.problem, self.model)
         refused = found.by_problem or found.refused
         reason, count = next(iter(refused.items()), ("", 0))
         why = f"{count} of {sum(refused.values())} because {reason}" if reason else "there is none of this kind"

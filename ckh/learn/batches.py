@@ -231,17 +231,21 @@ def runnable(problem: Problem, model: Model) -> tuple[Problem, Candidates[Kernel
 
 
 def known_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
-    """The candidates of a problem, which the model remembers; problems with the same ones share the array of them."""
+    """The candidates of a problem, which the model remembers; problems with the same ones share them.
+
+    Sentences of `refused` may hold the sizes of another such problem: `own_candidates` has the problem's.
+    """
     key = model.spec.op.candidates_key(problem)
     known = model.candidates.get(key)
     if known is None:
-        found = _found(problem, model)
+        found = own_candidates(problem, model)
         known = replace(found, chosen=model.same(found).chosen)
         model.candidates.put(key, known)
     return known
 
 
-def _found(problem: Problem, model: Model) -> Candidates[Kernel]:
+def own_candidates(problem: Problem, model: Model) -> Candidates[Kernel]:
+    """The candidates of a problem, with what refuses the others in its own sizes."""
     op, arch, only = model.spec.op, load_arch(model.spec.arch), model.only
     if only is not None and op.listed is not None:
         return op.listed(problem, arch, model.candidates_of, only)

@@ -317,3 +317,18 @@ def test_a_count_below_0_is_refused() -> None:
         rank(problems()[0], -1)
     with pytest.raises(UsageError, match="top must be 0 or more, not -1"):
         rank_many(problems(), -1)
+
+
+def test_a_refusal_has_the_sizes_of_its_own_problem() -> None:
+    """Also in a batch whose problems share their candidates."""
+    from ckh.learn.answer import answers
+    from ckh.learn.choice import Chooser
+    from ckh.ops.gemm_universal.problem import GemmProblem
+
+    problems = [GemmProblem(4096, 4096, k, dtype="bf16") for k in (17, 31)]
+    chooser = Chooser(None, "gfx950", None, "gemm_universal")
+    found = answers(problems, chooser.model(problems[0], stands_in=True))
+    for one, k in zip(found, (17, 31), strict=True):
+        assert one.failure is not None
+        assert f"because K = {k} is not a multiple of vector_a = 8" in one.failure.message
+        assert f"K = {k} is not a multiple of vector_a = 8" in one.refused
