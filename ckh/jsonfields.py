@@ -8,17 +8,21 @@ bits.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from ckh.errors import DataError
-from ckh.untrusted import MOST_TEXT_BYTES, as_text, read_bytes
+from ckh.errors import DataError, ModelError
+from ckh.untrusted import MOST_MODEL_BYTES, MOST_TEXT_BYTES, as_text, read_bytes, unpacked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from decimal import Decimal
     from pathlib import Path
 
 MOST_DEPTH = 64
 MOST_VALUES = 1 << 22  # in a document: Python takes up to a hundred bytes for each
+MOST_MODEL_VALUES = 1 << 20  # in a JSON file of a model's folder: twice what training writes at most
 
 T = TypeVar("T", str, bool, int)
 
@@ -37,7 +41,9 @@ class JsonError(ValueError):
         self.line = line
 
 
-def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = False) -> Any:
+def parse_json(
+    text: str | bytes, *, unique: bool = False, decimals: bool = False, most_values: int = MOST_VALUES
+) -> Any:
     """The document that a text is.
 
     Args:
@@ -45,14 +51,15 @@ def parse_json(text: str | bytes, *, unique: bool = False, decimals: bool = Fals
         unique: refuse an object that has a field twice.
         decimals: give numbers that are no integers as `Decimal`, with the digits that the text has; integers are then
             of any size, for the reader to judge.
+        most_values: how many values it may have.
 
     Raises:
         JsonError: it is no JSON, is nested more than `MOST_DEPTH` levels deep, has an integer beyond 64 bits, more
-            than `MOST_VALUES` values, or half of a surrogate pair.
+            than `most_values` values, or half of a surrogate pair.
     """
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
-    if sum(map(text.count, marks)) > MOST_VALUES:  # type: ignore[arg-type]
-        raise JsonError(f"it has more than {MOST_VALUES} values")
+    if sum(map(text.count, marks)) > most_values:  # type: ignore[arg-type]
+        raise JsonError(f"it has more than {most_values} values")
     try:
         document = json.loads(
             text,
@@ -102,8 +109,32 @@ def read_json(path: Path, *, unique: bool = False, decimals: bool = False) -> An
     try:
         return parse_json(text, unique=unique, decimals=decimals)
     except JsonError as error:
-        where = f"{path}:{error.line}" if error.line else str(path)
-        raise DataError(f"{where}: {error}", "was it written to its end?" if error.line else "") from error
+        raise _in_file(path, error) from error
+
+
+@contextmanager
+def model_fields(path: Path) -> Iterator[JsonFields]:
+    """The fields of a JSON file of a model's folder, plain or gzipped; a faulty one is reported as of the model.
+
+    Raises:
+        ModelError: the file cannot be read, has more than `MOST_MODEL_BYTES` unpacked or `MOST_MODEL_VALUES` values,
+            is no JSON of an object, or a field was refused within the context.
+    """
+    try:
+        content = unpacked(read_bytes(path, MOST_MODEL_BYTES), str(path), MOST_MODEL_BYTES)
+        try:
+            document = parse_json(as_text(path, content), most_values=MOST_MODEL_VALUES)
+        except JsonError as error:
+            raise _in_file(path, error) from error
+        yield JsonFields(path, document)
+    except DataError as error:
+        hint = "get the model's folder from its source again, or train the model again"
+        raise ModelError(error.message, error.hint or hint) from error
+
+
+def _in_file(path: Path, error: JsonError) -> DataError:
+    where = f"{path}:{error.line}" if error.line else str(path)
+    return DataError(f"{where}: {error}", "was it written to its end?" if error.line else "")
 
 
 def _check(document: Any, *, any_integer: bool) -> None:
@@ -185,7 +216,7 @@ class JsonFields:
         """A number."""
         value = self._take(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.fail(name, f"must be a number, not {value!r}")
+            self.fail(name, f"must be a number, not {_shown(value)}")
         return float(value)
 
     def strings(self, name: str) -> tuple[str, ...]:
@@ -194,6 +225,29 @@ class JsonFields:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             self.fail(name, f"must be a list of strings, not {_shown(value)}")
         return tuple(value)
+
+    def rows(self, name: str, kinds: Sequence[type]) -> list[list[Any]]:
+        """A list of lists, each with one item of each of these types; a float is finite, or an integer."""
+        value, expected = self._take(name, "a list of lists"), list(kinds)
+        if not isinstance(value, list):
+            self.fail(name, f"must be a list of lists, not {_shown(value)}")
+        for number, row in enumerate(value):
+            is_row = type(row) is list and (
+                len(row) == len(expected) and all(map(_is_item, row, expected))
+                if float in expected
+                else list(map(type, row)) == expected
+            )
+            if not is_row:
+                kind_names = ", ".join(kind.__name__ for kind in expected)
+                self.fail(f"{name}[{number}]", f"must be a list of {kind_names}, not {_shown(row)}")
+        return value
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of finite numbers."""
+        value = self._take(name, "a list of numbers")
+        if not isinstance(value, list) or not all(_is_item(item, float) for item in value):
+            self.fail(name, f"must be a list of finite numbers, not {_shown(value)}")
+        return tuple(map(float, value))
 
     def string_triples(self, name: str) -> tuple[tuple[str, str, str], ...]:
         """A list of lists of three strings."""
@@ -253,6 +307,12 @@ class JsonFields:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+
+
+def _is_item(value: object, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    return type(value) is kind
 
 
 def _is_triple(value: object, kind: type) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 MOST_BYTES = 512 * MIB  # of a model's file, and of what a stranger's Parquet file takes in memory
 MOST_TEXT_BYTES = 64 * MIB  # of text that is read whole: JSON, problem files, tuned tables
+MOST_MODEL_BYTES = 16 * MIB  # of a JSON file of a model's folder, unpacked: twice the largest that training writes
 MOST_DATABASE_BYTES = 256 * MIB  # of a find database, of which a row is held for each solver
 # Of a packed file, unpacked: that much, and no more than so many times its own size. Forests pack to a third, find
 # databases to a tenth; what goes beyond is no such file.
@@ -82,15 +83,21 @@ def as_text(path: Path, content: bytes) -> str:
         raise DataError(f"{path}:{line}: not a text file in UTF-8") from error
 
 
-def unpacked(content: bytes, name: str) -> bytes:
+def unpacked(content: bytes, name: str, most: int | None = None) -> bytes:
     """The content of a gzip file; other content as it is.
 
+    Args:
+        content: the file's.
+        name: the file's, for messages.
+        most: how many bytes it may hold; None: as many as `most_unpacked` says.
+
     Raises:
-        DataError: it is damaged, or holds more than `most_unpacked` says.
+        DataError: it is damaged, or holds more than it may.
     """
     if not content.startswith(GZIP_MAGIC):
         return content
-    limit, parts, size, rest = most_unpacked(len(content)), [], 0, content
+    limit = most_unpacked(len(content)) if most is None else most
+    parts, size, rest = [], 0, content
     try:
         while rest.startswith(GZIP_MAGIC):  # a file may have several members
             member = zlib.decompressobj(wbits=31)

@@ -8,6 +8,7 @@ from ckh.archs import load_arch
 from ckh.errors import UsageError
 from ckh.export.consumers import named
 from ckh.learn.artifact import load_model
+from ckh.untrusted import read_bytes
 from ckh.version import __version__
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def module_files(program: str, model: Path | None, arch: str | None, top: int | 
     if model is not None and loaded is not None:
         spec = loaded.spec
         models.append({"name": model.resolve().name, "op_type": spec.op_type, "arch": spec.arch, "dtype": spec.dtype})
-        files = {f"{_FOLDER}/{path.name}": path.read_bytes() for path in sorted(model.iterdir()) if path.is_file()}
+        files = {f"{_FOLDER}/{path.name}": read_bytes(path) for path in sorted(model.iterdir()) if path.is_file()}
     where = "None" if model is None else f"Path(__file__).with_name({_FOLDER!r})"
     text = _MODULE.format(program=program, version=__version__, top=top, arch=arch, model=where)
     uses = (

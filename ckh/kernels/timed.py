@@ -6,11 +6,11 @@ import gzip
 import hashlib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ckh.errors import DataError, ModelError
-from ckh.jsonfields import JsonError, parse_json
-from ckh.untrusted import read_bytes, unpacked
+from ckh.errors import DataError
+from ckh.jsonfields import model_fields
+from ckh.untrusted import MOST_MODEL_BYTES, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 TIMED_NAME = "timed_kernels.json.gz"
 _VERSION = 1
-_MOST_KERNELS = 1_000_000
+_MOST_KERNELS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TimedKernels(Generic[K]):
 
     Attributes:
         arch: the architecture.
-        digest: of the file's content.
+        digest: of the file.
         kernels: the kernels, complete, by name.
     """
 
@@ -54,19 +54,15 @@ def read_timed(path: Path, parse: Callable[[str], K]) -> TimedKernels[K]:
     Raises:
         ModelError: it is damaged, or its kernels are not known.
     """
-    try:
-        content = unpacked(read_bytes(path), path.name)
-        arch, names = _parts(parse_json(content))
-        return TimedKernels(arch, hashlib.sha256(content).hexdigest(), tuple(map(parse, names)))
-    except (DataError, JsonError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path} is damaged: {error}", "train the model again, or remove the file") from error
-
-
-def _parts(document: Any) -> tuple[str, list[str]]:
-    """The architecture and the names."""
-    arch, names = document["arch"], document["kernels"]
-    if document["version"] != _VERSION or not isinstance(arch, str) or not isinstance(names, list):
-        raise ValueError("it is no list of kernels of an architecture")
-    if len(names) > _MOST_KERNELS or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"it must have {_MOST_KERNELS} names at most")
-    return arch, names
+    with model_fields(path) as fields:
+        if (version := fields.scalar("version", int)) != _VERSION:
+            fields.fail("version", f"is {version}, and this ckh reads {_VERSION}")
+        arch, names = fields.scalar("arch", str), fields.strings("kernels")
+        if not len(set(names)) == len(names) <= _MOST_KERNELS:
+            fields.fail("kernels", f"must be {_MOST_KERNELS} names at most, each once")
+        try:
+            kernels = tuple(map(parse, names))
+        except (DataError, ValueError) as error:
+            fields.fail("kernels", f"must be names of complete kernels: {error}")
+        digest = hashlib.sha256(read_bytes(path, MOST_MODEL_BYTES)).hexdigest()
+    return TimedKernels(arch, digest, kernels)

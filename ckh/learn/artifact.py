@@ -20,7 +20,7 @@ from ckh.learn.calibration import read_calibration
 from ckh.learn.frequent import frequent_table
 from ckh.learn.manifest import labels_of, problem_count
 from ckh.learn.matrix import BLOCK_ROWS, widened
-from ckh.learn.measured_set import read_measured
+from ckh.learn.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.published import forest_path, model_file, read_forest
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
@@ -253,17 +253,28 @@ class Model:
 
     @property
     def measured(self) -> MeasuredSet | None:
-        """The measurements that it was trained on, if its files say so."""
+        """The measurements that it was trained on, if its files say so.
+
+        Raises:
+            ModelError: the file is damaged.
+        """
         if not self._measured:
             self._measured.append(read_measured(self.path, map(str.lower, self.spec.op.sizes)))
         return self._measured[0]
 
     def frequent_table(self, problem: Problem) -> Table | None:
-        """The kernels that win most at each size among problems of this kind; None if it did not learn from winners."""
+        """The kernels that win most at each size among problems of this kind; None if it did not learn from winners.
+
+        Raises:
+            ModelError: a file of the model is damaged.
+        """
         op = self.spec.op
         if not op.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
             return None
-        return frequent_table(self.measured, problem, op)
+        try:
+            return frequent_table(self.measured, problem, op)
+        except (DataError, UsageError) as error:
+            raise ModelError(f"{self.path / MEASURED_NAME}: problems: {error.message}", error.hint) from error
 
     @property
     def num_cus(self) -> int | None:
@@ -357,7 +368,7 @@ class Model:
     def speeds(self, score: NDArray[np.float64], tflops: NDArray[np.float64] | None) -> NDArray[np.float64] | None:
         """The speeds of kernels in their order, shape (..., kernels), as predicted or, if that was learned, calibrated.
 
-        They are NaN behind those whose times the data hold (`Operation.timed`).
+        They are NaN behind those whose times the data hold (`Operation.timed`), and where none is a finite number.
 
         Args:
             score: what they are ordered by, best first; at least `calibration.FIRST` of them, or all.
@@ -366,6 +377,8 @@ class Model:
         if tflops is None:
             return None
         speeds = tflops if self.calibration is None else self.calibration.speeds(score, tflops)
+        if not np.isfinite(speeds).all():  # of a stranger's model
+            speeds = np.where(np.isfinite(speeds), speeds, np.nan)
         timed = self.spec.op.timed
         return speeds if not timed else np.where(np.arange(speeds.shape[-1]) < timed, speeds, np.nan)
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import pairwise
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ckh.errors import DataError, ModelError
-from ckh.jsonfields import read_json
+from ckh.errors import DataError
+from ckh.jsonfields import model_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,10 +23,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.jsonfields import JsonFields
+
 CALIBRATION_NAME = "calibration.json"
 FIRST = 4  # kernels whose speeds count; CALIBRATED_FIRST of csrc/ckh_core.c
 COVERED = 0.9  # the share of measured times that the interval is to hold
 _MOST_ROWS = 1024
+_LEAST, _MOST = 1e-12, 1e12  # of ratios and speeds; beyond, products of them are no finite numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +56,16 @@ class Calibration:
         """Refuse what is none.
 
         Raises:
-            DataError: a number is not finite or out of order.
+            DataError: a number is not finite, too large or small to be one, or out of order.
         """
         numbers = (*self.gap, *self.share, self.scale, *(one for band in self.bands for one in band))
-        is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(map(isfinite, numbers))
+        is_table = len(self.gap) == len(self.share) <= _MOST_ROWS and all(abs(one) < _MOST for one in numbers)
         is_table = is_table and (not self.gap or (self.gap[0], self.share[0]) == (0.0, 1.0))
         is_falling = all(a < b for a, b in pairwise(self.gap)) and all(a >= b for a, b in pairwise(self.share))
         starts = [start for start, _, _ in self.bands]
         is_banded = starts[:1] == [0.0] and all(a < b for a, b in pairwise(starts)) and len(starts) <= _MOST_ROWS
-        is_banded = is_banded and all(0 < low <= high for _, low, high in self.bands)
-        if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > 0):
+        is_banded = is_banded and all(_LEAST < low <= high for _, low, high in self.bands)
+        if not (is_table and is_falling and is_banded and min((*self.share, self.scale)) > _LEAST):
             raise DataError("a calibration is a table of falling shares, a scale and intervals of time by speed")
 
     @property
@@ -115,15 +117,17 @@ def read_calibration(folder: Path) -> Calibration | None:
     path = folder / CALIBRATION_NAME
     if not path.is_file():
         return None
-    try:
-        return _parsed(read_json(path))
-    except (DataError, KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
+    with model_fields(path) as fields:
+        try:
+            return _parsed(fields)
+        except DataError as error:
+            where = "" if str(path) in error.message else f"{path}: "
+            raise DataError(f"{where}{error.message}", error.hint) from error
 
 
-def _parsed(values: Any) -> Calibration:
-    if values["first"] != FIRST:
-        raise ValueError(f"it is from the first {values['first']}, not {FIRST}")
-    gap, share = (tuple(float(one) for one in values[name]) for name in ("gap", "share"))
-    bands = tuple((float(start), float(low), float(high)) for start, low, high in values["bands"])
-    return Calibration(gap, share, float(values["scale"]), bands, int(values["problems"]))
+def _parsed(fields: JsonFields) -> Calibration:
+    if (first := fields.scalar("first", int)) != FIRST:
+        fields.fail("first", f"must be {FIRST}, not {first}")
+    gap, share = fields.numbers("gap"), fields.numbers("share")
+    bands = tuple((float(start), float(low), float(high)) for start, low, high in fields.rows("bands", (float,) * 3))
+    return Calibration(gap, share, fields.number("scale"), bands, fields.scalar("problems", int))

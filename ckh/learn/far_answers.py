@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ckh.cluster.calls import Call
 from ckh.learn.artifact import load_model
 from ckh.learn.judged_answers import judged_rows
+from ckh.untrusted import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ class FarAnswers:
     """
 
     def __init__(self, cluster: Cluster, model: Model, parts: DatasetParts, *, measured_alone: bool) -> None:
-        files = {path.name: path.read_bytes() for path in model.path.iterdir() if path.is_file()}
+        files = {path.name: read_bytes(path) for path in model.path.iterdir() if path.is_file()}
         calls = (Call(_rank, (number, files, part, measured_alone)) for number, part in enumerate(parts))
         self._results = cluster.results(calls)
         self._found: dict[int, tuple[RankedRows, TimeRatios]] = {}

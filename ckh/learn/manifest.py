@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError
-from ckh.jsonfields import read_json
+from ckh.errors import ModelError
+from ckh.jsonfields import model_fields
 from ckh.training import Labels
 
 if TYPE_CHECKING:
@@ -24,39 +24,76 @@ def problem_id(problem: Problem) -> str:
 
 
 def trained_problems(folder: Path) -> frozenset[str] | None:
-    """The ids (`problem_id`) of the problems that a model was trained on; None if its manifest does not say."""
-    try:
-        return frozenset(read_manifest(folder)["ckh"]["problems"])
-    except (KeyError, TypeError):
-        return None
+    """The ids (`problem_id`) of the problems that a model was trained on; None if its manifest does not say.
+
+    Raises:
+        ModelError: the manifest is damaged.
+    """
+    return _ids(folder, "problems")
 
 
 def trained_layers(folder: Path) -> frozenset[str] | None:
-    """The ids of the layers that a model was trained on, at any batch size; None if its manifest does not say."""
-    try:
-        return frozenset(read_manifest(folder)["ckh"]["layers"])
-    except (KeyError, TypeError):
-        return None
+    """The ids of the layers that a model was trained on, at any batch size; None if its manifest does not say.
+
+    Raises:
+        ModelError: the manifest is damaged.
+    """
+    return _ids(folder, "layers")
 
 
 def labels_of(folder: Path) -> Labels:
-    """The labels of the kernels that a model learned from."""
-    try:
-        return Labels(read_manifest(folder)["ckh"]["labels"])
-    except (KeyError, TypeError, ValueError):
-        return Labels.MEASURED
+    """The labels of the kernels that a model learned from; measured ones if its manifest does not say.
+
+    Raises:
+        ModelError: the manifest is damaged, or names no such labels.
+    """
+    named = our_manifest(folder).get("labels", Labels.MEASURED.value)
+    if not isinstance(named, str) or named not in list(Labels):
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.labels must be one of {', '.join(Labels)}")
+    return Labels(named)
 
 
 def problem_count(folder: Path) -> int:
-    """How many problems a model was trained on; 0 if its manifest does not say."""
-    count = read_manifest(folder).get("unique_shapes")
-    return count if isinstance(count, int) else 0
+    """How many problems a model was trained on; 0 if its manifest does not say, or is damaged.
+
+    Models that fit are put in order by it, and the manifests of those that are not used are nobody's concern.
+    """
+    try:
+        count = read_manifest(folder).get("unique_shapes")
+    except ModelError:
+        return 0
+    return count if type(count) is int else 0
+
+
+def our_manifest(folder: Path) -> dict[str, Any]:
+    """The entries that ckh wrote into a manifest; empty for models of AMD's tools, or without a manifest.
+
+    Raises:
+        ModelError: the manifest is damaged.
+    """
+    ours = read_manifest(folder).get("ckh", {})
+    if not isinstance(ours, dict):
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh must be an object")
+    return ours
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """A model's manifest; empty if it is missing or damaged."""
-    try:
-        document = read_json(folder / MANIFEST_NAME)
-    except DataError:
+    """A model's manifest; empty if it is missing.
+
+    Raises:
+        ModelError: it is damaged.
+    """
+    path = folder / MANIFEST_NAME
+    if not path.is_file():
         return {}
-    return document if isinstance(document, dict) else {}
+    with model_fields(path) as fields:
+        return {name: fields.value(name) for name in fields.names()}
+
+
+def _ids(folder: Path, name: str) -> frozenset[str] | None:
+    ids = our_manifest(folder).get(name)
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise ModelError(f"{folder / MANIFEST_NAME}: ckh.{name} must be a list of strings")
+    return frozenset(ids)

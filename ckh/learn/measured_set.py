@@ -9,22 +9,22 @@ import gzip
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ckh.errors import DataError
-from ckh.jsonfields import parse_json
-from ckh.untrusted import read_bytes, unpacked
+from ckh.jsonfields import model_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
+    from ckh.jsonfields import JsonFields
     from ckh.ops.base import Problem
 
 MEASURED_NAME = "measured.json.gz"
 _MOST_PROBLEMS = 20_000  # more are no part of a model: the limits of their sizes are
 _VERSION = 1
+_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,33 +141,55 @@ def read_measured(folder: Path, sizes: Iterable[str] | None = None) -> MeasuredS
         sizes: names of the sizes that problems of its operation have; None: whatever the file says.
 
     Returns:
-        The measurements; None if the file is missing, damaged, of another version, or has other sizes.
+        The measurements; None if there is no such file.
+
+    Raises:
+        ModelError: it is damaged, of another version, or has a size that is none of `sizes`.
     """
-    try:
-        found = _measured_set(parse_json(unpacked(read_bytes(folder / MEASURED_NAME), MEASURED_NAME)))
-    except (DataError, OSError, ValueError, KeyError, TypeError, IndexError, OverflowError):
+    path = folder / MEASURED_NAME
+    if not path.is_file():
         return None
-    return found if sizes is None or set(found.sizes) <= set(sizes) else None
-
-
-def _measured_set(document: Mapping[str, Any]) -> MeasuredSet:
-    if document["version"] != _VERSION:
-        raise ValueError
-    found = MeasuredSet(
-        sizes=_texts(document["sizes"]),
-        limits=tuple((int(low), int(high)) for low, high in document["limits"]),
-        families=_texts(document["families"]),
-        problems=_texts(document["problems"]),
-        values=tuple(tuple(int(one) for one in row) for row in document["values"]),
-        kernels=_texts(document["kernels"]),
-        best=tuple((int(number), float(ms)) for number, ms in document["best"]),
-    )
-    lengths = {len(found.problems), len(found.values), len(found.best)}
-    widths = {len(found.limits), *map(len, found.values)}
-    if len(lengths) > 1 or widths - {len(found.sizes)} or any(not 0 <= n < len(found.kernels) for n, _ in found.best):
-        raise ValueError
+    with model_fields(path) as fields:
+        found = _measured_set(fields)
+        if sizes is not None and (others := set(found.sizes) - set(sizes)):
+            fields.fail("sizes", f"has {min(others)[:_SHOWN]!r}, which is no size of the model's operation")
     return found
 
 
-def _texts(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)
+def _measured_set(fields: JsonFields) -> MeasuredSet:
+    if (version := fields.scalar("version", int)) != _VERSION:
+        fields.fail("version", f"is {version}, and this ckh reads {_VERSION}")
+    sizes = fields.strings("sizes")
+    if len(set(sizes)) < len(sizes):
+        fields.fail("sizes", "has a name twice")
+    found = MeasuredSet(
+        sizes=sizes,
+        limits=tuple((low, high) for low, high in fields.rows("limits", (int, int))),
+        families=fields.strings("families"),
+        problems=fields.strings("problems"),
+        values=tuple(map(tuple, fields.rows("values", (int,) * len(sizes)))),
+        kernels=fields.strings("kernels"),
+        best=tuple((kernel, float(ms)) for kernel, ms in fields.rows("best", (int, float))),
+    )
+    for name, problem in _faults(found):
+        fields.fail(name, problem)
+    return found
+
+
+def _faults(found: MeasuredSet) -> Iterator[tuple[str, str]]:
+    """What does not add up: the field, and what is wrong with it."""
+    if len(found.problems) > _MOST_PROBLEMS:
+        yield "problems", f"must be {_MOST_PROBLEMS} at most, not {len(found.problems)}"
+    for name, rows, of in (
+        ("limits", found.limits, "sizes"),
+        ("values", found.values, "problems"),
+        ("best", found.best, "problems"),
+    ):
+        if len(rows) != (count := len(getattr(found, of))):
+            yield name, f"must have a row for each of {count} {of}, not {len(rows)} rows"
+    for number, (low, high) in enumerate(found.limits):
+        if not 0 <= low <= high:
+            yield f"limits[{number}]", f"must be the least and the largest size, not {[low, high]}"
+    for number, (kernel, ms) in enumerate(found.best):
+        if not (0 <= kernel < len(found.kernels) and ms > 0):
+            yield f"best[{number}]", f"must be the number of a kernel and its time in ms, not {[kernel, ms]}"

@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from ckh.archs import arch_names
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import JsonFields
+from ckh.jsonfields import model_fields
 from ckh.learn import published
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
-from ckh.problems import Direction
+from ckh.problems import DTYPE_BYTES, Direction
 from ckh.schema import HARDWARE
 from ckh.training import LOG_TARGETS, RANK, TFLOPS
-from ckh.untrusted import MOST_TEXT_BYTES, read_bytes, require_name
+from ckh.untrusted import MOST_MODEL_BYTES, read_bytes, require_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ckh.data.dataset import Dataset
     from ckh.features.engine import FeatureEngine
+    from ckh.jsonfields import JsonFields
     from ckh.ops.base import AnyOperation
 
 SPEC_NAME = "feature_spec.json"
@@ -144,7 +145,7 @@ def may_be_for(folder: Path, op_type: str, arch: str) -> bool:
     It is not parsed, so that a prediction leaves other models and operations alone.
     """
     try:
-        content = read_bytes(folder / SPEC_NAME, MOST_TEXT_BYTES)
+        content = read_bytes(folder / SPEC_NAME, MOST_MODEL_BYTES)
     except DataError:
         return True
     is_plain = b"\\" not in content and b"\0" not in content  # else texts may be written in another way
@@ -158,12 +159,13 @@ def read_spec(folder: Path) -> ModelSpec:
         ModelError: it is missing, damaged, of an operation, encoding or features that ckh does not have.
     """
     path = folder / SPEC_NAME
-    if not path.exists():
+    if not path.is_file():
         raise ModelError(f"{folder} is not a model: it has no {SPEC_NAME}")
     try:
-        return _parse(JsonFields.read(path), folder)
-    except (DataError, UsageError) as error:
-        raise ModelError(error.message, error.hint) from error
+        with model_fields(path) as fields:
+            return _parse(fields, folder)
+    except UsageError as error:
+        raise ModelError(f"{path}: {error.message}", error.hint) from error
 
 
 def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
@@ -186,7 +188,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
     spec = ModelSpec(
         op_type=op_type,
         variant=_variant(folder.name) if ours is None else _direction(ours, where),
-        dtype=fields.scalar("dtype", str),
+        dtype=_dtype(fields),
         arch=arch,
         device="" if ours is None else ours.scalar("device", str),
         feature_names=names,
@@ -197,10 +199,19 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         hardware=_hardware(fields.part("hardware"), where) if fields.has("hardware") else {},
         legacy_tiles=ours is None,
     )
+    if spec.rank_by not in (RANK, TFLOPS):
+        raise ModelError(f"{where}: ranks by {spec.rank_by[:80]!r}, and ckh ranks by {RANK} or {TFLOPS}")
     if spec.rank_by not in targets:
         raise ModelError(f"{where}: ranks by {spec.rank_by!r}, which is none of its targets {', '.join(targets)}")
     spec.engine.select(spec.feature_names)
     return spec
+
+
+def _dtype(fields: JsonFields) -> str:
+    dtype = fields.scalar("dtype", str)
+    if dtype != ANY and dtype not in DTYPE_BYTES:
+        fields.fail("dtype", f"must be one of {', '.join((ANY, *DTYPE_BYTES))}, not {dtype[:80]!r}")
+    return dtype
 
 
 def _targets(fields: JsonFields, folder: Path, *, is_amds: bool) -> tuple[str, ...]:

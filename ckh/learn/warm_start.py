@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ckh.archs import HOST
+from ckh.declared import Declared, declarations
 from ckh.errors import DataError, ModelError, UsageError
-from ckh.jsonfields import read_json
+from ckh.jsonfields import model_fields
 from ckh.learn.artifact import TREE_SIZES, load_model
-from ckh.learn.manifest import MANIFEST_NAME, trained_problems
+from ckh.learn.manifest import our_manifest, trained_problems
 from ckh.learn.measured_set import read_measured
 from ckh.learn.published import read_forest
 from ckh.learn.spec import SPEC_NAME
 from ckh.ranking.lightgbm_text import parse_forest
 from ckh.training import RANK, RankObjective, TreeParams
+from ckh.untrusted import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from ckh.training import TrainOptions
 
 NEW_TREES = 500  # as many as AMD's trainer adds
+_LEAST_PARAM, _MOST_PARAM = -1, 2**31 - 1  # of parameters without bounds of their own; -1 is no limit
 _FOLDS = 3
 # Of fewer problems there is no tenth for P10 to be of.
 _ENOUGH = 10
@@ -156,7 +159,7 @@ def read_start(path: Path) -> Start:
     """
     spec = load_model(path).spec
     texts = {target: read_forest(path, target) for target in spec.targets}
-    ours = _our_manifest(path)
+    ours = our_manifest(path)
     return Start(
         path=path,
         spec=spec,
@@ -164,11 +167,11 @@ def read_start(path: Path) -> Start:
         params=_params(path),
         texts=texts,
         trees={target: _count(path, target, text, spec) for target, text in texts.items()},
-        sha256={file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in _files(path)},
+        sha256=_digests(path),
         problems=trained_problems(path) or frozenset(),
         data_sha256=ours.get("data_sha256"),
         lineage=ours.get("warm_start"),
-        measured=read_measured(path),
+        measured=read_measured(path, map(str.lower, spec.op.sizes)),
     )
 
 
@@ -267,21 +270,6 @@ def _some(names: Sequence[str]) -> str:
     return " ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _our_manifest(folder: Path) -> dict[str, Any]:
-    """The entries that ckh wrote into a manifest; empty for models of AMD's tools."""
-    path = folder / MANIFEST_NAME
-    if not path.exists():
-        return {}
-    try:
-        values = read_json(path)
-    except DataError as error:
-        raise ModelError(error.message, error.hint) from error
-    ours = values.get("ckh", {}) if isinstance(values, dict) else None
-    if not isinstance(ours, dict):
-        raise ModelError(f"{path} is damaged: ckh is not an object")
-    return ours
-
-
 def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
     if spec.rank_by != RANK:
         return RankObjective.TFLOPS
@@ -293,13 +281,28 @@ def _objective(spec: ModelSpec, ours: dict[str, Any]) -> RankObjective | None:
 
 def _params(folder: Path) -> TreeParams:
     path = folder / SPEC_NAME
-    values = read_json(path).get("params", {})
-    names = [field.name for field in fields(TreeParams)]
-    known = {name: values[name] for name in names if name in values} if isinstance(values, dict) else {}
-    for name, value in known.items():
-        if type(value) is not int and type(value) is not type(getattr(TreeParams(), name)):
-            raise ModelError(f"{path} is damaged: the parameter {name} is {value!r}")
+    with model_fields(path) as spec:
+        if not spec.has("params"):
+            return TreeParams()
+        params = spec.part("params")
+        known: dict[str, Any] = {}
+        for field in fields(TreeParams):
+            if not params.has(field.name):
+                continue
+            kind = type(getattr(TreeParams(), field.name))
+            value = params.scalar(field.name, int) if kind is int else params.number(field.name)
+            least, most = _bounds(field.name)
+            if not least <= value <= most:  # NaN is neither
+                params.fail(field.name, f"must be from {least:g} to {most:g}, not {value:g}")
+            known[field.name] = value
     return TreeParams(**known)
+
+
+def _bounds(name: str) -> tuple[float, float]:
+    """The least and the greatest value of a parameter."""
+    option = declarations(TreeParams).get(name, Declared(""))
+    low, high = option.low, option.high
+    return _LEAST_PARAM if low is None else low, _MOST_PARAM if high is None else high
 
 
 def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
@@ -314,5 +317,10 @@ def _count(folder: Path, target: str, text: str, spec: ModelSpec) -> int:
     return len(forest.roots)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file())
+def _digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a folder, by name."""
+    files = sorted(file for file in folder.iterdir() if file.is_file())
+    try:
+        return {file.name: hashlib.sha256(read_bytes(file)).hexdigest() for file in files}
+    except DataError as error:
+        raise ModelError(error.message, error.hint) from error

@@ -7,11 +7,15 @@ whose bit 0 says categorical, bit 1 "default left", and bits 2-3 the missing typ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ckh.errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -30,6 +34,14 @@ _IDENTITY_OBJECTIVES = (
 
 
 _MOST_OF_WORD = 2**32 - 1
+
+# What LightGBM writes is far below: 24 lines of a tree, 40 of the header and the parameters behind the last tree; and
+# text of many more takes fifty times its size in memory.
+_MOST_TREES = 1 << 20
+_MOST_LINES = 1024  # of a tree, or before the first
+_MOST_LEAVES = 1 << 17  # LightGBM's own bound to num_leaves
+_MOST_INPUTS = 1 << 14
+_LARGEST_LEAF = 1e30  # what sums and speeds of larger ones are is no finite number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +85,27 @@ def parse_forest(text: str) -> Forest:
         ModelError: the text is no complete LightGBM model, or one whose output is not the sum of its leaves (linear
             trees, several classes, averaged output, an objective with a link function).
     """
+    if text.count("\nTree=") > _MOST_TREES:
+        raise ModelError(f"it has more than {_MOST_TREES} trees")
     head, *blocks = text.split("\nTree=")
     if not head.startswith("tree\n") or not blocks or "\nend of trees" not in blocks[-1]:
         raise ModelError("not a complete LightGBM model text")
-    header = _fields(head)
     try:
+        header = _fields(head)
         _refuse_unknown(header, head)
-        return _join(tuple(header["feature_names"].split()), [_fields(block) for block in blocks])
+        names = header["feature_names"]
+        if names.count(" ") > _MOST_INPUTS:
+            raise ModelError(f"it has more than {_MOST_INPUTS} inputs")
+        return _join(tuple(names.split()), map(_fields, blocks))
     except (KeyError, ValueError, IndexError, OverflowError) as error:
         raise ModelError(f"damaged LightGBM model text: {error}") from error
 
 
 def _fields(block: str) -> dict[str, str]:
+    if block.count("\n") > _MOST_LINES:
+        block = block.partition("\nend of trees\n")[0]  # importances and parameters, which have a line for each input
+    if block.count("\n") > _MOST_LINES:
+        raise ValueError(f"more than {_MOST_LINES} lines of a tree, or before the first")
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
 
 
@@ -98,13 +119,15 @@ def _refuse_unknown(header: dict[str, str], head: str) -> None:
         raise ModelError(f"LightGBM objective {' '.join(objective)!r} is not supported")
 
 
-def _join(names: tuple[str, ...], trees: list[dict[str, str]]) -> Forest:
+def _join(names: tuple[str, ...], trees: Iterable[dict[str, str]]) -> Forest:
     parts: dict[str, list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]] = {}
     roots, nodes, leaves, words = [], 0, 0, 0
     for tree in trees:
         if tree.get("is_linear", "0") != "0":
             raise ModelError("linear trees are not supported")
         values = _numbers(tree["leaf_value"], np.float64)
+        if tree.get("num_leaves", str(len(values))) != str(len(values)):
+            raise ValueError(f"num_leaves is {tree['num_leaves'][:20]}, and there are {len(values)} values of leaves")
         splits = len(values) - 1
         roots.append(nodes if splits else ~leaves)
         parts.setdefault("leaf_value", []).append(values)
@@ -151,6 +174,8 @@ def _concatenate(parts: dict[str, list[np.ndarray[tuple[int, ...], np.dtype[np.g
 
 
 def _numbers(text: str, dtype: type[np.generic]) -> NDArray:  # type: ignore[type-arg]
+    if text.count(" ") > _MOST_LEAVES:
+        raise ValueError(f"more than {_MOST_LEAVES} numbers of a tree")
     return np.array(text.split(), dtype=dtype)
 
 
@@ -179,6 +204,8 @@ def _categories(tree: dict[str, str], splits: int) -> tuple[IntArray, IntArray, 
 
 
 def _check_indices(forest: Forest) -> None:
+    if not (np.abs(forest.leaf_value) <= _LARGEST_LEAF).all():  # NaN is not
+        raise ValueError(f"the value of a leaf is none, or beyond {_LARGEST_LEAF:g}")
     nodes, leaves = len(forest.feature), len(forest.leaf_value)
     for children in (forest.left, forest.right, forest.roots):
         if len(children) and not (-leaves <= children.min() and children.max() < max(nodes, 1)):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ckh.cli import run
-from ckh.errors import ExitCode
+from ckh.errors import ExitCode, ModelError
 from ckh.learn import known as knowing
 from ckh.learn.answer import answer
 from ckh.learn.artifact import list_models, load_model
@@ -141,17 +141,33 @@ def test_kinds_of_kernels_that_are_left_out(
     assert list(found.among(mem).left_out) == ["mem"]
 
 
-def test_a_damaged_file_says_nothing(model: Path) -> None:
-    """What cannot be read or does not add up is as if it were not there: the answer stays."""
+def test_a_damaged_file_is_refused(model: Path) -> None:
+    """Without it nothing would be told as unknown; a folder that has none, as AMD's, is a model all the same."""
     path, whole = model / MEASURED_NAME, (model / MEASURED_NAME).read_bytes()
     document = json.loads(gzip.decompress(whole))
-    cases = [b"", whole[:-20], b"[]", b"{}"]
-    cases += [json.dumps({**document, "best": document["best"][1:]}).encode()]
-    cases += [json.dumps({**document, "best": [[99, 1.0]] * len(document["best"])}).encode()]
-    for content in cases:
+    best, sizes = document["best"], document["sizes"]
+    changes: list[tuple[str, object]] = [
+        ("best", best[1:]),
+        ("best", [[99, 1.0]] * len(best)),
+        ("best", [[0, float("nan")]] * len(best)),
+        ("best", [[0, 0.0]] * len(best)),
+        ("limits", [[1, "8"]] * len(sizes)),
+        ("limits", [[8, 1]] * len(sizes)),
+        ("values", [[1.5] * len(sizes)] * len(best)),
+        ("sizes", ["canonical", *sizes[1:]]),
+        ("sizes", [sizes[0], *sizes[:-1]]),
+        ("kernels", [1]),
+        ("version", 2),
+    ]
+    cases = [("", b""), ("", whole[:-20]), ("", b"[]"), ("version", b"{}")]
+    cases += [(name, json.dumps({**document, name: value}).encode()) for name, value in changes]
+    for name, content in cases:
         path.write_bytes(content)
-        assert read_measured(model) is None
-        assert answer(problems()[0], load_model(model)).known(3).outside == ()
+        with pytest.raises(ModelError) as refused:
+            answer(problems()[0], load_model(model)).known(3)
+        assert f"{path}: {name}" in refused.value.message or not name, refused.value.message
+    path.unlink()
+    assert answer(problems()[0], load_model(model)).known(3).outside == ()
 
 
 def test_what_is_continued_knows_both(model: Path) -> None:

@@ -343,6 +343,21 @@ def measured() -> list[bytes]:
     return [json.dumps(document).encode()]
 
 
+def learned() -> list[bytes]:
+    """Tiles and variants that a model has learned from."""
+    return [path.read_bytes() for path in sorted(data_dir("models").glob("*/kernels.json"))]
+
+
+def calibrations() -> list[bytes]:
+    """The calibrations of two models that ship."""
+    return [path.read_bytes() for path in sorted(data_dir("models").glob("*/calibration.json"))[:2]]
+
+
+def timed() -> list[bytes]:
+    """Two kernels that times are known of, as JSON."""
+    return [json.dumps({"version": 1, "arch": "gfx942", "kernels": list(FULL_NAMES[:2])}).encode()]
+
+
 def candidates() -> list[bytes]:
     """Solvers of two groups."""
     one = {"measured": 60, "fixed": {"Y": 1, "X": 1}, "divisors": {"c_per_group": 16}}

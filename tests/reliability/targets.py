@@ -7,6 +7,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ckh.archfile import read_arch, read_common_rules
 from ckh.archs import load_arch
 from ckh.bench.plan import _parse_choice as parse_choice_of
@@ -16,11 +18,14 @@ from ckh.data.formats import ReadOptions
 from ckh.data.readers import find_reader, read_input, readers
 from ckh.export.groups import DTYPES
 from ckh.kernels.filter import parse_filter
+from ckh.kernels.timed import read_timed
+from ckh.learn.calibration import read_calibration
 from ckh.learn.known import find_known
-from ckh.learn.manifest import trained_problems
+from ckh.learn.manifest import labels_of, our_manifest, problem_count, trained_layers, trained_problems
 from ckh.learn.measured_set import read_measured
+from ckh.learn.ranking_text import interval_at
 from ckh.learn.spec import read_spec
-from ckh.learn.warm_start import _our_manifest
+from ckh.learn.warm_start import _params
 from ckh.ops import operation
 from ckh.ops.aiter_gemm.formats import read_csv
 from ckh.ops.aiter_gemm.kernel import parse_kernel as parse_aiter_kernel
@@ -36,11 +41,12 @@ from ckh.ops.gemm_universal.problem import parse_gemm_problem
 from ckh.ops.gemm_universal.problem_files import read_problems as read_gemm_problems
 from ckh.ops.gemm_universal.readers.aiter_csv import read_winners
 from ckh.ops.grouped_conv.kernel import ConvKernel
+from ckh.ops.grouped_conv.learned import learned_kernels
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name, parse_kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import parse_conv_problem
 from ckh.ops.grouped_conv.problem_sets.files import read_problems as read_conv_problems
-from ckh.ops.miopen_conv.candidates import read_candidates
+from ckh.ops.miopen_conv.candidates import CandidateTable, candidates, group_name, read_candidates
 from ckh.ops.miopen_conv.problem import parse_miopen_problem
 from ckh.ops.miopen_conv.solvers import parse_solver
 from ckh.problems import Direction
@@ -137,13 +143,18 @@ def _text(read: Callable[[str], Any], again: Callable[[Any], str] | None = None)
     return lambda _folder: reader
 
 
+_GPU_POOL = conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::60]
+
+
 def _filter(text: str) -> object:
     condition = parse_filter(text, ConvKernel)
     return [condition(kernel) for kernel in conv_pool(Direction.FORWARD, load_arch("gfx942"), 2, "fp16")[::100]]
 
 
 def _manifest(path: Path) -> object:
-    return trained_problems(path.parent), _our_manifest(path.parent)
+    folder = path.parent
+    problem_count(folder)
+    return trained_problems(folder), trained_layers(folder), labels_of(folder), our_manifest(folder)
 
 
 def _measured(path: Path) -> object:
@@ -156,9 +167,36 @@ def _measured(path: Path) -> object:
     return find_known(problem, "gfx942", "", None, lambda: found, limits, [], []).document()
 
 
+def _learned(path: Path) -> object:
+    """What is read judges a kernel of each pipeline."""
+    found = learned_kernels(path.parent)
+    assert found is not None
+    return [(found.reason(kernel), found.new_kind(kernel)) for kernel in _GPU_POOL]
+
+
+def _calibration(path: Path) -> object:
+    found = read_calibration(path.parent)
+    assert found is not None
+    scores = np.array([9.0, 3.0, 1.0, 0.5, -4.0])
+    return found.speeds(scores, scores + 10.0), interval_at(found.bands, 20.0), found.to_json()
+
+
+def _candidates(path: Path) -> object:
+    """What is read answers for a problem of one of the groups."""
+    table, problem = read_candidates(path.parent), parse_miopen_problem(samples.MIOPEN[0])
+    return candidates(problem, table), [
+        candidates(problem, CandidateTable({group_name(problem): many})) for many in table.groups.values()
+    ]
+
+
+def _timed(path: Path) -> object:
+    path.write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+    return read_timed(path, parse_kernel_name)
+
+
 def _spec(path: Path) -> object:
     spec = read_spec(path.parent)
-    return spec.engine.select(spec.feature_names), spec.purpose, spec.encoding
+    return _params(path.parent), spec.engine.select(spec.feature_names), spec.purpose, spec.encoding
 
 
 def _winners(path: Path) -> object:
@@ -295,7 +333,10 @@ TARGETS: dict[str, Target] = {
         Target("spec", samples.specs, _file("feature_spec.json", _spec)),
         Target("manifest", samples.manifests, _file("train_manifest.json", _manifest)),
         Target("measured", samples.measured, _file("measured.json.gz", _measured), share=0.2),
-        Target("candidates", samples.candidates, _file("candidates.json", lambda path: read_candidates(path.parent))),
+        Target("candidates", samples.candidates, _file("candidates.json", _candidates)),
+        Target("learned-kernels", samples.learned, _file("kernels.json", _learned)),
+        Target("calibration", samples.calibrations, _file("calibration.json", _calibration)),
+        Target("timed-kernels", samples.timed, _file("timed_kernels.json.gz", _timed)),
         Target("lightgbm-text", samples.lightgbm_text, lambda _: lambda content: _build(content, "model")),
         Target("packed-forest", samples.packed_forest, _file("forest.bin", read_packed)),
         Target("prepared-answers", samples.prepared_answers, _file("answer.ckhm", _prepared), _damaged_answer),

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ckh.errors import DataError, ModelError
-from ckh.jsonfields import read_json
+from ckh.jsonfields import model_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,9 +87,7 @@ def learned_kernels(model: Path) -> LearnedKernels | None:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, _changed: int) -> LearnedKernels:
-    try:
-        values = read_json(path)
-        parts = [frozenset(tuple(row) for row in values[name]) for name in ("tiles", "variants")]
-    except (DataError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} is damaged: {error}") from error
-    return LearnedKernels(*parts)
+    with model_fields(path) as fields:
+        tiles, variants = fields.rows("tiles", (int, int, int)), fields.rows("variants", (str, str, int, int))
+        fields.finish()
+    return LearnedKernels(frozenset(map(tuple, tiles)), frozenset(map(tuple, variants)))

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.errors import ModelError
-from ckh.jsonfields import JsonFields
+from ckh.errors import DataError, ModelError
+from ckh.jsonfields import model_fields
 from ckh.ops.miopen_conv.solvers import parse_solver
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
     from numpy.typing import NDArray
 
+    from ckh.jsonfields import JsonFields
     from ckh.ops.miopen_conv.problem import MiopenProblem
 
 CANDIDATES_NAME = "candidates.json"
@@ -157,22 +158,33 @@ def read_candidates(folder: Path) -> CandidateTable:
     path = folder / CANDIDATES_NAME
     if not path.is_file():
         raise ModelError(f"{folder} has no {CANDIDATES_NAME}")
-    groups = JsonFields.read(path).part("groups")
-    return CandidateTable({name: _read_group(groups.part(name)) for name in groups.names()})
+    with model_fields(path) as fields:
+        groups = fields.part("groups")
+        return CandidateTable({name: _read_group(groups.part(name)) for name in groups.names()})
 
 
 def _read_group(fields: JsonFields) -> tuple[SolverCandidate, ...]:
     made = []
     for solver in fields.names():
+        try:
+            parse_solver(solver)
+        except DataError as error:
+            fields.fail(solver[:80], f"is no solver: {error.message}")
         one = fields.part(solver)
-        fixed, divisors = (_read_integers(one.part(name)) for name in ("fixed", "divisors"))
+        fixed = _read_integers(one.part("fixed"), _FIXED, 0)
+        divisors = _read_integers(one.part("divisors"), _DIVISIBLE, 1)
         made.append(SolverCandidate(solver, one.scalar("measured", int), fixed, divisors))
         one.finish()
     return tuple(made)
 
 
-def _read_integers(fields: JsonFields) -> dict[str, int]:
-    return {name: fields.scalar(name, int) for name in fields.names()}
+def _read_integers(fields: JsonFields, known: Sequence[str], least: int) -> dict[str, int]:
+    found = {name: fields.scalar(name, int) for name in known if fields.has(name)}
+    fields.finish()
+    for name, value in found.items():
+        if value < least:
+            fields.fail(name, f"must be {least} or more, not {value}")
+    return found
 
 
 def _candidate(
