@@ -53,6 +53,15 @@ def problem_sets(incomplete: str) -> list[str]:
     return [*_starting(sets, incomplete), *sorted(glob(escape(incomplete) + "*"))]  # noqa: PTH207 - as it was typed
 
 
+def rule_sets(incomplete: str) -> list[str]:
+    """Names of the rule sets of all operations."""
+    from ckh.kernels.lists import RuleSets
+    from ckh.ops import operation, operation_names, part_of
+
+    parts = (part_of(operation(name), "rule_sets", RuleSets) for name in operation_names())
+    return _starting(dict.fromkeys(name for part in parts if part is not None for name in part.names), incomplete)
+
+
 def input_formats(incomplete: str) -> list[str]:
     """Names of formats that are read."""
     from ckh.data.readers import readers

@@ -74,6 +74,7 @@ def register(app: typer.Typer) -> None:
             "ckh predict --c 256 --model models/mine",
             "ckh predict --problems layers.csv --registry set.json --top 1",
             "ckh predict --m 128 --n 1536 --k 7168 --arch gfx942 --kernels names.txt",
+            "ckh predict --n 16 --c 256 --arch gfx942 --rule-set tests",
             "ckh predict --n 1 --c 64 --hi 14 --probe 5",
             "ckh predict --n 16 --c 256 --arch gfx942 --require measured",
             "ckh predict --n 16 --c 256 --explain",
@@ -98,6 +99,12 @@ def predict(
         help="Rank these kernels instead of the architecture's: complete names, one a line, or a registry; - is stdin.",
     ),
     registry: Path | None = typer.Option(None, "--registry", help="The same of a JSON registry."),
+    rule_set: str | None = typer.Option(
+        None,
+        "--rule-set",
+        autocompletion=_completion.rule_sets,
+        help="The same of a rule set of convolutions: default, tiny, tests, full-tests, profiler or full.",
+    ),
     top: int = typer.Option(5, "--top", min=1, help="How many kernels to print of each ranking."),
     probe: int = typer.Option(0, "--probe", min=0, metavar="N", help="Measure the N best here, and remember."),
     timeout: str = typer.Option("30s", "--timeout", metavar="TIME", help="--probe: longest for one kernel."),
@@ -121,14 +128,16 @@ def predict(
     as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
 ) -> None:
     """Rank and print."""
-    if kernels is not None and registry is not None:
-        raise UsageError("--kernels and --registry both say what is ranked", "leave one of them out")
+    lists = {"--kernels": kernels, "--registry": registry, "--rule-set": rule_set}
+    if len(given := [name for name, value in lists.items() if value is not None]) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} both say what is ranked", "leave one of them out")
     wanted = _Measuring(
         probe,
         parse_duration(timeout),
         uses_old=measured,
         stands_in=require is None,
         kernels=kernels if registry is None else str(registry),
+        rule_set=rule_set,
         pads=pad_channels,
     )
     again = f"ckh predict {typed.as_typed()}" + ("" if problems is None else f" --problems {shell_word(problems)}")
@@ -188,6 +197,7 @@ class _Measuring:
         uses_old: whether what was probed before counts.
         stands_in: whether something else answers where there is no model.
         kernels: the file of the kernels that are ranked, - for stdin; None: the architecture's.
+        rule_set: the rule set whose kernels are ranked; None: no rule set's.
         pads: whether channels are padded where no kernel applies.
     """
 
@@ -196,6 +206,7 @@ class _Measuring:
     uses_old: bool
     stands_in: bool
     kernels: str | None
+    rule_set: str | None
     pads: bool
 
 
@@ -203,11 +214,14 @@ def _answered(chooser: Chooser, problems: Sequence[Problem], wanted: _Measuring)
     """The answers, in order; what was measured or is to be measured now is in front."""
     from ckh.commands._probing import measured_before, probe_all
     from ckh.learn.answer import answers
+    from ckh.learn.listed import limited_to_rule_set
 
     of_model: dict[int, list[Problem]] = {}
     models: dict[int, Model] = {}
     for problem in problems:
         model = chooser.model(problem, stands_in=wanted.stands_in)
+        if wanted.rule_set is not None:
+            model = limited_to_rule_set(model, wanted.rule_set, problem)
         models[id(model)] = model
         of_model.setdefault(id(model), []).append(problem)
     if wanted.kernels is not None:

@@ -62,7 +62,8 @@ class Settings:
         Declared("Go on choosing, as --plan does, by what was measured so far.", typed=("--active",)), default=False
     )
     rule_set: str = declared(
-        Declared("default, tiny, tests, full-tests, profiler or full.  [default]"), default="default"
+        Declared("default, tiny, tests, full-tests, profiler or full.  [default]", completion="rule_sets"),
+        default="default",
     )
     registry: str | None = declared(Declared("Choose from the kernels of this JSON registry.", kind=Path), default=None)
     filter: str | None = declared(

@@ -42,6 +42,19 @@ class KernelProduct(Generic[K]):
         return tuple(kernel for one in tables for kernel in one.take(self.rules.judge(one, arch).passed))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RuleSets(Generic[K]):
+    """Named sets of kernels, each for the kind of a problem and an architecture.
+
+    Attributes:
+        names: their names.
+        of: the kernels of a set, given its name, a problem and an architecture; raises `UsageError` for another name.
+    """
+
+    names: tuple[str, ...]
+    of: Callable[[str, Any, ArchSpec], tuple[K, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Registry(Generic[K]):
     """The kernels of a file, in its order, and the name of the architecture they are for.

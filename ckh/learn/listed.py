@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ckh.errors import CkhError, DataError
+from ckh.archs import load_arch
+from ckh.errors import CkhError, DataError, UsageError
+from ckh.kernels.lists import RuleSets
 from ckh.kernels.pools import KernelList
+from ckh.ops import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ckh.ops.base import AnyOperation, Kernel
+    from ckh.learn.artifact import Model
+    from ckh.ops.base import AnyOperation, Kernel, Problem
 
 
 def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "kernels") -> KernelList[Kernel]:
@@ -32,6 +36,19 @@ def kernel_list(items: Iterable[str | Kernel], op: AnyOperation, source: str = "
     if len(dtypes) > 1:
         raise DataError(f"{source} has kernels of {' and '.join(dtypes)}", "make a list of each element type")
     return KernelList(source, kernels)
+
+
+def limited_to_rule_set(model: Model, name: str, problem: Problem) -> Model:
+    """A model that ranks the kernels of a rule set alone, of the problem's kind; of one without such kernels, none.
+
+    Raises:
+        UsageError: the operation has no rule sets, or none of this name.
+    """
+    op = model.spec.op
+    sets = part_of(op, "rule_sets", RuleSets)
+    if sets is None:
+        raise UsageError(f"{op.name} has no rule sets", "leave out --rule-set; --kernels FILE ranks a list of kernels")
+    return model.limited_to(KernelList(f"rule set {name}", sets.of(name, problem, load_arch(model.spec.arch))))
 
 
 def _kernel(item: str | Kernel, op: AnyOperation, source: str) -> Kernel:

@@ -233,6 +233,7 @@ class Operation(Generic[P, K]):
         measured: how kernels are built and measured, a `ckh.bench.computation.Measured`; None: they are not.
         searched: which kernels a search may propose, a `ckh.search.kernels.product.Searched`; None: there is no space.
         lists: AMD's forms of lists of its kernels, a `ckh.kernels.lists.ListFormat`; None: there are none.
+        rule_sets: named sets of its kernels, a `ckh.kernels.lists.RuleSets`; None: there are none.
         exported: how its models become C, a `ckh.export.groups.Exported`; None: they do not.
         consumers: the programs that use its choices, a `ckh.export.consumers.Consumers`; None: ckh knows none.
     """
@@ -282,6 +283,7 @@ class Operation(Generic[P, K]):
     tiled: Callable[[P], TiledSizes] | None = None
     searched: Callable[[], object] | None = None
     lists: Callable[[], object] | None = None
+    rule_sets: Callable[[], object] | None = None
     exported: Callable[[], object] | None = None
     consumers: Callable[[], object] | None = None
 

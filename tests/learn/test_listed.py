@@ -13,11 +13,13 @@ import ckh
 from ckh.archs import load_arch
 from ckh.bench.registry import write_registry
 from ckh.cli import run
+from ckh.commands import _completion
 from ckh.errors import DataError, ExitCode
 from ckh.learn.artifact import load_model
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
+from ckh.ops.grouped_conv.rules import RULE_SETS, rule_set
 from ckh.paths import data_dir
 from ckh.problems import Direction
 
@@ -150,3 +152,63 @@ def test_kernels_in_python_are_checked_likewise() -> None:
     for wrong in lists:
         with pytest.raises(DataError):
             ckh.rank(PROBLEM, arch="gfx950", kernels=wrong)
+
+
+@pytest.mark.parametrize("name", ["default", "tiny", "tests"])
+def test_a_rule_set_is_ranked_as_its_list(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--rule-set gives the same document as --kernels with the names of the set's kernels of the problem's kind."""
+    kernels = rule_set(name, Direction.FORWARD, 3, "fp16", load_arch("gfx942"))
+    listed = tmp_path / "kernels.txt"
+    listed.write_text("\n".join(map(kernel_name, kernels)))
+    asked = ["predict", "--n", "16", "--c", "256", "--ndim", "3", "--dtype", "fp16", "--arch", "gfx942", "--json"]
+    found = []
+    for more in (["--rule-set", name], ["--kernels", str(listed)]):
+        assert run([*asked, "--top", "1000", *more]) == ExitCode.OK
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    ranked = {one for row in found[0]["kernels"] for one in (row["kernel"], *row["tied"])}
+    assert ranked
+    assert ranked <= set(map(kernel_name, kernels))
+
+
+def test_each_problem_has_its_own_rule_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By direction, dimensions and element type; a problem of a kind that no kernel of the set is for has none."""
+    problems = tmp_path / "problems.txt"
+    texts = [
+        "conv_forward_bf16_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+        "conv_bwd_data_fp16_ndhwgc_3d_n2_c64_k64_g1_i8x28x28_f3x3x3_s1x1x1_p1x1x1_d1x1x1",
+        "conv_forward_fp8_nhwgc_2d_n16_c256_k256_g1_i28x28_f3x3_s1x1_p1x1_d1x1",
+    ]
+    problems.write_text("\n".join(texts))
+    asked = ["predict", "--problems", str(problems), "--arch", "gfx942", "--rule-set", "tests", "--top", "1", "--json"]
+    assert run([*asked, "--skip-unsupported"]) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [one["problem"] for one in document["results"]] == texts[:2]
+    assert [one["problem"] for one in document["failures"]] == texts[2:]
+    kinds = [(Direction.FORWARD, 2, "bf16"), (Direction.BWD_DATA, 3, "fp16")]
+    for result, kind in zip(document["results"], kinds, strict=True):
+        names = set(map(kernel_name, rule_set("tests", *kind, load_arch("gfx942"))))
+        assert result["kernels"][0]["kernel"] in names
+        assert result["candidates"] + sum(result["refused"].values()) == len(names)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--n", "16", "--c", "256", "--rule-set", "none"],
+        ["--n", "16", "--c", "256", "--rule-set", "tiny", "--kernels", "-"],
+        ["--n", "16", "--c", "256", "--rule-set", "tiny", "--registry", "set.json"],
+        ["--m", "16", "--n", "256", "--k", "512", "--rule-set", "tiny"],
+        ["--op", "miopen_conv", "--arch", "gfx90a", "--n", "16", "--c", "256", "--rule-set", "tiny"],
+    ],
+)
+def test_what_has_no_such_rule_set_is_refused(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """One line: an unknown name, another list beside it, an operation without rule sets."""
+    assert run(["predict", *args]) == ExitCode.USAGE
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_rule_sets_are_completed() -> None:
+    """By what was typed, for bench and predict."""
+    assert _completion.rule_sets("t") == ["tiny", "tests"]
+    assert _completion.rule_sets("") == list(RULE_SETS)

@@ -162,6 +162,7 @@ OPERATION = Operation(
     tiled=_tiled,
     searched=lazily("ckh.ops.grouped_conv.search_space:SEARCHED"),
     lists=lazily("ckh.ops.grouped_conv.amd_lists:LISTS"),
+    rule_sets=lazily("ckh.ops.grouped_conv.rules:SETS_OF_CONV"),
     exported=lazily("ckh.ops.grouped_conv.exported:EXPORTED"),
     consumers=lazily("ckh.ops.grouped_conv.consumed:CONSUMERS"),
 )
