@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +17,14 @@ import ckh
 from ckh import ConvProblem, Direction, GemmProblem, Ranked, load_model, rank, rank_many
 from ckh.cli import run
 from ckh.errors import ExitCode
+from ckh.paths import data_dir
 
 if TYPE_CHECKING:
     from ckh import Model
 
 ROOT = Path(ckh.__file__).parents[1]
 GUIDE = ROOT / "docs" / "python.md"
+GEMM = GemmProblem(64, 64, 64, "fp32")
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +122,36 @@ def test_the_api_is_typed() -> None:
     several: list[list[Ranked]] = rank_many([GemmProblem(8, 8, 8), layer], top=2)
     assert several[1][0] == best
     assert best.name == model.spec.op.kernel_name(best.kernel)
+
+
+def test_a_model_is_named_by_its_folder_too() -> None:
+    """A path as `str` or `Path` gives what the loaded model gives, in each function that takes a model."""
+    folder = data_dir("models") / "gemm_universal_fp32_host"
+    problem, model = GEMM, ckh.load_model(folder)
+    for named in (str(folder), folder):
+        assert ckh.rank(problem, 3, named) == ckh.rank(problem, 3, model)
+        assert ckh.rank_many([problem], 3, named) == ckh.rank_many([problem], 3, model)
+        assert ckh.known(problem, 3, named) == ckh.known(problem, 3, model)
+    with pytest.raises(ckh.ModelError):
+        ckh.rank(problem, model="nowhere")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "options"),
+    [
+        ("rank", [GEMM], {"model": 5}),
+        ("rank_many", [[GEMM]], {"model": {}}),
+        ("known", [GEMM], {"model": 5}),
+        ("rank", ["conv_forward"], {}),
+        ("rank_many", [["conv_forward"]], {}),
+        ("known", [None], {}),
+        ("rank_many", [GEMM], {}),
+        ("rank", [GEMM], {"kernels": "one_name"}),
+        ("rank", [GEMM], {"kernels": 5}),
+        ("rank_many", [[GEMM]], {"kernels": "one_name"}),
+    ],
+)
+def test_another_type_is_named(name: str, args: list[Any], options: dict[str, Any]) -> None:
+    """An argument of another type is a TypeError that says what it must be."""
+    with pytest.raises(TypeError, match="must be"):
+        getattr(ckh, name)(*args, **options)

@@ -53,7 +53,7 @@ def choose(
     *,
     top: int | None = None,
     arch: str | None = None,
-    model: Path | None = None,
+    model: Path | str | None = None,
 ) -> list[Any]:
     """The instances of a template, best first.
 
@@ -76,7 +76,7 @@ def choose(
     return found[:top]
 
 
-def install(*, top: int | None = None, arch: str | None = None, model: Path | None = None) -> Callable[[], None]:
+def install(*, top: int | None = None, arch: str | None = None, model: Path | str | None = None) -> Callable[[], None]:
     """Have Inductor take the first of `choose`'s order wherever it would draw instances at random.
 
     Args:
@@ -110,7 +110,7 @@ def _all(functions: Sequence[Callable[[], None]]) -> None:
         one()
 
 
-def _replace(template: Any, setting: str, top: int | None, arch: str, model: Path | None) -> Callable[[], None]:
+def _replace(template: Any, setting: str, top: int | None, arch: str, model: Path | str | None) -> Callable[[], None]:
     drawn = template.gen_ops
     if hasattr(drawn, "ckh_replaced"):
         raise UsageError("Inductor takes ckh's order already", "undo the first install before another")
@@ -140,7 +140,7 @@ def _architecture(arch: str | None) -> str:
     return load_arch(found).name
 
 
-def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | None) -> list[Any]:
+def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | str | None) -> list[Any]:
     groups: dict[Any, list[tuple[int, Any]]] = defaultdict(list)
     for number, instance in enumerate(instances):
         placed = _placed(template, instance)
@@ -177,7 +177,7 @@ def _understood(part: Instances, template: Any, instance: Any) -> tuple[Any, Any
 
 
 def _places(
-    op: str, problem: Any, members: Sequence[tuple[int, Any]], arch: str, path: Path | None
+    op: str, problem: Any, members: Sequence[tuple[int, Any]], arch: str, path: Path | str | None
 ) -> dict[int, tuple[int, int]]:
     """Number of an instance -> its place among those that are the same to the order, and the place of these, from 0."""
     try:
@@ -217,7 +217,7 @@ def _say_passed_over(reason: str) -> None:
 
 
 @cache
-def _chooser(op: str, arch: str, path: Path | None) -> Chooser:
+def _chooser(op: str, arch: str, path: Path | str | None) -> Chooser:
     return Chooser(path, arch, None, op)
 
 

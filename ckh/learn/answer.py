@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +15,7 @@ from ckh.archs import default_arch, load_arch
 from ckh.errors import NoKernelError, UsageError
 from ckh.kernels.table import KernelTable
 from ckh.learn.answering import AnsweringModels
-from ckh.learn.artifact import Wanted, wanted_for
+from ckh.learn.artifact import Model, Wanted, load_model, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, own_candidates, scored
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
@@ -27,11 +29,10 @@ from ckh.learn.transfer import EstimateModel
 from ckh.paths import files_of_models
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from ckh.learn.artifact import Model
     from ckh.learn.batches import Scored
     from ckh.learn.frequent import Frequent
     from ckh.learn.probes import Probe
@@ -235,7 +236,7 @@ def unmeasured_families(model: Model, kernels: Sequence[Kernel]) -> dict[str, st
 def rank(
     problem: Problem,
     top: int | None = None,
-    model: Model | None = None,
+    model: Model | Path | str | None = None,
     *,
     arch: str | None = None,
     require_measured: bool = False,
@@ -246,8 +247,9 @@ def rank(
     Args:
         problem: what is to be computed.
         top: how many; all by default.
-        model: which model; by default the first that fits the problem and the architecture, or where none does what
-            stands in for it, which `Ranked.not_measured` says (`answering.AnsweringModels`).
+        model: which model, or its folder, which is then read in each call; by default the first that fits the problem
+            and the architecture, or where none does what stands in for it, which `Ranked.not_measured` says
+            (`answering.AnsweringModels`).
         arch: the architecture where no model is named; this machine's GPU, else the host.
         require_measured: refuse what stands in for a model.
         kernels: complete names, ours or AMD's, or kernels, which alone are ranked, in the architecture's pool or not;
@@ -257,19 +259,46 @@ def rank(
         NoKernelError: none applies.
         DataError: `kernels` is empty, or has what is no complete kernel of the operation, or what the architecture
             cannot build, or several element types.
+        TypeError: an argument is of another type.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
     _require_count(top)
-    if model is None:
+    _require_problems((problem,))
+    listed, chosen = _listed(kernels), _loaded(model)
+    if chosen is None:
         models = _models(arch)
-        model = models.fitting(problem) if require_measured else models.answering(problem)
-    model = _limited(model, kernels)
-    found = answer(problem, model)
-    return _marked(found.ranked if top is None else found.best(top), model)
+        chosen = models.fitting(problem) if require_measured else models.answering(problem)
+    chosen = _limited(chosen, listed)
+    found = answer(problem, chosen)
+    return _marked(found.ranked if top is None else found.best(top), chosen)
 
 
-def _limited(model: Model, kernels: Iterable[str | Kernel] | None) -> Model:
+def _loaded(model: object) -> Model | None:
+    """The model that was named, by itself or by its folder; None if none was."""
+    if model is None or isinstance(model, Model):
+        return model
+    if isinstance(model, (str, Path)):
+        return load_model(model)
+    raise TypeError(f"model must be a ckh.Model or the path of its folder, not {type(model).__name__}")
+
+
+def _require_problems(problems: Iterable[object]) -> None:
+    for problem in problems:
+        if not hasattr(problem, "canonical"):
+            raise TypeError(f"a problem must be a ckh.ConvProblem, a ckh.GemmProblem or such, not {problem!r:.80}")
+
+
+def _listed(kernels: object) -> tuple[str | Kernel, ...] | None:
+    """The kernels that were listed; None if none were."""
+    if kernels is None:
+        return None
+    if isinstance(kernels, (str, bytes, Path)) or not isinstance(kernels, Iterable):
+        raise TypeError(f"kernels must be a list of complete names or kernels, not {kernels!r:.80}")
+    return tuple(kernels)
+
+
+def _limited(model: Model, kernels: tuple[str | Kernel, ...] | None) -> Model:
     """A model that ranks these kernels alone; None: all."""
     return model if kernels is None else model.limited_to(kernel_list(kernels, model.spec.op))
 
@@ -297,7 +326,7 @@ def _marked(ranked: list[Ranked], model: Model) -> list[Ranked]:
     return ranked if doubts is None else [replace(one, not_measured=doubts) for one in ranked]
 
 
-def known(problem: Problem, top: int = 5, model: Model | None = None, *, arch: str | None = None) -> Known:
+def known(problem: Problem, top: int = 5, model: Model | Path | str | None = None, *, arch: str | None = None) -> Known:
     """What a model does not know of an answer of `rank`: the line `not known: …` of `ckh predict`.
 
     Args:
@@ -308,15 +337,17 @@ def known(problem: Problem, top: int = 5, model: Model | None = None, *, arch: s
 
     Raises:
         CkhError: as `rank`.
+        TypeError: as `rank`.
     """
     _require_count(top)
-    return answer(problem, model or _models(arch).answering(problem)).known(top)
+    _require_problems((problem,))
+    return answer(problem, _loaded(model) or _models(arch).answering(problem)).known(top)
 
 
 def rank_many(
     problems: Sequence[Problem],
     top: int | None = None,
-    model: Model | None = None,
+    model: Model | Path | str | None = None,
     *,
     tflops: bool = True,
     arch: str | None = None,
@@ -336,18 +367,23 @@ def rank_many(
 
     Raises:
         DataError: as `rank`.
+        TypeError: as `rank`.
         ModelError: there is no such model, or it is damaged.
         UsageError: the model is for something else, `top` is below 0, or there is no such architecture.
     """
     _require_count(top)
+    if hasattr(problems, "canonical") or not isinstance(problems, Iterable):
+        raise TypeError(f"problems must be a list of problems, not {problems!r:.80}")
+    problems = tuple(problems)
+    _require_problems(problems)
+    named, loaded = _listed(kernels), _loaded(model)
     models = _models(arch)
     groups: dict[Wanted, dict[Problem, list[int]]] = defaultdict(dict)
     for index, problem in enumerate(problems):
         groups[wanted_for(problem, models.arch)].setdefault(problem, []).append(index)
     ranked: list[list[Ranked]] = [[] for _ in problems]
-    named = None if kernels is None else tuple(kernels)
     for wanted, places in groups.items():
-        for problem, best in _best_of(list(places), wanted, model, models, top, (tflops, require_measured), named):
+        for problem, best in _best_of(list(places), wanted, loaded, models, top, (tflops, require_measured), named):
             for index in places[problem]:
                 ranked[index] = best.copy()
     return ranked

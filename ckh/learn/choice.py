@@ -30,7 +30,7 @@ class Chooser:
         ModelError: the model that was named is missing or damaged.
     """
 
-    def __init__(self, path: Path | None, arch: str | None, dtype: str | None, op: str | None) -> None:
+    def __init__(self, path: Path | str | None, arch: str | None, dtype: str | None, op: str | None) -> None:
         self._named = None if path is None else load_model(path)
         if self._named is not None:
             spec = self._named.spec
