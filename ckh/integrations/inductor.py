@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ckh.archs import HOST, default_arch, load_arch
-from ckh.errors import CkhError, UsageError
+from ckh.errors import CkhError, ModelError, UsageError
 from ckh.export.consumers import all_of
 from ckh.export.to_python import require_use
 from ckh.learn.artifact import load_model
@@ -42,6 +42,9 @@ _TEMPLATES = (
     ("ck_universal_gemm_template", "CKGemmTemplate", "ck_max_profiling_configs"),
     ("ck_conv_template", "CKGroupedConvFwdTemplate", "ck_max_profiling_configs"),
 )
+_SIZES = tuple(f"{name}_{axis}" for name in ("tile", "wave", "warp_tile") for axis in "mnk")
+_MOST_SIZE = 1 << 20
+_PASSED_OVER: list[str] = []  # why an instance was passed over, the first of this process
 # What kernels that are worth two tries differ in, besides their scores.
 _SHAPE = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "pipeline", "scheduler")
 _PADS = ("pad_m", "pad_n", "pad_k")  # kernels that differ in these alone are one kernel to the order
@@ -65,14 +68,14 @@ def choose(
         model: the folder of a model, by default the first that fits, or else the nearest or an estimate.
 
     Returns:
-        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning for each
-        reason; `instances` as they are where ckh cannot rank the problem, e.g. of sizes that are not known yet.
+        The instances that ckh ranks, best first, then the others in Inductor's order, with one warning in a process;
+        `instances` as they are where ckh cannot rank the problem, e.g. of sizes that are not known yet.
 
     Raises:
         UsageError: there is no GPU in this machine and none was named, or Inductor has no such kernels for it.
         ModelError: the model is damaged.
     """
-    found = _ranked(template, instances, _architecture(arch), model)
+    found = _ranked(template, list(instances), _architecture(arch), model)
     return found[:top]
 
 
@@ -124,7 +127,7 @@ def _replace(template: Any, setting: str, top: int | None, arch: str, model: Pat
         try:
             return choose(self, instances, top=limit, arch=arch, model=model)
         except CkhError as error:
-            _say_passed_over(error.message)
+            _say_passed_over(error)
             return instances[:limit]
 
     gen_ops.ckh_replaced = True  # type: ignore[attr-defined]
@@ -149,7 +152,13 @@ def _ranked(template: Any, instances: Sequence[Any], arch: str, model: Path | st
             groups[op, problem].append((number, kernel))
     places: dict[int, tuple[int, int]] = {}
     for (op, problem), members in groups.items():
-        places |= _places(op, problem, members, arch, model)
+        chooser = _chooser(op, arch, model)  # which refuses a damaged model
+        try:
+            places |= _places(op, problem, members, chooser)
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what is strange must not end the compilation of a model
+            _say_passed_over(error)
     last = (len(instances), 0)
     order = sorted(range(len(instances)), key=lambda number: (*places.get(number, last), number))
     return [instances[number] for number in order]
@@ -170,28 +179,37 @@ def _understood(part: Instances, template: Any, instance: Any) -> tuple[Any, Any
     try:
         problem = part.problem(template, instance)
         kernel = None if problem is None else part.kernel(template, instance)
+        if kernel is not None:
+            _require_sizes(kernel)
+            hash((problem, kernel))
     except Exception as error:  # noqa: BLE001 - a strange instance must not end the compilation of a model
-        _say_passed_over(f"{type(error).__name__}: {error}")
+        _say_passed_over(error)
         return None
     return None if kernel is None else (problem, kernel)
 
 
-def _places(
-    op: str, problem: Any, members: Sequence[tuple[int, Any]], arch: str, path: Path | str | None
-) -> dict[int, tuple[int, int]]:
+def _require_sizes(kernel: Any) -> None:
+    """Refuse a kernel with a size that none has.
+
+    Raises:
+        ValueError: it has one.
+    """
+    for name in _SIZES:
+        size = getattr(kernel, name)
+        if type(size) is not int or not 0 < size <= _MOST_SIZE:
+            raise ValueError(f"{name} is {size!r:.40}")
+
+
+def _places(op: str, problem: Any, members: Sequence[tuple[int, Any]], chooser: Chooser) -> dict[int, tuple[int, int]]:
     """Number of an instance -> its place among those that are the same to the order, and the place of these, from 0."""
     try:
-        chosen = _chooser(op, arch, path).model(problem, stands_in=True)
+        chosen = chooser.model(problem, stands_in=True)
     except UsageError:  # the model that was named is for something else
         return {}
     if chosen.not_measured is not None:
-        _say(op, arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not judged")
+        _say(op, chooser.arch, problem.dtype, chosen.not_measured.source, chosen.not_measured.worth or "not judged")
     kernels = tuple(sorted({kernel for _, kernel in members}))
-    try:
-        scores, _ = chosen.score_pool([problem], kernels, tflops=False)
-    except (ArithmeticError, TypeError, ValueError, RuntimeWarning) as error:  # of fields that no kernel has
-        _say_passed_over(f"{type(error).__name__}: {error}")
-        return {}
+    scores, _ = chosen.score_pool([problem], kernels, tflops=False)
     score: dict[Any, float] = {}
     for kernel, own in zip(map(_unpadded, kernels), scores[0].tolist(), strict=True):
         score[kernel] = max(own, score.get(kernel, own))
@@ -211,8 +229,15 @@ def _unpadded(kernel: Any) -> Any:
     return replace(kernel, **pads) if pads else kernel
 
 
-@cache
-def _say_passed_over(reason: str) -> None:
+def _say_passed_over(error: Exception) -> None:
+    """Say it once in a process: a template may have thousands of such instances."""
+    if _PASSED_OVER:
+        return
+    try:
+        reason = error.message if isinstance(error, CkhError) else f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - of an error whose text cannot be had either
+        reason = type(error).__name__
+    _PASSED_OVER.append(reason)
     warn(f"{PROGRAM}: instances that ckh cannot rank keep Inductor's order: {reason}")
 
 

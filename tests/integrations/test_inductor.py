@@ -201,6 +201,7 @@ def test_what_is_none_of_ckhs_keeps_its_order() -> None:
 )
 def test_a_strange_instance_is_passed_over(broken: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     """An instance whose fields ckh cannot read comes last; the others are ranked as without it."""
+    inductor._PASSED_OVER.clear()
     template = Template([node(4096, 4096), node(4096, 4096)])
     good = [tiled(*sizes) for sizes in TILES]
     split = broken.pop("kBatch", 1)
@@ -210,6 +211,71 @@ def test_a_strange_instance_is_passed_over(broken: dict[str, Any], capsys: pytes
         strange,
     ]
     assert capsys.readouterr().err.count("keep Inductor's order") <= 1
+
+
+STRANGE: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1 << 70, 1.5, float("nan"), float("inf"), "", "x", "9" * 5000, b"x", [], {}, [1], object()),
+    *("Row", "F16", "BlockGemmPipelineVersion::v3", "\x1b[31m", "\ud800", 3, 2, Template, int),
+)
+
+
+class Raising:
+    """Whatever is done with it raises, its text too."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(Raising())
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+
+def _strange_instance(draw: random.Random) -> Any:
+    """An instance with one to three fields of other types or values, without some, or no instance at all."""
+    if draw.random() < 0.1:
+        return draw.choice([*STRANGE, Raising()])
+    one: Any = draw.choice([CkGemm, CkConv])()
+    for name in draw.sample(sorted(vars(one)), draw.choice((1, 1, 2, 3))):
+        if draw.random() < 0.1:
+            one.__dict__.pop(name)
+        else:
+            setattr(one, name, draw.choice([*STRANGE, Raising()]))
+    return CkOp(one, draw.choice([1, 1, *STRANGE])) if isinstance(one, CkGemm) else one
+
+
+def _strange_template(draw: random.Random) -> Template:
+    value = draw.choice([512, 1, *STRANGE, Raising()])
+    template = draw.choice(
+        [
+            Template([node(value, 4096), node(4096, 1024)]),
+            Template([node(512, 4096)]),
+            GEMM,
+            Template([node(8, 64, 56, 48), node(128, 32, 3, 5)], groups=value),
+        ]
+    )
+    return template if draw.random() < 0.9 else draw.choice([*STRANGE, Raising()])
+
+
+def test_whatever_an_instance_is_an_order_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 1,500 lists of strange instances each comes back whole, with one warning; what is known is ranked."""
+    draw, good = random.Random(7), [tiled(*sizes) for sizes in TILES]
+    inductor._PASSED_OVER.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(1500):
+            template = GEMM if draw.random() < 0.5 else _strange_template(draw)
+            given = [*good, *(_strange_instance(draw) for _ in range(3))]
+            draw.shuffle(given)
+            found = inductor.choose(template, given, arch=draw.choice(["gfx942", "gfx950"]))
+            assert sorted(map(id, found)) == sorted(map(id, given))
+    assert capsys.readouterr().err.count("keep Inductor's order") == 1
 
 
 def test_a_gpu_must_be_known() -> None:

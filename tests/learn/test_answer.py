@@ -87,7 +87,7 @@ def test_a_model_without_a_list_of_kernels_ranks_all(model_dir: Path, tmp_path: 
     (older / "kernels.json").unlink()
     assert len(answer(problems()[0], load_model(older)).ranked) == ALL
     (older / "kernels.json").write_text('{"tiles": 3}')
-    with pytest.raises(ModelError, match=r"kernels\.json is damaged"):
+    with pytest.raises(ModelError, match=r"kernels\.json: tiles must be a list of lists"):
         answer(problems()[0], load_model(older))
 
 
