@@ -27,9 +27,12 @@ def printable(text: str) -> str:
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = f"{text[:half]} … {text[-half:]}"
-    if text.isprintable():
-        return text
-    return re.sub(_HIDDEN, _escaped, text)
+    return one_line(text)
+
+
+def one_line(text: str) -> str:
+    """As `printable`, of any length."""
+    return text if text.isprintable() else re.sub(_HIDDEN, _escaped, text)
 
 
 def emit(text: str) -> None:

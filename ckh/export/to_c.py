@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ckh.learn.artifact import Model
 
 _TEMPLATES = Path(__file__).with_name("c")
+_MARKUP = re.compile(r"[|`*_~!\[\]]")  # of Markdown
 _LINE, _WORDS = 120, 6
 
 
@@ -132,8 +134,8 @@ def _facts(one: _Exported) -> dict[str, Any]:
 
 
 def _markdown_cell(text: str) -> str:
-    """Text of a stranger's file as the text of a table's cell: no markup, no control characters."""
-    return html.escape(printable(text)).replace("|", "&#124;")
+    """Text of a stranger's file as the text of a table's cell: no HTML, no Markdown, no control characters."""
+    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", html.escape(printable(text)))
 
 
 def _readme(prepared: Sequence[_Exported], *, embed: bool) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.jsonfields import model_fields
+from ckh.log import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -165,15 +166,20 @@ def _measured_set(fields: JsonFields) -> MeasuredSet:
     found = MeasuredSet(
         sizes=sizes,
         limits=tuple((low, high) for low, high in fields.rows("limits", (int, int))),
-        families=fields.strings("families"),
-        problems=fields.strings("problems"),
+        families=_lines(fields, "families"),
+        problems=_lines(fields, "problems"),
         values=tuple(map(tuple, fields.rows("values", (int,) * len(sizes)))),
-        kernels=fields.strings("kernels"),
+        kernels=_lines(fields, "kernels"),
         best=tuple((kernel, float(ms)) for kernel, ms in fields.rows("best", (int, float))),
     )
     for name, problem in _faults(found):
         fields.fail(name, problem)
     return found
+
+
+def _lines(fields: JsonFields, name: str) -> tuple[str, ...]:
+    """Texts that are shown: what would steer a terminal or begin a line is escaped."""
+    return tuple(map(one_line, fields.strings(name)))
 
 
 def _faults(found: MeasuredSet) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.learn.known import ALL_KNOWN, Known
+from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
@@ -77,7 +78,7 @@ class NotMeasured:
         following = [f"next     {command}" for command in self.next_commands]
         return [
             "NOT MEASURED on this architecture and element type",
-            f"source   {self.source}",
+            f"source   {one_line(self.source)}",
             f"worth    {self.worth or 'not judged'}",
             *following,
         ]
@@ -202,7 +203,11 @@ class Ranking(NamedTuple):
         beside = f"\n{prose(self.frequent.line)}\n" if self.frequent is not None else ""
         tied = _ties_text(self.kernels)
         notes = tied + beside + doubts + notes_text(self.no_speed, is_in_order=self.in_order)
-        said = "\n".join([*map(paragraphs, lines), "", table]) + interval_text(self.interval, self.known.apart) + notes
+        said = (
+            "\n".join([*(paragraphs(one_line(line)) for line in lines), "", table])
+            + interval_text(self.interval, self.known.apart)
+            + notes
+        )
         return said if self.explanation is None else "\n".join([said, *self.explanation.lines(), ""])
 
     def json(self) -> str:

@@ -11,6 +11,7 @@ from ckh.archs import arch_names
 from ckh.errors import DataError, ModelError, UsageError
 from ckh.jsonfields import model_fields
 from ckh.learn import published
+from ckh.log import one_line
 from ckh.ops import is_operation, operation, operation_names
 from ckh.ops.base import Encoding
 from ckh.problems import DTYPE_BYTES, Direction
@@ -46,7 +47,7 @@ class ModelSpec:
             it open.
         dtype: element type of the problems; `ANY` if the model is for all.
         arch: architecture they were measured on.
-        device: name of that device, empty if unknown.
+        device: name of that device on one line, empty if unknown.
         feature_names: inputs, in order.
         categorical_features: those that are categories.
         targets: what there are models of.
@@ -190,7 +191,7 @@ def _parse(fields: JsonFields, folder: Path) -> ModelSpec:
         variant=_variant(folder.name) if ours is None else _direction(ours, where),
         dtype=_dtype(fields),
         arch=arch,
-        device="" if ours is None else ours.scalar("device", str),
+        device="" if ours is None else one_line(ours.scalar("device", str)),
         feature_names=names,
         categorical_features=_categorical(fields, names, engine, is_amds=ours is None),
         targets=targets,

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ckh.learn.ranking_text import is_falling, notes_text
+from ckh.log import one_line
 from ckh.ops import in_words
 from ckh.prose import paragraphs, prose
 from ckh.tabletext import json_text, table_text
@@ -66,7 +67,7 @@ def search_json(problem: Problem, model: Model, search: ModelSearch) -> str:
 def head_text(problem: Problem, model: Model | None) -> str:
     """The problem, and what searches."""
     doubts = None if model is None else model.not_measured
-    about = [f"model    {'none' if model is None else model.path.name}"] if doubts is None else doubts.lines()
+    about = [f"model    {'none' if model is None else one_line(model.path.name)}"] if doubts is None else doubts.lines()
     return "\n".join([f"problem  {in_words(problem)}", f"         {problem.canonical()}", *about])
 
 

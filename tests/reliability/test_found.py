@@ -239,24 +239,42 @@ def test_terminal_escapes_of_a_model_are_not_printed(
     monkeypatch.setenv("CKH_QUICK", quick)
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
-    spec["ckh"]["device"] = "\x1b[31mEPYC\u202e | <script>"
+    spec["ckh"]["device"] = "\x1b[31mEPYC\u202e\nmodel    FORGED | <script>"
     (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
     for _ in range(2):  # the second answer is a prepared one
         assert entry.run(["predict", "--model", str(model), "--n", "1", "--c", "8"]) == ExitCode.OK
         stdout = capsys.readouterr().out
         assert "\\x1b[31mEPYC\\u202e" in "".join(stdout.split("\n"))
         assert stdout.replace("\n", "").isprintable()
+        assert not any(line.startswith("model    FORGED") for line in stdout.splitlines())
+
+
+def test_lines_of_a_model_are_not_forged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model's folder and the problems it was measured on are each shown on one line, by predict and search."""
+    forged = "\nmodel    FORGED\x9b\n"
+    model = shutil.copytree(data_dir("models") / "grouped_conv_forward_bf16_gfx950", tmp_path / f"model{forged}")
+    content = json.loads(gzip.decompress((model / "measured.json.gz").read_bytes()))
+    content["problems"] = [forged] * len(content["problems"])
+    (model / "measured.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+    for command in ("predict", "search"):
+        args = [command, "--model", str(model), "--n", "9999", "--c", "256"]
+        assert cli.run(args) == ExitCode.OK
+        stdout = capsys.readouterr().out
+        assert "FORGED" in stdout
+        assert not any(line.startswith("model    FORGED") for line in stdout.splitlines())
+        assert cli.run([*args, "--json"]) == ExitCode.OK
+        assert json.loads(capsys.readouterr().out)
 
 
 def test_markup_of_a_model_is_not_exported(tmp_path: Path) -> None:
     """A device's name is text in the README of exported C, whatever Markdown or HTML it holds."""
     model = shutil.copytree(data_dir("models") / "grouped_conv_forward_fp32_host", tmp_path / "model")
     spec = json.loads((model / "feature_spec.json").read_bytes())
-    spec["ckh"]["device"] = "\x1b[31m | <script>"
+    spec["ckh"]["device"] = "\x1b[31m | <script> ![a](b) `c`"
     (model / "feature_spec.json").write_text(json.dumps(spec), encoding="utf-8")
     assert cli.run(["export", "--model", str(model), "--to", "c", "--out", str(tmp_path / "c")]) == ExitCode.OK
     readme = (tmp_path / "c" / "README.md").read_text(encoding="utf-8")
-    assert "| \\x1b[31m &#124; &lt;script&gt; |" in readme
+    assert "| \\x1b&#91;31m &#124; &lt;script&gt; &#33;&#91;a&#93;(b) &#96;c&#96; |" in readme
     assert "\x1b" not in readme
 
 
