@@ -5,7 +5,7 @@ It is plain data and functions, of which `ckh.commands` makes options; quick ans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
@@ -70,6 +70,7 @@ class Requested(Generic[P]):
             architecture and element type: problems with one text are answered by one prepared pool.
         default_dtype: element type of problems that state none; empty: the architecture's.
         completed: a problem on an architecture, where one may leave something open to that.
+        refused: options of none of its problems that are looked for: why, and what to do instead.
         padded: the problem that answers where no kernel applies to one as it is: with sizes rounded up; itself without.
     """
 
@@ -82,6 +83,7 @@ class Requested(Generic[P]):
     default_dtype: str = ""
     completed: Callable[[P, str], P] = _as_it_is
     padded: Callable[[P], P] = _not_padded
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def strange(self, given: Mapping[str, Any], variant: str) -> str | None:
         """An option that was given and does not go with the operation, if there is one."""
@@ -107,6 +109,9 @@ def requested_problem(
         UsageError: it is impossible, or an option does not go with the operation.
     """
     if strange := part.strange(given, variant):
+        if strange in part.refused:
+            reason, hint = part.refused[strange]
+            raise UsageError(f"{op} has no {as_option(strange)}: {reason}", hint)
         raise UsageError(f"{op} has no {as_option(strange)}", f"see ckh {command} --help")
     return part.problem(given, variant, dtype)
 

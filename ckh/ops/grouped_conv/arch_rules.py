@@ -14,7 +14,7 @@ from ckh.kernels.pipelines import (
 )
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.grouped_conv.option_rules import COMPLETE_OPTION_RULES, NAME_OPTION_RULES
-from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.problem import CHANNELS_LAST, CONV_LAYOUTS, TRANSPOSED
 from ckh.ops.grouped_conv.variants import REJECTED_PIPELINES, VARIANT_PIPELINES
 from ckh.problems import DTYPE_BYTES
 
@@ -37,9 +37,10 @@ def _dtype(arch: ArchSpec, dtype: str) -> Iterator[str]:
 @rule
 def _shape(ndim_spatial: int, layout: str | None) -> Iterator[str]:
     if ndim_spatial not in CONV_LAYOUTS:
-        yield f"{ndim_spatial}D convolutions are not supported"
+        yield f"{ndim_spatial}D convolutions are not supported, only 2D and 3D; 1D is 2D with Hi = 1 and Y = 1"
     elif layout not in (None, CONV_LAYOUTS[ndim_spatial]):
-        yield f"{ndim_spatial}D kernels need layout {CONV_LAYOUTS[ndim_spatial]}, not {layout}"
+        needed = CONV_LAYOUTS[ndim_spatial]
+        yield f"{ndim_spatial}D kernels need layout {needed}, not {layout}: {CHANNELS_LAST}; {TRANSPOSED}"
 
 
 @rule

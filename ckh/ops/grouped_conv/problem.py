@@ -16,6 +16,12 @@ from ckh.problems import DTYPE_BYTES, Direction
 
 CONV_LAYOUTS: dict[int, str] = {2: "nhwgc", 3: "ndhwgc"}
 
+# Why other layouts and 1D are refused, and what to do.
+ONE_DIMENSION = "1D convolutions are not supported"
+AS_2D = "give it as 2D with Hi = 1 and Y = 1, which is the same convolution"
+CHANNELS_LAST = "ckh builds channels-last kernels of CK Tile only"
+TRANSPOSED = "transpose to channels last, as MIOpen does"
+
 # Dataset column -> ConvProblem field, in the order of AMD's benchmark CSV. The columns keep AMD's names.
 CONV_COLUMNS: dict[str, str] = {
     "N": "n",
@@ -43,6 +49,7 @@ _MAY_BE_ZERO = frozenset({"pad_d", "pad_h", "pad_w"})
 _LIMIT = 2**31 - 1
 
 _SIZE = "[0-9]{1,10}"
+_HEAD_1D = re.compile(r"conv_[a-z0-9_]+_1d_")
 _CANONICAL = (  # compiled when it is first used, which quick answers never do
     r"conv_(?P<variant>forward|bwd_data|bwd_weight)_(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]+)_(?P<ndim>[23])d"
     + "".join(f"_{key}(?P<{key}>{_SIZE})" for key in "nckg")
@@ -89,12 +96,13 @@ class ConvProblem:
     def __post_init__(self) -> None:
         object.__setattr__(self, "variant", _direction(self.variant))
         if self.ndim not in CONV_LAYOUTS:
-            raise UsageError(f"ndim must be 2 or 3, not {self.ndim!r}")
+            raise not_2d_or_3d(self.ndim)
         if not self.layout:
             object.__setattr__(self, "layout", CONV_LAYOUTS[self.ndim])
         if self.layout != CONV_LAYOUTS[self.ndim]:
             raise UsageError(
-                f"layout {self.layout!r} is not supported in {self.ndim}D", f"use {CONV_LAYOUTS[self.ndim]}"
+                f"layout {self.layout!r} is not supported in {self.ndim}D: {CHANNELS_LAST}",
+                f"use {CONV_LAYOUTS[self.ndim]}: {TRANSPOSED}",
             )
         if self.dtype not in DTYPE_BYTES:
             raise UsageError(f"unknown dtype {self.dtype!r}", "one of " + ", ".join(DTYPE_BYTES))
@@ -219,6 +227,8 @@ def parse_conv_problem(text: str) -> ConvProblem:
         UsageError: the text does not have that form, or its sizes are not valid.
     """
     match = re.fullmatch(_CANONICAL, text.strip())
+    if match is None and _HEAD_1D.match(text.strip()):
+        raise not_2d_or_3d(1)
     if match is None:
         raise UsageError(
             f"not a problem: {text!r}", "e.g. conv_forward_fp32_nhwgc_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"
@@ -241,6 +251,13 @@ def parse_conv_problem(text: str) -> ConvProblem:
 
 
 _TRIPLES = tuple(tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride", "pad", "dilation"))
+
+
+def not_2d_or_3d(ndim: object) -> UsageError:
+    """The error of another number of dimensions; of 1 it says what to do."""
+    if ndim == 1:
+        return UsageError(f"ndim must be 2 or 3, not 1: {ONE_DIMENSION}", AS_2D)
+    return UsageError(f"ndim must be 2 or 3, not {ndim!r}")
 
 
 def _direction(value: str) -> Direction:

@@ -25,7 +25,7 @@ OPTIONS = (
     SizeOption("stride", "Stride, e.g. 2 or 2x1", "1", str, "S|SHxSW"),
     SizeOption("pad", "Padding on each side", "same", str, "P|PHxPW"),
     SizeOption("dilation", "Dilation", "1", str, "D|DHxDW"),
-    SizeOption("ndim", "Dimensions; 3 if --di or --z is given", "2", low=2, high=3),
+    SizeOption("ndim", "Dimensions, 2 or 3; 3 if --di or --z is given", "2"),
     SizeOption("di", "Input depth, 3D", "8"),
     SizeOption("z", "Filter depth, 3D", "Y"),
 )
@@ -43,10 +43,12 @@ def requested_convolution(given: Mapping[str, Any], variant: str, dtype: str) ->
     Raises:
         UsageError: it is impossible.
     """
-    from ckh.ops.grouped_conv.problem import ConvProblem
+    from ckh.ops.grouped_conv.problem import ConvProblem, not_2d_or_3d
     from ckh.problems import Direction
 
     ndim = dimensions(given)
+    if ndim not in _AXES:
+        raise not_2d_or_3d(ndim)
     if ndim != _3D and {"di", "z"} & given.keys():
         raise UsageError("a 2D convolution has no --di and --z", "leave out --ndim 2")
     sizes: dict[str, Any] = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
@@ -92,4 +94,16 @@ def dimensions(given: Mapping[str, Any]) -> int:
     return int(given.get("ndim", _3D if {"di", "z"} & given.keys() else 2))
 
 
-REQUESTED = Requested(OPTIONS, requested_convolution, in_words, has_directions=True, pool=pool, padded=padded)
+_LAYOUT = (
+    "ckh builds channels-last kernels of CK Tile only, nhwgc in 2D and ndhwgc in 3D",
+    "leave it out; transpose other layouts to channels last, as MIOpen does",
+)
+REQUESTED = Requested(
+    OPTIONS,
+    requested_convolution,
+    in_words,
+    has_directions=True,
+    pool=pool,
+    padded=padded,
+    refused={"layout": _LAYOUT},
+)

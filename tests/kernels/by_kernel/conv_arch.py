@@ -40,9 +40,12 @@ def _dtype(kernel: ConvKernel, arch: ArchSpec) -> Iterator[str]:
 
 def _shape(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:
     if kernel.ndim_spatial not in CONV_LAYOUTS:
-        yield f"{kernel.ndim_spatial}D convolutions are not supported"
+        only = "only 2D and 3D; 1D is 2D with Hi = 1 and Y = 1"
+        yield f"{kernel.ndim_spatial}D convolutions are not supported, {only}"
     elif kernel.layout not in (None, CONV_LAYOUTS[kernel.ndim_spatial]):
-        yield f"{kernel.ndim_spatial}D kernels need layout {CONV_LAYOUTS[kernel.ndim_spatial]}, not {kernel.layout}"
+        why = "ckh builds channels-last kernels of CK Tile only; transpose to channels last, as MIOpen does"
+        needed = CONV_LAYOUTS[kernel.ndim_spatial]
+        yield f"{kernel.ndim_spatial}D kernels need layout {needed}, not {kernel.layout}: {why}"
 
 
 def _direction_pipeline(kernel: ConvKernel, _arch: ArchSpec) -> Iterator[str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ckh.errors import UsageError
+from ckh.cli import run
+from ckh.errors import ExitCode, UsageError
 from ckh.ops.grouped_conv.problem import CONV_COLUMNS, ConvProblem, parse_conv_problem
 from ckh.problems import Direction
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RESNET: dict[str, Any] = {"n": 1, "c": 64, "k": 128, "g": 1, "hi": 28, "wi": 30, "y": 3, "x": 3}
 
@@ -145,3 +150,33 @@ def test_columns_are_amds_nineteen() -> None:
     assert len(columns) == 19
     assert list(columns)[:7] == ["N", "C", "K", "G", "Di", "Hi", "Wi"]
     assert (columns["Wi"], columns["pad_h"], columns["Di"]) == (30, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["--ndim", "1"], "2D with Hi = 1 and Y = 1"),
+        (["--layout", "ngchw"], "channels last"),
+        (["--problems", "conv_forward_fp32_nwgc_1d_n1_c64_k64_g1_i28_f3_s1_p1_d1"], "2D with Hi = 1 and Y = 1"),
+        (["--problems", "conv_forward_fp32_ngchw_2d_n1_c64_k64_g1_i28x28_f3x3_s1x1_p1x1_d1x1"], "channels last"),
+    ],
+)
+def test_a_refused_shape_has_what_to_do(
+    args: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1D and channels-first layouts are refused with the reason, and with the same convolution as ckh has it."""
+    if args[0] == "--problems":
+        (tmp_path / "problems.txt").write_text(args[1])
+        args = ["--problems", str(tmp_path / "problems.txt")]
+    assert run(["predict", *args]) == ExitCode.USAGE or args[0] == "--problems"
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: ")
+    assert hint in lines[1]
+
+
+def test_1d_is_2d_of_height_1(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the hint says is the same convolution: one row, and no padding of it by default."""
+    assert run(["predict", "--c", "64", "--hi", "1", "--wi", "28", "--y", "1", "--x", "3", "--json"]) == ExitCode.OK
+    sizes = json.loads(capsys.readouterr().out)["sizes"]
+    assert (sizes["hi"], sizes["y"], sizes["pad_h"]) == (1, 1, 0)
+    assert (sizes["wi"], sizes["x"], sizes["pad_w"]) == (28, 3, 1)

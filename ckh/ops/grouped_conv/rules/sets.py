@@ -16,7 +16,7 @@ from ckh.errors import UsageError
 from ckh.kernels.table import KernelTable
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.pool import conv_pool, refused_pool
-from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
+from ckh.ops.grouped_conv.problem import AS_2D, CONV_LAYOUTS
 from ckh.ops.grouped_conv.rules.draw import Kernels, Key, every_fifth, first_of_each, smallest
 from ckh.ops.grouped_conv.rules.full import full_candidates
 from ckh.ops.grouped_conv.validity import CONV_RULES
@@ -118,5 +118,7 @@ def _find(name: str, ndim_spatial: int) -> RuleSet:
         raise UsageError(f"unknown rule set {name!r}", "one of " + ", ".join(RULE_SETS))
     if ndim_spatial not in CONV_LAYOUTS:
         known = ", ".join(map(str, CONV_LAYOUTS))
-        raise UsageError(f"{ndim_spatial}D convolutions are not supported", f"one of {known}")
+        raise UsageError(
+            f"{ndim_spatial}D convolutions are not supported", f"one of {known}" if ndim_spatial != 1 else AS_2D
+        )
     return RULE_SETS[name]
