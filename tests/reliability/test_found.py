@@ -98,6 +98,17 @@ def test_a_size_that_is_no_integer_is_a_bad_row(cell: bytes, tmp_path: Path) -> 
         readers()["amd-csv"].read(path, ReadOptions(arch="gfx942"))
 
 
+@pytest.mark.parametrize(("layout", "why"), [("ngchw_2d", "channels-last"), ("nwgc_1d", "1D convolutions")])
+def test_kernels_of_other_layouts_are_bad_rows(layout: str, why: str, tmp_path: Path) -> None:
+    """A time of a channels-first or a 1D kernel is none of a channels-last problem: the row says why."""
+    name = samples.FULL_NAMES[0].replace("ndhwgc_3d", layout)
+    assert layout in name
+    path = tmp_path / "amd.csv"
+    path.write_bytes(AMD.replace(samples.SHORT_NAMES[0].encode(), name.encode()))
+    with pytest.raises(DataError, match=why):
+        readers()["amd-csv"].read(path, ReadOptions(arch="gfx942"))
+
+
 @pytest.mark.parametrize("change", ["text", "nested", "twice"])
 def test_a_parquet_file_of_other_columns_is_refused(change: str, tmp_path: Path) -> None:
     """Text that is no UTF-8, values that are lists, a column that is there twice."""

@@ -177,7 +177,7 @@ def _problems(
     """The distinct problems of the good rows, each judged once, and each row's number among them."""
     import numpy as np
 
-    heads = [(kernel.variant, kernel.dtype, kernel.ndim_spatial) for kernel in kernels.kernels]
+    heads = [(one.variant, one.dtype, one.ndim_spatial, one.layout or "") for one in kernels.kernels]
     of_row = np.zeros(len(kernels.of_row), dtype=np.int64)
     good = np.flatnonzero(faults.good)
     if not len(good):
@@ -208,10 +208,10 @@ def _problems(
     return problems, of_row
 
 
-def _problem(head: tuple[Any, str, int], sizes: dict[str, int]) -> ConvProblem:
-    variant, dtype, ndim = head
+def _problem(head: tuple[Any, str, int, str], sizes: dict[str, int]) -> ConvProblem:
+    variant, dtype, ndim, layout = head
     fields: dict[str, Any] = {CONV_COLUMNS[name]: size for name, size in sizes.items()}
-    return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, **fields)
+    return ConvProblem(variant=variant, dtype=dtype, ndim=ndim, layout=layout, **fields)
 
 
 def _reason(sizes: dict[str, int]) -> str:
