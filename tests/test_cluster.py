@@ -29,6 +29,7 @@ from ckh.data.dataset import write_dataset
 from ckh.errors import DeviceError, ExitCode, UsageError
 from ckh.learn.artifact import load_model
 from ckh.ops import operation
+from tests.clusters import shared_cluster
 from tests.learn.conftest import measured
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 @pytest.fixture(scope="module")
 def local() -> Iterator[Cluster]:
     """Three worker processes of this machine."""
-    with connected("local:3") as cluster:
+    with shared_cluster(3) as cluster:
         yield cluster
 
 
@@ -282,7 +283,7 @@ def test_workers_that_fit_together_end_with_their_client(tmp_path: Path, number:
     write_dataset(measured(), data)
     args = ["train", "--data", str(data), "--trees", "100000", "--learning-rate", "0.001", "--folds", "0"]
     args += ["--targets", "tflops", "--jobs", "1", "--out", str(tmp_path / "model"), "--distributed", "--cluster"]
-    with connected("local:2") as cluster:
+    with shared_cluster(2) as cluster:
         command = [sys.executable, "-c", _SPREADING, *args, cluster.client.scheduler.address]
         client = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         while not cluster.client.run_on_scheduler(_has_answers):  # to workers behind their first round

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import shutil
 import socket
@@ -22,7 +23,8 @@ import pytest
 from ckh.cluster import connection as connection_module
 from ckh.cluster.calls import Call
 from ckh.cluster.connection import connected
-from ckh.errors import CkhError, DeviceError, UsageError
+from ckh.errors import CkhError, DeviceError, ExitCode, UsageError
+from tests.clusters import shared_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +37,7 @@ pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 @pytest.fixture(scope="module")
 def local() -> Iterator[Cluster]:
     """A worker process of this machine."""
-    with connected("local:1") as cluster:
+    with shared_cluster(1) as cluster:
         yield cluster
 
 
@@ -255,6 +257,70 @@ def _as_configured(certificate: dict[str, str]) -> dict[str, Any]:
     """What stands in Dask's configuration for a client with a certificate."""
     keys = {"ca-file": "tls_ca_file", "client.cert": "tls_client_cert", "client.key": "tls_client_key"}
     return {f"distributed.comm.tls.{key}": certificate[name] for key, name in keys.items()}
+
+
+_STRANGER = """
+import os, sys
+import distributed, distributed.comm.tcp, distributed.protocol, distributed.widgets
+
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    print(distributed.Client(sys.argv[1], timeout=10).submit(os.getpid).result())
+except (OSError, TypeError, ValueError) as error:
+    print("refused", type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("protocol", ["tls", "tcp"])
+def test_local_workers_run_nothing_of_who_has_not_their_key(local: Cluster, protocol: str) -> None:
+    """A process that knows the port of the scheduler, of another user where tests run as root, gets nothing done."""
+    address = local.client.scheduler.address.replace("tls:", f"{protocol}:")
+    command = [sys.executable, "-c", _STRANGER, address]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, cwd="/", env=_no_key())
+    assert ended.stdout.startswith("refused ")
+    assert {urlsplit(node.address).scheme for node in local.nodes()} == {"tls"}
+
+
+def _no_key() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
+
+
+def test_local_workers_need_what_makes_their_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the package that makes certificates nothing is started, and the hint says how to get it."""
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(UsageError, match="cryptography") as caught, connected("local:1"):
+        pass
+    assert "ckh[cluster]" in caught.value.hint
+
+
+_INTERRUPTED = """
+import os, signal, sys
+from ckh.boundary import guarded
+from ckh.cluster.connection import connected
+
+def wait():
+    with connected("local:1"):
+        os.killpg(0, signal.SIGINT)
+        signal.pause()
+
+if __name__ == "__main__":
+    sys.exit(guarded(wait))
+"""
+
+
+def test_an_interrupted_client_leaves_no_folder(tmp_path: Path) -> None:
+    """What Dask keeps of local workers is gone after Ctrl-C, which all processes get."""
+    script, folder = tmp_path / "interrupted.py", tmp_path / "temporary"
+    script.write_text(_INTERRUPTED, encoding="utf-8")
+    folder.mkdir()
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    ended = subprocess.run(
+        [sys.executable, script], env=environment, cwd=tmp_path, start_new_session=True, timeout=120, check=False
+    )
+    assert ended.returncode == ExitCode.INTERRUPTED
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["interrupted.py", "temporary"]
+    assert list(folder.iterdir()) == []
 
 
 def test_another_ckh_is_refused(local: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

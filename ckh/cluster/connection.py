@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import tempfile
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 CLUSTER_HELP = "Work on a Dask cluster: tcp://HOST:PORT, tls://HOST:PORT, a scheduler's file, or local:N."
 _PROTOCOLS = ("tcp://", "tls://", "ucx://", "ws://", "wss://")
 _LOCAL = "local:"
+_INSTALL = "pip install 'ckh[cluster]'"
 _LOGGERS = ("distributed", "tornado")
 _MOST_LOCAL = 1024
 _CONNECT_S = 15
@@ -38,7 +40,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
 
     Args:
         address: of a scheduler; or the file in which one has written its address; or `local:N`, which starts N workers
-            on this machine, reachable from it alone.
+            on this machine, which take no other client.
         is_verbose: whether to say from time to time what the workers do.
 
     Raises:
@@ -48,7 +50,7 @@ def connected(address: str, *, is_verbose: bool = False) -> Iterator[Cluster]:
     try:
         import distributed
     except ImportError as error:
-        raise UsageError("--cluster needs Dask, which is not installed", "pip install 'ckh[cluster]'") from error
+        raise UsageError("--cluster needs Dask, which is not installed", _INSTALL) from error
     # What matters of a node's end is said here, in one line. Dask gives some of its loggers levels of their own.
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in _LOGGERS:
@@ -84,7 +86,7 @@ def everywhere_or_here(address: str | None) -> Iterator[Cluster | None]:
 def _backend(address: str) -> Iterator[str | LocalCluster]:
     """What a client connects to: a scheduler's address, or local workers, which live as long as the context."""
     if address.startswith(_LOCAL):
-        with _local(address) as local:
+        with _scratch_folder(), _local(address) as local:
             yield local
     elif address.startswith(_PROTOCOLS):
         yield address
@@ -96,18 +98,36 @@ def _backend(address: str) -> Iterator[str | LocalCluster]:
         )
 
 
+@contextmanager
+def _scratch_folder() -> Iterator[None]:
+    """A folder in which Dask keeps its own while the context lasts; it puts that on `sys.path`, so it is ours alone."""
+    import dask
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ckh-dask-", ignore_cleanup_errors=True) as folder,
+        dask.config.set({"temporary-directory": folder}),
+    ):
+        yield
+
+
 def _local(address: str) -> LocalCluster:
-    """Workers of this machine."""
+    """Workers of this machine, to which only this process has the key: all users reach ports of the loopback."""
     from distributed import LocalCluster
+    from distributed.security import Security
 
     count = address.removeprefix(_LOCAL)
     if not count.isascii() or not count.isdecimal() or not 0 < int(count[:9]) <= _MOST_LOCAL:
         raise UsageError(f"--cluster {address}: N of local:N must be a number from 1 to {_MOST_LOCAL}")
     try:
+        security = Security.temporary()
+    except ImportError as error:
+        raise UsageError(f"--cluster {address} needs cryptography, which is not usable", _INSTALL) from error
+    try:
         return LocalCluster(
             n_workers=int(count),
             threads_per_worker=1,
             host="127.0.0.1",
+            security=security,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         )

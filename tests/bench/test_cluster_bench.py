@@ -28,12 +28,12 @@ from ckh.bench.remote import DeviceRequest, describe
 from ckh.bench.runner import on_problem
 from ckh.bench.serving import in_order
 from ckh.cli import run
-from ckh.cluster.connection import connected
 from ckh.data.journal import read_journal
 from ckh.errors import DataError, DeviceError, ExitCode
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.clusters import shared_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two nodes with a cache that is not the client's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CKH_CACHE_DIR", str(tmp_path_factory.mktemp("nodes")))
-        with connected("local:2") as cluster:
+        with shared_cluster(2) as cluster:
             yield cluster
 
 

@@ -32,6 +32,7 @@ from ckh.learn.boosting import Boosting
 from ckh.ops.grouped_conv.pool import conv_pool
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
+from tests.clusters import shared_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def _until(is_so: Any) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_what_a_stopped_client_measured_does_not_hold_up_the_next(number: signal.Signals) -> None:
     """A problem that would take minutes is left when its client dies or is stopped: the next one has the device."""
-    with connected("local:1") as cluster:
+    with shared_cluster(1) as cluster:
         first = _bench(cluster, _problem(32, 2048, 28), "--timeout", "3600", "--out", "first")
         _until(lambda: any("run_jobs" in str(key) for keys in cluster.client.processing().values() for key in keys))
         first.send_signal(number)
@@ -126,7 +127,7 @@ def test_a_node_that_is_lost_at_the_very_start_is_said(monkeypatch: pytest.Monke
     """What the driver knows of its devices it knows without them; what they are to do ends with the reason."""
     device = HostDevice()
     with (
-        connected("local:1") as cluster,
+        shared_cluster(1) as cluster,
         ClusterDriver(cluster, DeviceRequest("host", DeviceOptions()), device, BenchLimits(), lambda: False) as driver,
     ):
         monkeypatch.setattr(cluster, "nodes", lambda: ())
@@ -152,7 +153,7 @@ def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
     compiler.write_text(_COMPILER.format(folder=tmp_path), encoding="utf-8")
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
-    with connected("local:1") as cluster:
+    with shared_cluster(1) as cluster:
         (pid,) = cluster.everywhere(os.getpid).values()
         bench = _bench(cluster, _problem(1, 8, 7), "--compile-only")
         (tmp_path / "new").write_text(str(pid), encoding="utf-8")
@@ -164,7 +165,7 @@ def test_a_node_that_dies_while_it_compiles_and_comes_back_goes_on(
 
 def test_calls_for_a_worker_that_is_gone_end() -> None:
     """They name it, so no other can run them: that is said, and not waited for."""
-    with connected("local:2") as cluster:
+    with shared_cluster(2) as cluster:
         node, pids = cluster.nodes()[0], cluster.everywhere(os.getpid)
         calls = (Call(time.sleep, (number / 10,), on=node.address) for number in range(100))
         found = cluster.results(calls)
@@ -193,7 +194,7 @@ def test_a_cluster_that_is_left_without_workers_is_given_up(monkeypatch: pytest.
 def test_a_fit_that_nobody_waits_for_ends(tmp_path: Path) -> None:
     """With the round that it is in: what trains next need not wait for all of them."""
     began, ended = tmp_path / "began", tmp_path / "ended"
-    with connected("local:1") as cluster:
+    with shared_cluster(1) as cluster:
         boosting = Boosting(None, None, lambda _steps, _text: None)  # type: ignore[arg-type]
         call = Call(_go_on_until_ended, (boosting, str(began), str(ended)), on=cluster.nodes()[0].address)
         assert cluster.result(call, began.exists) is None
@@ -213,7 +214,7 @@ def _go_on_until_ended(boosting: Boosting, began: str, ended: str) -> None:
 def test_a_call_that_nobody_waits_for_knows(tmp_path: Path) -> None:
     """Not as long as somebody does; Dask itself lets it run on."""
     began, ended = tmp_path / "began", tmp_path / "ended"
-    with connected("local:1") as cluster:
+    with shared_cluster(1) as cluster:
         assert cluster.result(Call(is_withdrawn, (), on=cluster.nodes()[0].address)) is False
         call = Call(_run_until_withdrawn, (str(began), str(ended)), on=cluster.nodes()[0].address)
         assert cluster.result(call, began.exists) is None
