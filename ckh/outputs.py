@@ -3,6 +3,7 @@
 An output that exists is replaced with `--force` only, and only if all that is there is of the kind that is written,
 which its content says, not its name. An input is never an output. `check_output` finds all of this out before the work,
 and what another process wrote there meanwhile is not replaced either: the later one's result is kept beside it.
+Links of other users in a folder as /tmp lead no output anywhere.
 What is written is written beside and put in place in one step: a kill or a full disk leaves the old or the new, whole.
 """
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import OutputError, UsageError
 from ckh.paths import hidden_name, open_atomic, write_atomic
+from ckh.safety import planted_link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -86,6 +88,7 @@ def check_output(
         UsageError: `out` is an input, exists and `force` is not set, or is of another kind.
         OutputError: it cannot be written there.
     """
+    refuse_planted(out)
     try:
         _refuse_input(out, inputs)
         if out.exists():
@@ -95,6 +98,21 @@ def check_output(
             _free.add(Path(os.path.realpath(out)))
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+
+
+def refuse_planted(out: Path) -> None:
+    """Refuse an output to which a link leads that another user may have planted (`planted_link`).
+
+    Raises:
+        OutputError: one does, or a folder on the way cannot be looked at.
+    """
+    try:
+        link = planted_link(out)
+    except OSError as error:
+        raise OutputError(f"cannot write {out}: {error.strerror}", "choose another --out") from error
+    if link is not None:
+        text = f"cannot write {out}: {link} is a link of another user in a folder that everybody can write to"
+        raise OutputError(text, "choose a folder of your own, or have the link removed")
 
 
 def head_of(path: Path) -> bytes:
@@ -114,6 +132,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
         UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
         OutputError: it cannot be written; what was there is as it was.
     """
+    refuse_planted(path)
     target = Path(os.path.realpath(path))  # a symbolic link stays one
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -141,6 +160,7 @@ def write_folder(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
         UsageError: `check_output` found nothing there, and now there is something, which is as it was; see `_put_new`.
         OutputError: it cannot be written; what was there is as it was.
     """
+    refuse_planted(out)
     target = Path(os.path.realpath(out))
     part = hidden_name(target)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ckh.errors import CacheError, DataError, UsageError
-from ckh.safety import why_unsafe
+from ckh.safety import planted_link, why_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,10 +49,13 @@ def cache_dir(name: str = "") -> Path:
     """
     folder = _chosen("CKH_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = folder.resolve() / name
-        folder.mkdir(mode=0o700, exist_ok=True)
-        reason = why_unsafe(folder)
+        link = planted_link(folder)
+        reason = "" if link is None else f"{link} is a link of another user"
+        if not reason:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder = folder.resolve() / name
+            folder.mkdir(mode=0o700, exist_ok=True)
+            reason = why_unsafe(folder)
     except OSError as error:
         raise CacheError(f"cannot create the cache folder {folder}: {error.strerror}", "set CKH_CACHE_DIR") from error
     if reason:

@@ -1,4 +1,7 @@
-"""A check that only we can change a file: what ckh finds in its caches it believes, and some of it is machine code."""
+"""Checks of who can change a file, or say where it leads.
+
+What ckh finds in its caches it believes, and some of it is machine code; what it writes goes where its user said.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ _ACCESS_LIST = "system.posix_acl_access"
 _KNOWN_OWNERS = Path("/proc/self/uid_map")  # user_namespaces(7)
 _UNKNOWN_OWNER = Path("/proc/sys/kernel/overflowuid")
 _ALL = str(2**32 - 1)
+_SHARED = stat.S_ISVTX | stat.S_IWOTH  # the mode of /tmp
+_MAX_LINKS = 40  # Linux follows no more
 
 
 def why_unsafe(path: Path) -> str:
@@ -35,6 +40,34 @@ def why_unsafe(path: Path) -> str:
         if state.st_mode & stat.S_IWGRP and not is_sticky and not _is_alone(state, place):
             return f"the group {state.st_gid} can write to {place}"
     return ""
+
+
+def planted_link(path: Path) -> Path | None:
+    """The first symbolic link on the way to a path, or at it, that another user may have planted; None if none is.
+
+    The rule is that of Linux's fs.protected_symlinks, which may be off and does not hold for `os.path.realpath`: in a
+    folder with the sticky bit that everybody can write to, as /tmp, a link may be followed if it belongs to us or to
+    the owner of the folder, elsewhere always. What does not exist is no link.
+
+    Raises:
+        OSError: a folder on the way cannot be looked at.
+    """
+    whole = path.absolute()
+    place, left, links = Path(whole.anchor), list(reversed(whole.parts[1:])), 0
+    while left and links <= _MAX_LINKS:
+        name = left.pop()
+        entry = place.parent if name == os.pardir else place / name
+        if not entry.is_symlink():
+            place = entry
+            continue
+        folder = place.stat()
+        if folder.st_mode & _SHARED == _SHARED and entry.lstat().st_uid not in (os.geteuid(), folder.st_uid):
+            return entry
+        links += 1
+        target = entry.readlink()
+        place = Path(target.anchor) if target.is_absolute() else place
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return None
 
 
 def _unknown_owner() -> int | None:

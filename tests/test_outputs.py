@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ckh import outputs
+from ckh.data.journal import JournalWriter
 from ckh.errors import OutputError, UsageError
 from ckh.outputs import FileKind, FolderKind, check_output, open_output, write_folder, write_output
 
@@ -239,3 +240,32 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="No space left"):
         write_half()
     assert tree(tmp_path) == {"new/letter": b"Dear Bob", "link": b"Dear Bob"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="links of other users are root's to make")
+@pytest.mark.parametrize("target", ["victim", "none"])
+def test_links_of_other_users_in_a_folder_as_tmp_lead_no_output_anywhere(tmp_path: Path, target: str) -> None:
+    """Dangling or not, they are refused before the work and when it is written; our own are followed as ever."""
+    shared = tmp_path / "tmp"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (tmp_path / "victim").mkdir()
+    link = shared / "out"
+    link.symlink_to(tmp_path / target)
+    os.chown(link, 54321, 54321, follow_symlinks=False)
+    for attempt in (
+        lambda: check_output(link, LETTER, force=True),
+        lambda: check_output(link / "deeper", ALBUM, force=False),
+        lambda: write_output(link, b"Dear Ann"),
+        lambda: write_folder(link, [("cover", b"c")]),
+        lambda: write_output(link / "letter", b"Dear Ann"),
+        lambda: JournalWriter(link),
+    ):
+        with pytest.raises(OutputError, match=f"{link} is a link of another user") as caught:
+            attempt()
+        assert caught.value.hint
+    assert tree(tmp_path) == {}
+    assert not (tmp_path / "none").exists()
+    os.chown(link, 0, 0, follow_symlinks=False)
+    write_folder(link, [("cover", b"c")])
+    assert tree(tmp_path / target) == {"cover": b"c"}

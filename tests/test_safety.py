@@ -14,7 +14,7 @@ from ckh import safety
 from ckh.errors import DataError
 from ckh.log import printable
 from ckh.paths import cache_dir
-from ckh.safety import why_unsafe
+from ckh.safety import planted_link, why_unsafe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,3 +134,58 @@ def test_a_cache_that_others_can_write_is_refused(name: str, folder: Path, monke
         assert printable(caught.value.message) == caught.value.message
         place.chmod(before)
     assert cache_dir(name) == found
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder as /tmp is."""
+    if os.geteuid() != 0:
+        pytest.skip("links of other users are root's to make")
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+def _link(at: Path, target: str, owner: int) -> Path:
+    at.symlink_to(target)
+    os.chown(at, owner, owner, follow_symlinks=False)
+    return at
+
+
+@pytest.mark.parametrize("target", ["victim", "../victim", "gone/none"])
+def test_a_link_of_another_user_in_a_folder_as_tmp_is_found(shared: Path, target: str) -> None:
+    """At a path, on the way to it, behind another link, and behind `..`; where it leads does not matter."""
+    link = _link(shared / "link", target, STRANGER)
+    ours = _link(shared.parent / "ours", "tmp/link", 0)
+    (shared / "sub").mkdir()
+    for path in (link, link / "deeper/file", ours, ours / "file", shared / "sub/../link/file"):
+        assert planted_link(path) == link
+
+
+def test_other_links_count(shared: Path) -> None:
+    """Ours, those of the folder's owner, and a stranger's in a folder that is not both sticky and everybody's."""
+    assert planted_link(_link(shared / "ours", "victim", os.geteuid()) / "file") is None
+    os.chown(shared, STRANGER, STRANGER)
+    link = _link(shared / "link", "victim", STRANGER)
+    assert planted_link(link) is None
+    os.chown(shared, 0, 0)
+    for mode in (0o777, 0o1775, 0o755):
+        shared.chmod(mode)
+        assert planted_link(link) is None
+
+
+def test_links_without_end_are_nobodys(shared: Path) -> None:
+    """Whoever follows them gets an error of the system."""
+    _link(shared / "one", "two", 0)
+    assert planted_link(_link(shared / "two", "one", 0)) is None
+
+
+def test_a_cache_that_another_users_link_leads_to_is_not_made(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is created where the link leads."""
+    (shared.parent / "victim").mkdir(mode=0o700)
+    _link(shared / "link", "../victim", STRANGER)
+    monkeypatch.setenv("CKH_CACHE_DIR", str(shared / "link/cache"))
+    with pytest.raises(DataError, match="link of another user"):
+        cache_dir()
+    assert list((shared.parent / "victim").iterdir()) == []

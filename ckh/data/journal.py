@@ -31,7 +31,7 @@ from ckh.data.records import (
     record_line,
 )
 from ckh.errors import DataError, OutputError, UsageError
-from ckh.outputs import FileKind
+from ckh.outputs import FileKind, refuse_planted
 from ckh.paths import hidden_name
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ class JournalWriter:
         self.path = folder / JOURNAL_NAME
         self._replaces = replace
         self._synced = time.monotonic()
+        refuse_planted(self.path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
