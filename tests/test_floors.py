@@ -33,7 +33,7 @@ FLOORS = (
     ("outputs", "progress", "boundary", "cluster", "schema"),
     ("problems", "paths", "gpus", "jsonfields", "declared"),
     ("tabletext",),
-    ("log", "resources", "machine", "safety", "untrusted"),
+    ("locks", "log", "resources", "machine", "safety", "untrusted"),
     ("errors", "prose", "strenum", "version"),
 )
 LINES = 500  # of a file of ckh: one that is longer has more than one purpose

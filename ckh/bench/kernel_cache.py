@@ -12,7 +12,6 @@ no time to remove them, are removed by the next one.
 from __future__ import annotations
 
 import atexit
-import fcntl
 import hashlib
 import json
 import os
@@ -35,6 +34,7 @@ from ckh.bench.codegen.unit import chosen
 from ckh.bench.elf import fault_of_library
 from ckh.bench.library import ENTRY_POINTS
 from ckh.errors import DataError
+from ckh.locks import FileLock
 from ckh.paths import cache_dir, write_atomic
 from ckh.safety import why_unsafe
 
@@ -375,9 +375,8 @@ def _lock(folder: Path) -> int | None:
         lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with suppress(BlockingIOError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if (folder / _LOCK).exists():
+    with suppress(FileNotFoundError):  # removed meanwhile, on a file system without locks
+        if FileLock(folder / _LOCK).take(lock) and (folder / _LOCK).exists():
             return lock
     os.close(lock)
     return None

@@ -8,7 +8,6 @@ while.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import threading
@@ -24,6 +23,7 @@ from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.supervisor import Supervisor, SupervisorOptions
 from ckh.cluster.on_worker import is_withdrawn
 from ckh.errors import CkhError
+from ckh.locks import FileLock
 from ckh.machine import machine_name
 from ckh.paths import cache_dir
 
@@ -242,9 +242,11 @@ def _device_lock(name: str) -> Iterator[None]:
     """Waits until no other process of this machine uses a device."""
     path = cache_dir(_LOCKS) / f"{name}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = FileLock(path.with_name(f"{path.name}.{machine_name()}"))  # of another machine no lock could be given up
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock.wait(descriptor)
         yield
     finally:
+        lock.release()
         with suppress(OSError):
             os.close(descriptor)

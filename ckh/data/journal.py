@@ -7,7 +7,6 @@ a problem was begun by one device and then measured anew by another, the rows of
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -31,6 +30,7 @@ from ckh.data.records import (
     record_line,
 )
 from ckh.errors import DataError, OutputError, UsageError
+from ckh.locks import FileLock
 from ckh.outputs import FileKind, refuse_planted
 from ckh.paths import hidden_name
 
@@ -202,6 +202,7 @@ class JournalWriter:
 
     def __init__(self, folder: Path, *, replace: bool = False, is_new: bool = False) -> None:
         self.path = folder / JOURNAL_NAME
+        self._file_lock = FileLock(self.path)
         self._replaces = replace
         self._synced = time.monotonic()
         refuse_planted(self.path)
@@ -227,6 +228,7 @@ class JournalWriter:
             if is_new:  # nothing was there, and nothing is left
                 with suppress(OSError):
                     self.path.unlink()
+                    self._file_lock.release()
                     self.path.parent.rmdir()
             raise
         self.sync()
@@ -262,6 +264,7 @@ class JournalWriter:
     def close(self) -> None:
         """Close the file, which gives up the lock."""
         os.close(self._file)
+        self._file_lock.release()
 
     def _append(self, records: Iterable[Record]) -> None:
         text = "".join(map(record_line, records)).encode()
@@ -293,10 +296,16 @@ class JournalWriter:
 
     def _lock(self, file: int) -> None:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            if self._file_lock.take(file):
+                return
+        except OSError as error:
             os.close(file)
-            raise UsageError(f"another run writes {self.path}", "wait for it or choose --out") from None
+            raise self._failure(error) from error
+        os.close(file)
+        hint = "wait for it or choose --out"
+        if holder := self._file_lock.holder():
+            hint += f"; if {holder} has ended, delete {self._file_lock.holder_path}"
+        raise UsageError(f"another run writes {self.path}", hint)
 
     def _mend_tail(self) -> None:
         """Cut off a last line that a kill left unfinished."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import shutil
@@ -65,6 +67,18 @@ def args(bench_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (tmp_path / "kernels").write_text("# four of them\n" + "\n".join(KERNELS) + "\n\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return ["bench", "--device", "host", "--problems", "problems.txt", "--kernels", "kernels", "--out", "run"]
+
+
+def test_a_file_system_without_locks_is_measured_on(args: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some of NFS and Lustre: all pairs, and nothing but the journal is left."""
+
+    def flock(_file: int, _how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert run([*args, "--samples", "1"]) == ExitCode.OK
+    assert [path.name for path in Path("run").iterdir()] == ["journal.jsonl"]
+    assert Counter((row.problem, row.kernel) for row in read_journal(Path("run")).final_rows()) == PAIRS
 
 
 def document(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -1,0 +1,162 @@
+"""Locks where the file system has some, and where it has none."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.kernel_cache import KernelCache
+from ckh.data.journal import JournalWriter
+from ckh.errors import OutputError, UsageError
+from ckh.locks import FileLock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_HOLDING = """
+import errno, fcntl, os, sys
+from pathlib import Path
+from ckh.locks import FileLock
+
+def none(*_):
+    raise OSError(errno.ENOLCK, "none")
+
+fcntl.flock = none
+print(FileLock(Path(sys.argv[1])).take(0), flush=True)
+sys.stdin.read()
+"""
+
+
+def _fail(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def flock(_file: int, _how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+@pytest.fixture(params=["locks", *NO_LOCKS])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system with locks, and those without."""
+    if request.param != "locks":
+        _fail(monkeypatch, request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file to lock."""
+    (tmp_path / "file").touch()
+    return tmp_path / "file"
+
+
+@pytest.fixture
+def holding(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the file's lock on a file system without locks."""
+    command = [sys.executable, "-c", _HOLDING, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.usefixtures("system")
+def test_one_at_a_time_has_a_lock(path: Path) -> None:
+    """Its holder alone can take it again, for another file at the path too, and others when it is given up."""
+    first, second, file, other = FileLock(path), FileLock(path), os.open(path, os.O_RDWR), os.open(path, os.O_RDWR)
+    assert first.take(file)
+    assert first.take(file)
+    assert not second.take(other)
+    os.close(file)
+    first.release()
+    assert second.take(other)
+    first.release()
+    assert not FileLock(path).take(os.open(path, os.O_RDWR))
+    os.close(other)
+    second.release()
+    assert [one.name for one in path.parent.iterdir()] == ["file"]
+
+
+def test_a_lock_of_the_living_is_kept_and_of_the_dead_is_not(
+    path: Path, holding: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is named; when it was killed, the next one has the lock at once."""
+    _fail(monkeypatch, errno.ENOLCK)
+    lock = FileLock(path)
+    assert not lock.take(0)
+    assert lock.holder() == f"process {holding.pid} on {os.uname().nodename}"
+    holding.kill()
+    holding.wait()
+    assert lock.take(0)
+    assert lock.holder() == f"process {os.getpid()} on {os.uname().nodename}"
+
+
+def test_a_lock_is_waited_for(path: Path, holding: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until its holder has ended."""
+    _fail(monkeypatch, errno.ENOSYS)
+    lock = FileLock(path)
+    threading.Timer(0.5, holding.kill).start()
+    lock.wait(0)
+    assert holding.wait() != 0
+    assert lock.holder().startswith(f"process {os.getpid()} ")
+
+
+@pytest.mark.parametrize("text", ["", "12", "1 2 of-another-boot/pid:[1] node7\n", "x y z\n", "\udcff"])
+def test_a_holder_that_cannot_be_looked_at_keeps_its_lock(
+    path: Path, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine, before another boot, or in a file that is being written, or is of something else."""
+    _fail(monkeypatch, errno.EOPNOTSUPP)
+    lock = FileLock(path)
+    lock.holder_path.write_bytes(text.encode(errors="surrogateescape"))
+    assert not lock.take(0)
+    assert lock.holder() == ("process 1 on node7" if "node7" in text else "")
+
+
+def test_another_error_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails is no file system without locks; a journal says it in one line."""
+    _fail(monkeypatch, errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        FileLock(path).take(0)
+    with pytest.raises(OutputError, match=r"cannot write .*journal\.jsonl: Input/output"):
+        JournalWriter(path.parent / "run")
+
+
+@pytest.mark.usefixtures("system")
+def test_a_journal_has_one_writer(tmp_path: Path) -> None:
+    """Whatever the file system: the second run is refused, and nothing but the journal stays."""
+    writer = JournalWriter(tmp_path)
+    with pytest.raises(UsageError, match="another run writes"):
+        JournalWriter(tmp_path)
+    writer.close()
+    JournalWriter(tmp_path).close()
+    assert [one.name for one in tmp_path.iterdir()] == ["journal.jsonl"]
+
+
+def test_a_journal_says_whom_to_wait_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to delete if that process has ended on another machine."""
+    _fail(monkeypatch, errno.ENOLCK)
+    holder = FileLock(tmp_path / "journal.jsonl").holder_path
+    holder.write_text("12 34 of-another-boot node7\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        JournalWriter(tmp_path)
+    assert "process 12 on node7" in caught.value.hint
+    assert str(holder) in caught.value.hint
+
+
+@pytest.mark.usefixtures("system")
+def test_a_workshop_of_the_living_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are compiled in folders that no other process takes for left ones, and that are gone in the end."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    cache = KernelCache()
+    with cache.workshop() as first, cache.workshop() as second:
+        assert {first, second} == set(cache.folder.iterdir())
+    assert list(cache.folder.iterdir()) == []
