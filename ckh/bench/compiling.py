@@ -29,10 +29,11 @@ _ERROR_LINE = re.compile(r"(?:error|Error|undefined reference|cannot find)")
 
 # What drivers say when something outside has ended one of their programs, or there was nothing left to work with: gcc's
 # and clang's words, then those of the system, which they repeat.
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 _INTERRUPTION = re.compile(
     r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated program"
     r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt)"
-    r"|No space left on device|Disk quota exceeded"
+    rf"|{_NO_ROOM.pattern}"
     r"|Cannot allocate memory|out of memory allocating|LLVM ERROR: out of memory"
 )
 
@@ -85,6 +86,11 @@ def run_compiler(
     return CompilerRun(status, message, seconds)
 
 
+def lacks_room(status: Status, message: str) -> bool:
+    """Whether a compiler ended for want of room on a disk, by the status and message of its run."""
+    return status is Status.COMPILE_INTERRUPTED and _NO_ROOM.search(message) is not None
+
+
 def _listen(process: subprocess.Popen[bytes], deadline: float, should_stop: Callable[[], bool]) -> bytes | None:
     """Read a compiler's messages until it ends, the first megabytes; None if it does not end in time."""
     assert process.stderr is not None
@@ -114,6 +120,7 @@ def _message(code: int, messages: str, source: Path) -> str:
     if code == 0:
         return messages
     lines = [line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip()]
-    useful = next((line for line in lines if _ERROR_LINE.search(line)), lines[0] if lines else "")
+    found = (line for pattern in (_NO_ROOM, _ERROR_LINE) for line in lines if pattern.search(line))
+    useful = next(found, lines[0] if lines else "")
     ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
     return (useful or f"the compiler {ended}")[:_MESSAGE_LENGTH]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ckh.bench.compiling import lacks_room
 from ckh.bench.computation import measured_of
 from ckh.bench.plan import full_name
 from ckh.bench.protocol import Job, Op
 from ckh.bench.runner import on_problem
 from ckh.bench.serving import in_order
+from ckh.errors import CacheError
 from ckh.ops import operation_of_kernel
 from ckh.progress import progress
 from ckh.schema import Status
@@ -59,11 +61,15 @@ def try_cases(driver: Driver, cases: Sequence[Case[Any, Any]], *, run: bool) -> 
 
     Raises:
         DeviceError: there is no compiler, or no usable device to run on.
+        CacheError: there is no room to compile in.
     """
     reasons = [_reasons(case, driver.device.arch) for case in cases]
     built = driver.build(
         [case.kernel for case, why in zip(cases, reasons, strict=True) if not why], "compiling kernels"
     )
+    for kernel, one in built.items():
+        if lacks_room(one.status, one.message):  # which says nothing of the kernel
+            raise CacheError(f"cannot compile {full_name(kernel)}: {one.message}", "make room, or set CKH_CACHE_DIR")
     with progress("trying kernels", len(cases)) as advance:
         tried = _tried_at_once(driver, cases, built, advance) if driver.is_spread and run else {}
         for number, (case, why) in enumerate(zip(cases, reasons, strict=True)):

@@ -144,11 +144,10 @@ def train(
 
     is_nearest = warm_start is not None and str(warm_start) == _NEAREST
     said = [*(inputs or []), *data]
+    _refuse_usage(given, said, is_distributed=distributed)
     read_from = [*said, *([warm_start] if warm_start and not is_nearest else [])]
     if out is not None:
         check_output(out, MODEL, force=force, inputs=read_from)
-    if distributed and not said:
-        raise UsageError("--distributed reads data on the workers", "name datasets with --data")
     start = None if warm_start is None or is_nearest else read_start(warm_start)
     seed = given.get("seed", TrainOptions().seed)
     with to_train_on(said, op, variant) as found:
@@ -183,6 +182,14 @@ def train(
         warn_of_start(trained)
     warn_if_worse(trained)
     print_trained(trained, out, as_json=as_json)
+
+
+def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed: bool) -> None:
+    """Refuse, before anything is read, what is wrong whatever the data are."""
+    if given.get("folds") in _NO_FOLDS:
+        raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
+    if is_distributed and not said:
+        raise UsageError("--distributed reads data on the workers", "name datasets with --data")
 
 
 def _require_distributable(options: TrainOptions, start: Start | None, cluster: str | None) -> None:
@@ -220,8 +227,6 @@ def _by_stability(options: TrainOptions, dataset: Dataset, *, is_said: bool) -> 
 
 def _options(defaults: TrainOptions, params: dict[str, Any], given: dict[str, Any]) -> TrainOptions:
     """The operation's own options, with those that were given: of trees, for a blend's regression as well."""
-    if given.get("folds") in _NO_FOLDS:
-        raise UsageError(f"--folds {given['folds']} cannot train, stop and score", "3 or more, or 0 for none")
     regression, speeds = (None, None) if params else (defaults.regression, defaults.speeds)
     if given.get("labels") is Labels.WINNERS:
         defaults = replace(defaults, targets=(), rank=RankObjective.LAMBDARANK)

@@ -170,6 +170,15 @@ def test_options_that_make_no_sense(
     assert not data.with_name("model").exists()
 
 
+@pytest.mark.parametrize("folds", ["1", "2"])
+def test_too_few_folds_are_refused_before_data_are_read(
+    tmp_path: Path, folds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data that cannot be read are not even looked for."""
+    assert run(["train", str(tmp_path / "none.parquet"), "--out", "x", "--folds", folds]) == ExitCode.USAGE
+    assert f"--folds {folds} cannot train" in capsys.readouterr().err
+
+
 def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Data without a usable time are refused."""
     out = ["--out", str(tmp_path / "model")]

@@ -195,6 +195,23 @@ def test_an_export_is_the_old_one(disk: SmallDisk, to: str, tmp_path: Path, caps
         assert disk.content() == before
 
 
+@pytest.mark.parametrize("blocks", [2, 30, 90])
+def test_kernels_that_find_no_room_to_be_compiled_in_are_not_judged(
+    disk: SmallDisk, blocks: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A disk without room for folders, or for what compiler and linker write: no gate has failed."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(disk.path / "cache"))
+    disk.leave(blocks * BLOCK)
+    args = ["validate", "kernels", "--variant", "forward", "--ndim", "2", "--device", "host", "--matrix", "pipelines"]
+    assert run(args) == ExitCode.INPUT_OUTPUT
+    out, err = capsys.readouterr()
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert out == ""
+    assert len(errors) == 1
+    assert "No space left on device" in errors[0]
+    assert "CKH_CACHE_DIR" in err
+
+
 @pytest.mark.parametrize("blocks", [0, 4, 40])
 def test_a_full_cache_changes_no_answer(
     disk: SmallDisk, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
