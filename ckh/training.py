@@ -104,7 +104,8 @@ class TrainOptions:
     early_stopping: int = 50
     seed: int = declared(Declared("What all random choices follow from.  [42]", low=0), default=42)
     jobs: int = declared(
-        Declared("Threads; one a core by default.", typed=("--jobs", "-j"), low=1, high=1024), default=1
+        Declared("Most threads; one a core by default, fewer for few rows.", typed=("--jobs", "-j"), low=1, high=1024),
+        default=1,
     )
     ensemble: int = declared(
         Declared("Models, of as many seeds, whose trees together order kernels.  [1]", low=1, high=50), default=1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from ckh.problems import Direction
 from ckh.training import Labels, RankObjective, TrainOptions, TreeParams, winner_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from ckh.cluster.calls import Cluster
     from ckh.data.dataset import Dataset
@@ -143,6 +144,8 @@ def train(
     from ckh.learn.warm_start import continued, read_start
 
     is_nearest = warm_start is not None and str(warm_start) == _NEAREST
+    # LightGBM's threads sleep while they wait, as others may need the cores; its library reads that when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     said = [*(inputs or []), *data]
     _refuse_usage(given, said, is_distributed=distributed)
     read_from = [*said, *([warm_start] if warm_start and not is_nearest else [])]
@@ -150,7 +153,7 @@ def train(
         check_output(out, MODEL, force=force, inputs=read_from)
     start = None if warm_start is None or is_nearest else read_start(warm_start)
     seed = given.get("seed", TrainOptions().seed)
-    with to_train_on(said, op, variant) as found:
+    with _interruptible(), to_train_on(said, op, variant) as found:
         paths, variant = found.paths, found.variant
         only = {} if variant is None else {"variant": str(variant)}
         read, drawn = read_sample(paths, sample, seed, lambda one: one.column_names(), only)
@@ -171,7 +174,7 @@ def train(
         _require_distributable(options, start, cluster)
     if options.folds and too_few_to_validate(dataset.valid()):
         warn("too few problems for cross-validation: the model is not validated, and has all of its trees")
-    with everywhere_or_here(cluster) as workers:
+    with _interruptible(), everywhere_or_here(cluster) as workers:
         tuning = None if tuned is None else _tune(dataset, options, tuned, list(params), start)
         far = _spread(workers, paths, variant, options) if distributed and workers is not None else None
         trained = replace(_fit(dataset, options, tuning, start, far), sample=drawn)
@@ -182,6 +185,16 @@ def train(
         warn_of_start(trained)
     warn_if_worse(trained)
     print_trained(trained, out, as_json=as_json)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Say on Ctrl-C what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note("interrupted: no model was written, and what was in --out is as it was; training starts anew")
+        raise
 
 
 def _refuse_usage(given: dict[str, Any], said: Sequence[Path], *, is_distributed: bool) -> None:
@@ -256,7 +269,7 @@ def _fit(
     from ckh.progress import progress
 
     options = options if tuning is None else replace(options, params=tuning.params)
-    with progress("training", rounds(options)) as advance:
+    with progress("training trees", rounds(options)) as advance:
         return replace(fit(dataset, options, advance, start, far), tuning=tuning)
 
 

@@ -25,6 +25,9 @@ _EVAL_AT = (1, 2, 3, 4, 5)
 # From which on rows are binned once for all folds and targets, as lightgbm.cv does: bins of so many rows are the same
 # with a fold and without. Histograms by row are quicker then; a tree of 600,000 rows takes two thirds of the time.
 _MANY_ROWS = 60_000
+# Of fewer a thread waits for the others longer than it works: beside two busy processes on two cores, 2,520 rows took
+# two threads five times as long as one, and six times its processor time.
+_ROWS_A_THREAD = 4_000
 # Of a LambdaRank that stands beside a model of efficiency. Of 7, 15 and 31 leaves, with and without smoothing, tried on
 # gfx950's convolutions: no better on five folds than without, and better across files in both directions.
 _LAMBDARANK_TREES = TreeParams(400, 0.05, 15, colsample_bytree=0.4, path_smooth=20.0)
@@ -163,7 +166,7 @@ class Boosting:
             "metric": fit.parameters["objective"],
             **({"eval_at": _EVAL_AT} if fit.is_grouped else {}),
             "random_state": seed,
-            "n_jobs": self.options.jobs,
+            "n_jobs": min(self.options.jobs, max(1, len(self.prepared.matrix) // _ROWS_A_THREAD)),
             "deterministic": True,
             "force_row_wise" if self.has_many else "force_col_wise": True,
             "verbose": -1,

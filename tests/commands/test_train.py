@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -177,6 +178,26 @@ def test_too_few_folds_are_refused_before_data_are_read(
     """Data that cannot be read are not even looked for."""
     assert run(["train", str(tmp_path / "none.parquet"), "--out", "x", "--folds", folds]) == ExitCode.USAGE
     assert f"--folds {folds} cannot train" in capsys.readouterr().err
+
+
+def test_an_interrupted_training_says_what_is_kept(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing but what was there before; threads wait asleep unless the user says otherwise."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    monkeypatch.setattr("ckh.learn.train.train", _interrupt)
+    args = ["train", str(data), "--out", str(data.with_name("model")), *SMALL]
+    assert run(args) == ExitCode.INTERRUPTED
+    assert "no model was written" in capsys.readouterr().err
+    assert not data.with_name("model").exists()
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert run(args) == ExitCode.INTERRUPTED
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_nothing_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

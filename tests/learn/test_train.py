@@ -19,6 +19,7 @@ from ckh.errors import DataError, OutputError, UsageError
 from ckh.learn import boosting
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
+from ckh.learn.prepared import prepare
 from ckh.learn.save import MODEL, save
 from ckh.learn.targets import make_fit, noise_weights, weighted
 from ckh.learn.train import rounds, train
@@ -451,3 +452,16 @@ def test_noise_weights_need_a_spread() -> None:
     options = TrainOptions(targets=("tflops",), folds=0, noise_weights=True, params=TREES)
     with pytest.raises(DataError, match="no spread to weigh them by"):
         train(data, options, lambda _steps, _text: None)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(10**9, 1), (50, 2), (1, 3)])
+def test_few_rows_take_few_threads(rows: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are so many rows, at least one, and no more than the options allow."""
+    options = TrainOptions(jobs=3)
+    data = measured().valid()
+    data = data.select(np.arange(len(data)) < 120)
+    monkeypatch.setattr(boosting, "_ROWS_A_THREAD", rows)
+    fitting = boosting.Boosting(prepare(data, options), options, lambda _steps, _text: None)
+    assert len(fitting.prepared.matrix) == len(data) in range(100, 150)
+    fit = make_fit("tflops", fitting.prepared.dataset, options.rank)
+    assert fitting.parameters(fit)["n_jobs"] == threads
