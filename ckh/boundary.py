@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "CKH_DEBUG"
 _IN_ASCII = "ckh.ascii"
+_NO_MEMORY = ("failed to map segment from shared object", "cannot allocate memory", "Cannot allocate memory")
 _SHOWN_AS = {"…": "~", **{bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)}}  # as wide, so that tables hold
 
 
@@ -128,11 +129,24 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
         import traceback
 
         traceback.print_exception(error)
+    if isinstance(error, ImportError) and (cause := _unmapped(error)):
+        hint = "raise the limit (ulimit -v), or end other programs"
+        return OutputError(f"not enough memory to load a library: {cause}", hint), ExitCode.INPUT_OUTPUT
     if isinstance(error, MemoryError):
         return CkhError("not enough memory", "use less data, or fewer --jobs"), ExitCode.INTERNAL
     text = " ".join(f"{type(error).__name__}: {error}".split())
     hint = f"{DEBUG_VARIABLE}=1 shows where; please report it with the command and its input"
     return CkhError(f"an error inside ckh, {text} ({_origin(error)})", hint), ExitCode.INTERNAL
+
+
+def _unmapped(error: BaseException | None) -> str:
+    """What the loader said of a library that it found no memory for, in an error or what caused it first; else empty."""
+    said = ""
+    while error is not None:
+        text = " ".join(str(error).split())
+        said = text if text.endswith(_NO_MEMORY) else said
+        error = error.__cause__ or error.__context__
+    return said
 
 
 def _origin(error: Exception) -> str:

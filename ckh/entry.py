@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ def _run(args: list[str]) -> int:
         gc.freeze()  # nor at the end of the process
         return 0
     gc.enable()
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it reserves memory for each, tries for long, and exits
     from ckh import cli
 
     if request is None or args[0] != "predict":

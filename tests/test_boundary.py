@@ -134,6 +134,20 @@ def test_the_place_of_an_error_inside(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert lines[-2] == line
 
 
+def test_a_library_without_memory_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever stands around what the loader said; another import that fails is an error inside."""
+
+    def numpy_of(why: str) -> int:
+        raise ImportError(f"IMPORTANT: PLEASE READ THIS {why}") from ImportError(why)
+
+    why = "libx.so: failed to map segment from shared object"
+    assert guarded(lambda: numpy_of(why)) == ExitCode.INPUT_OUTPUT
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"error: not enough memory to load a library: {why}"
+    assert lines[1].startswith("hint: ")
+    assert guarded(lambda: numpy_of("no such symbol")) == ExitCode.INTERNAL
+
+
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
