@@ -140,7 +140,7 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
 
 
 def _unmapped(error: BaseException | None) -> str:
-    """What the loader said of a library that it found no memory for, in an error or what caused it first; else empty."""
+    """What the loader said of a library that it found no memory for, in an error or its first cause; else empty."""
     said = ""
     while error is not None:
         text = " ".join(str(error).split())
