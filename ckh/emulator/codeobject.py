@@ -9,20 +9,56 @@ import ctypes
 import mmap
 import struct
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from ckh.emulator.messagepack import unpack
 
 BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+MAX_MEMORY_BYTES = 1 << 28  # that a code object takes
+MAX_KERNARG_BYTES = 1 << 20
+MAX_SCRATCH_BYTES = 1 << 17  # of a lane: a wave has 8 MB at most
+MAX_USER_SGPRS = 32
 _ELF_MAGIC = b"\x7fELF"
 _LOAD, _RELOCATIONS, _NOTE, _DYNAMIC_SYMBOLS = 1, 4, 7, 11
 _AMDGPU_METADATA = 32
+_BUNDLE_COUNT, _BUNDLE_ENTRY = struct.Struct("<Q"), struct.Struct("<QQQ")
 _HEADER = struct.Struct("<32xQQ6xHHHHH")
 _SEGMENT, _SECTION, _SYMBOL = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
-_DESCRIPTOR = struct.Struct("<II8xq20xIIIHH")
+_DESCRIPTOR, _NOTE_HEADER = struct.Struct("<II8xq20xIIIHH"), struct.Struct("<III")
 _FLOAT_DENORM_32, _ID_BITS = 12 + 4, 7  # where they are in the descriptor's second and third resource word
 _SCRATCH_BUFFER = (0, 1 << 31, 0, 0)  # swizzled, which says what it is; where it lies is nobody's business
 _ROOM = 8192  # behind the code, which instructions may be fetched from
+_Value = TypeVar("_Value", int, str, list)  # type: ignore[type-arg]
+
+
+def _read(layout: struct.Struct, data: Any, at: int) -> tuple[Any, ...]:
+    """The numbers at a place of a file or of memory.
+
+    Raises:
+        ValueError: it ends before.
+    """
+    if not 0 <= at <= len(data) - layout.size:
+        raise ValueError(f"a code object that is cut off: {layout.size} bytes at {at}, of {len(data)}")
+    return layout.unpack_from(data, at)
+
+
+def _field(given: Any, key: str, kind: type[_Value]) -> _Value:
+    """A field of the metadata.
+
+    Raises:
+        ValueError: there is none of that type.
+    """
+    value = given.get(key) if isinstance(given, dict) else None
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value
+    raise ValueError(f"a code object whose metadata have no {key}")
+
+
+def _at_most(what: str, value: int, most: int) -> int:
+    if not 0 <= value <= most:
+        raise ValueError(f"a kernel with {what} of {value} bytes; the limit is {most}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +99,21 @@ class CompiledKernel:
         """The segment that the kernel reads its arguments from."""
         segment = bytearray(self.kernarg_size)
         segment[: len(explicit)] = explicit
+        hidden = {"hidden_grid_dims": 3, "hidden_dynamic_lds_size": shared}
+        for axis, blocks, threads in zip("xyz", grid, block, strict=True):
+            hidden |= {f"hidden_block_count_{axis}": blocks, f"hidden_group_size_{axis}": threads}
         for one in self.arguments:
-            axis = "xyz".find(one.kind[-1])
-            if one.kind.startswith("hidden_block_count_"):
-                struct.pack_into("<I", segment, one.offset, grid[axis])
-            elif one.kind.startswith("hidden_group_size_"):
-                struct.pack_into("<H", segment, one.offset, block[axis])
-            elif one.kind == "hidden_grid_dims":
-                struct.pack_into("<H", segment, one.offset, 3)
-            elif one.kind == "hidden_dynamic_lds_size":
-                struct.pack_into("<I", segment, one.offset, shared)
+            if one.kind in hidden:
+                value = hidden[one.kind] % (1 << 8 * one.size)
+                segment[one.offset : one.offset + one.size] = value.to_bytes(one.size, "little")
         return bytes(segment)
 
     def user_sgprs(self, address: int, kernarg: bytes) -> list[int]:
-        """The values of the first SGPRs; `address` is where the segment of arguments is."""
+        """The values of the first SGPRs; `address` is where the segment of arguments is.
+
+        Raises:
+            ValueError: they are more than there are, or arguments that it has not.
+        """
         user: list[int] = []
         if self.properties & 1:
             user += _SCRATCH_BUFFER
@@ -86,7 +123,9 @@ class CompiledKernel:
         if self.properties & 64:
             user += [self.scratch]
         if count := self.preload & 127:
-            user += struct.unpack_from(f"<{count}I", kernarg, (self.preload >> 7) * 4)
+            user += _read(struct.Struct(f"<{count}I"), kernarg, (self.preload >> 7) * 4)
+        if len(user) > MAX_USER_SGPRS:
+            raise ValueError(f"a kernel that takes {len(user)} SGPRs from its launch; the limit is {MAX_USER_SGPRS}")
         return user
 
 
@@ -94,22 +133,40 @@ def find_code(bundle: int, arch: str) -> tuple[int, int]:
     """Where the code object of an architecture is in the bundle at an address: offset and size in bytes.
 
     Raises:
-        ValueError: there is no bundle, or no such code in it.
+        ValueError: there is no bundle, no such code in it, or a damaged one.
     """
-    if ctypes.string_at(bundle, len(BUNDLE_MAGIC)) != BUNDLE_MAGIC:
+    memory = _mapped(bundle)
+    if bytes(memory[: len(BUNDLE_MAGIC)]) != BUNDLE_MAGIC:
         raise ValueError("no offload bundle, or a compressed one: compile with --no-offload-compress")
-    at = bundle + len(BUNDLE_MAGIC)
-    (count,) = struct.unpack("<Q", ctypes.string_at(at, 8))
-    at += 8
+    at = len(BUNDLE_MAGIC)
+    (count,) = _read(_BUNDLE_COUNT, memory, at)
+    at += _BUNDLE_COUNT.size
     names = []
     for _ in range(count):
-        offset, size, length = struct.unpack("<QQQ", ctypes.string_at(at, 24))
-        name = ctypes.string_at(at + 24, length).decode()
-        at += 24 + length
+        offset, size, length = _read(_BUNDLE_ENTRY, memory, at)
+        at += _BUNDLE_ENTRY.size
+        name = bytes(memory[at : at + length]).decode()
+        at += length
         names.append(name)
         if name.startswith("hip") and name.split("--")[-1].split(":")[0] == arch:
+            if offset + size > len(memory):
+                raise ValueError(f"an offload bundle that is cut off: {offset + size} bytes, of {len(memory)}")
             return offset, size
     raise ValueError(f"no code for {arch} among {', '.join(names)}")
+
+
+def _mapped(address: int) -> memoryview:
+    """The memory of this process from an address to the end of what is mapped there.
+
+    Raises:
+        ValueError: nothing is.
+    """
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        extent, rights = line.split()[:2]
+        start, end = (int(text, 16) for text in extent.split("-"))
+        if start <= address < end and rights.startswith("r"):
+            return memoryview((ctypes.c_ubyte * (end - address)).from_address(address)).cast("B")
+    raise ValueError(f"no memory at {address:#x}")
 
 
 class CodeObject:
@@ -121,37 +178,55 @@ class CodeObject:
         kernels: by name.
 
     Raises:
-        ValueError: it is none, or has relocations.
+        ValueError: it is none, is damaged, or has relocations.
     """
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_ELF_MAGIC):
             raise ValueError("a code object that is no ELF file")
-        segments_at, sections_at, _, segments, _, sections, names = _HEADER.unpack_from(data)
+        segments_at, sections_at, _, segments, _, sections, names = _read(_HEADER, data, 0)
         self._data = data
-        self._sections = [_SECTION.unpack_from(data, sections_at + _SECTION.size * i) for i in range(sections)]
-        self._load([_SEGMENT.unpack_from(data, segments_at + _SEGMENT.size * i) for i in range(segments)])
-        name_table = self._sections[names][4]
-        self.text = next((s[3], s[5]) for s in self._sections if self._text_at(name_table + s[0]) == ".text")
+        self._sections = [_read(_SECTION, data, sections_at + _SECTION.size * i) for i in range(sections)]
+        self._load([_read(_SEGMENT, data, segments_at + _SEGMENT.size * i) for i in range(segments)])
+        self.text = self._text_section(self._section(names)[4])
         symbols: dict[str, tuple[int, int]] = {}
         metadata: Any = {"amdhsa.kernels": []}
         for section in self._sections:
             kind, offset, size = section[1], section[4], section[5]
             if kind == _DYNAMIC_SYMBOLS:
-                symbols |= self._symbols(offset, size, self._sections[section[6]][4])
+                symbols |= self._symbols(offset, size, self._section(section[6])[4])
             elif kind == _RELOCATIONS and size:
                 raise ValueError("a code object with relocations")
             elif kind == _NOTE:
                 metadata = self._note(offset) or metadata
-        self.kernels = {one[".name"]: self._kernel(one, symbols) for one in metadata["amdhsa.kernels"]}
+        kernels = [self._kernel(one, symbols) for one in _field(metadata, "amdhsa.kernels", list)]
+        self.kernels = {kernel.name: kernel for kernel in kernels}
 
     def _load(self, segments: list[tuple[int, ...]]) -> None:
-        size = max(address + length for kind, _, _, address, _, _, length, _ in segments if kind == _LOAD)
-        self._memory = mmap.mmap(-1, size + _ROOM)
+        loaded = [(offset, at, length, size) for kind, _, offset, at, _, length, size, _ in segments if kind == _LOAD]
+        taken = max((at + size for _, at, _, size in loaded), default=0)
+        if taken > MAX_MEMORY_BYTES:
+            raise ValueError(f"a code object that takes {taken} bytes of memory; the limit is {MAX_MEMORY_BYTES}")
+        if any(length > size or offset + length > len(self._data) for offset, _, length, size in loaded):
+            raise ValueError("a code object with a segment that is not whole")
+        self._memory = mmap.mmap(-1, taken + _ROOM)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        for kind, _, offset, address, _, length, _, _ in segments:
-            if kind == _LOAD:
-                self._memory[address : address + length] = self._data[offset : offset + length]
+        for offset, at, length, _ in loaded:
+            self._memory[at : at + length] = self._data[offset : offset + length]
+
+    def _section(self, number: int) -> tuple[int, ...]:
+        if number >= len(self._sections):
+            raise ValueError(f"a code object without section {number}")
+        return self._sections[number]
+
+    def _text_section(self, names: int) -> tuple[int, int]:
+        for section in self._sections:
+            if self._text_at(names + section[0]) == ".text":
+                start, size = section[3], section[5]
+                if start % 4 or size > len(self._data) or start + size > len(self._memory):
+                    raise ValueError("a code object with instructions outside of its memory")
+                return start, size
+        raise ValueError("a code object without instructions")
 
     def _text_at(self, at: int) -> str:
         return self._data[at : self._data.index(b"\0", at)].decode()
@@ -159,30 +234,42 @@ class CodeObject:
     def _symbols(self, at: int, size: int, strings: int) -> dict[str, tuple[int, int]]:
         found = {}
         for place in range(at, at + size, _SYMBOL.size):
-            name, _, _, section, value, length = _SYMBOL.unpack_from(self._data, place)
+            name, _, _, section, value, length = _read(_SYMBOL, self._data, place)
             if section:
                 found[self._text_at(strings + name)] = value, length
         return found
 
     def _note(self, at: int) -> Any:
-        name_size, length, kind = struct.unpack_from("<III", self._data, at)
-        start = at + 12 + ((name_size + 3) & ~3)
+        name_size, length, kind = _read(_NOTE_HEADER, self._data, at)
+        start = at + _NOTE_HEADER.size + ((name_size + 3) & ~3)
         return unpack(self._data[start : start + length]) if kind == _AMDGPU_METADATA else None
 
     def _kernel(self, one: Any, symbols: dict[str, tuple[int, int]]) -> CompiledKernel:
-        at = symbols[one[".symbol"]][0]
-        lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _DESCRIPTOR.unpack_from(self._memory, at)
+        name, symbol = _field(one, ".name", str), _field(one, ".symbol", str)
+        if name not in symbols or symbol not in symbols:
+            raise ValueError(f"a code object without kernel {name}")
+        at = symbols[symbol][0]
+        lds, scratch, entry, _, rsrc1, rsrc2, properties, preload = _read(_DESCRIPTOR, self._memory, at)
+        kernarg_size = _at_most("arguments", _field(one, ".kernarg_segment_size", int), MAX_KERNARG_BYTES)
+        arguments = _field(one, ".args", list) if ".args" in one else []
         return CompiledKernel(
-            name=one[".name"],
+            name=name,
             entry=at + entry,
-            code_size=symbols[one[".name"]][1],
-            arguments=tuple(Argument(a[".value_kind"], a[".offset"], a[".size"]) for a in one.get(".args", [])),
-            kernarg_size=one[".kernarg_segment_size"],
+            code_size=symbols[name][1],
+            arguments=tuple(_argument(argument, kernarg_size) for argument in arguments),
+            kernarg_size=kernarg_size,
             lds=lds,
-            scratch=scratch,
+            scratch=_at_most("scratch memory", scratch, MAX_SCRATCH_BYTES),
             id_bits=rsrc2 >> _ID_BITS & 7,
             takes_scratch_offset=bool(rsrc2 & 1),
             keeps_denormals=bool(rsrc1 >> _FLOAT_DENORM_32 & 3),
             properties=properties,
             preload=preload,
         )
+
+
+def _argument(given: Any, most: int) -> Argument:
+    kind, offset, size = _field(given, ".value_kind", str), _field(given, ".offset", int), _field(given, ".size", int)
+    if offset < 0 or size < 0 or offset + size > most:
+        raise ValueError(f"a kernel with an argument of {size} bytes at byte {offset}, behind its {most} bytes")
+    return Argument(kind, offset, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 _NOT_SUPPORTED = 801  # hipError_t
 _MOST_VARIABLE, _RACES_VARIABLE = "CKH_EMU_MOST", "CKH_EMU_RACES"
-_MOST_INSTRUCTIONS = 50_000_000  # of a wave between two barriers
+_MOST_INSTRUCTIONS = 50_000_000  # of a wave
+_MOST_THREADS, _MOST_LDS = 1024, 160 << 10  # of a workgroup; bytes
 _MODE = 0xC0  # the register MODE at the start: fp64 and fp16 keep denormals; fp32's come from the kernel's descriptor
 _FP32_DENORMALS = 0x30
 _LDS_GRANULE = 512
@@ -39,10 +41,10 @@ class LoadedProgram:
         self.base, self.dwords = code.base + start, size // 4
         self.room = ctypes.create_string_buffer(self.dwords * instruction_bytes)
 
-    def holds(self, pc: int) -> bool:
-        """True if an address is one of its instructions'."""
-        end: int = self.base + self.dwords * 4
-        return bool(self.base <= pc < end)
+    def left(self, pc: int) -> int:
+        """How many dwords there are from an address on, 0 if it is none of its instructions'."""
+        at, odd = divmod(pc - self.base, 4)
+        return self.dwords - at if 0 <= at < self.dwords and not odd else 0
 
 
 class EmulatedGpu:
@@ -72,15 +74,18 @@ class EmulatedGpu:
 
         Raises:
             EmulatorError: it does not end, races, touches what is not its own, or holds what is not emulated.
-            ValueError: the bundle has no code that can be loaded.
+            ValueError: the bundle has no code that can be loaded, or no such kernel.
         """
         program = self._program(bundle)
+        if name not in program.code.kernels:
+            raise ValueError(f"a code object without kernel {name}")
         kernel = program.code.kernels[name]
         explicit = kernel.pack(arguments)
         kernarg = ctypes.create_string_buffer(
             kernel.kernarg(explicit, grid, block, shared), kernel.kernarg_size + _FETCHED
         )
         user = kernel.user_sgprs(ctypes.addressof(kernarg), kernarg.raw)
+        self._library.set_arguments(ctypes.addressof(kernarg), len(kernarg))
         launch = self._set_up(program, kernel, block, user, shared)
         for place in _places(grid):
             self._library.start_group(launch, place)
@@ -97,6 +102,11 @@ class EmulatedGpu:
     def _set_up(
         self, program: LoadedProgram, kernel: CompiledKernel, block: Place, user: list[int], shared: int
     ) -> Launch:
+        if not 0 < math.prod(block) <= _MOST_THREADS or kernel.lds + shared > _MOST_LDS:
+            raise EmulatorError(
+                f"a workgroup of {math.prod(block)} threads with {kernel.lds + shared} bytes of LDS;"
+                f" the limits are {_MOST_THREADS} and {_MOST_LDS}"
+            )
         launch = Launch()
         launch.program = ctypes.addressof(program.room)
         launch.base, launch.dwords, launch.entry = program.base, program.dwords, program.code.base + kernel.entry
@@ -115,18 +125,18 @@ class EmulatedGpu:
         where = f" (workgroup {', '.join(map(str, place))})"
         if why == UNKNOWN:
             pc = launch.unknown_pc
-            if not program.holds(pc):
+            if not program.left(pc):
                 raise EmulatorError(f"a wave runs outside the program, to {pc - launch.entry:+#x}{where}")
-            raise EmulatorError(f"no instruction {self._text(pc)} at +{pc - launch.entry:#x}{where}")
+            raise EmulatorError(f"no instruction {self._text(pc, program)} at +{pc - launch.entry:#x}{where}")
         if why == FAULT:
             fault = self._library.fault()
-            raise EmulatorError(fault.describe(launch.entry, self._text(fault.pc)) + where)
+            raise EmulatorError(fault.describe(launch.entry, self._text(fault.pc, program)) + where)
         if why == TOO_LONG:
-            raise EmulatorError(f"a wave takes more than {self._most} instructions from barrier to barrier{where}")
+            raise EmulatorError(f"a wave takes more than {self._most} instructions{where}")
 
-    def _text(self, pc: int) -> str:
+    def _text(self, pc: int, program: LoadedProgram) -> str:
         """The name and words of an instruction at a place."""
-        name, count = self._library.instruction(pc)
+        name, count = self._library.instruction(pc, program.left(pc))
         words = (ctypes.c_uint32 * count).from_address(pc)
         return f"{name} ({' '.join(f'{word:08x}' for word in words)})"
 

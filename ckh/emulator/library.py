@@ -68,7 +68,14 @@ class Fault(ctypes.Structure):
             3: f"{where}, lane {self.lane}, is outside the LDS: byte {self.address}",
             4: f"no instruction {instruction} in this form: {where}",
             5: f"{where}, lane {self.lane}, is outside its scratch memory: byte {self.address}",
+            6: f"{where}, lane {self.lane}, is outside the memory that it may touch",
         }[self.kind]
+
+
+class Window(ctypes.Structure):
+    """Memory that kernels may touch."""
+
+    _fields_ = (("start", c_uint64), ("bytes", c_uint64))
 
 
 class EmulatorLibrary:
@@ -104,6 +111,16 @@ class EmulatorLibrary:
         """Set the message that HIP gives for an error that is not its own."""
         self._library.emu_set_message(text.encode())
 
+    def set_arguments(self, address: int, size: int) -> None:
+        """Name the memory that holds a kernel's arguments."""
+        Window.in_dll(self._library, "emu_arguments").start = address
+        Window.in_dll(self._library, "emu_arguments").bytes = size
+
+    def confine(self, address: int, size: int) -> None:
+        """Let kernels touch no memory of this process but their arguments and this; a size of 0 lets them touch all."""
+        Window.in_dll(self._library, "emu_window").start = address
+        Window.in_dll(self._library, "emu_window").bytes = size
+
     def start_group(self, launch: Launch, place: tuple[int, int, int]) -> None:
         """Set up the workgroup at a place of the grid."""
         self._library.emu_group_start(ctypes.byref(launch), *place)
@@ -124,8 +141,8 @@ class EmulatorLibrary:
         """The error of the last workgroup."""
         return Fault.in_dll(self._library, "emu_fault")
 
-    def instruction(self, address: int) -> tuple[str, int]:
-        """The name of the instruction at an address, and how many dwords it has."""
+    def instruction(self, address: int, left: int) -> tuple[str, int]:
+        """The name of the instruction at an address, and how many of the program's dwords that are left it has."""
         room = ctypes.create_string_buffer(100)
-        count = self._library.emu_instruction_at(c_void_p(address), room, len(room))
+        count = self._library.emu_instruction_at(c_void_p(address), c_uint64(left), room, len(room))
         return room.value.decode(), int(count)

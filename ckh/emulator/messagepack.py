@@ -21,7 +21,7 @@ def unpack(data: bytes) -> Any:
     """
     try:
         return _value(data, 0, 0)[0]
-    except (IndexError, UnicodeDecodeError) as error:
+    except (IndexError, TypeError, UnicodeDecodeError) as error:  # TypeError: a key that is a list or a map
         raise ValueError("damaged MessagePack") from error
 
 

@@ -28,25 +28,31 @@ class Damage(StrEnum):
 
 def damaged(library: bytes, kind: Damage, arch: str, emulator: EmulatorLibrary) -> bytes:
     """A copy of a library without the instructions: all barriers, of others the first of each kernel."""
-    start = library.index(BUNDLE_MAGIC)
-    bundle = ctypes.create_string_buffer(library[start:])
-    offset, size = find_code(ctypes.addressof(bundle), arch)
-    elf = library[start + offset : start + offset + size]
+    elf, start = code_of(library, arch)
     code, changed = CodeObject(elf), bytearray(library)
+    address, size = code.text
+    first = start + elf.index(ctypes.string_at(code.base + address, size)) - address
     for kernel in code.kernels.values():
-        first = start + offset + elf.index(ctypes.string_at(code.base + kernel.entry, 64)) - kernel.entry
         found = [(at, length) for at, name, length in instructions_of(kernel, code, emulator) if name.startswith(kind)]
         for at, length in found if kind is Damage.BARRIERS else found[:1]:
             changed[first + at : first + at + length] = _NOP * (length // 4)
     return bytes(changed)
 
 
+def code_of(library: bytes, arch: str) -> tuple[bytes, int]:
+    """The code object for an architecture in a library, and where it begins."""
+    start = library.index(BUNDLE_MAGIC)
+    bundle = ctypes.create_string_buffer(library[start:])
+    offset, size = find_code(ctypes.addressof(bundle), arch)
+    return library[start + offset : start + offset + size], start + offset
+
+
 def instructions_of(
     kernel: CompiledKernel, code: CodeObject, library: EmulatorLibrary
 ) -> Iterator[tuple[int, str, int]]:
     """The instructions of a kernel in the order of their places: offset from `code.base`, name, bytes."""
-    at = kernel.entry
-    while at < kernel.entry + kernel.code_size:
-        name, dwords = library.instruction(code.base + at)
+    at, end = kernel.entry, kernel.entry + kernel.code_size
+    while at < end:
+        name, dwords = library.instruction(code.base + at, (end - at) // 4)
         yield at, name, 4 * dwords
         at += 4 * dwords

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.emulator.codeobject import BUNDLE_MAGIC, CodeObject, find_code
-from tests.emulator.damage import instructions_of
+from ckh.emulator.codeobject import CodeObject
+from tests.emulator.damage import code_of, instructions_of
 from tests.emulator.keep import KEPT, Kept
 from tests.emulator.wave import assembled
 
@@ -57,19 +57,16 @@ def disassembled(elf: Path, arch: str) -> dict[int, tuple[str, int]]:
 def test_what_the_assembler_wrote_is_read(library: EmulatorLibrary, arch: str) -> None:
     """Each instruction that LLVM's assembler translated has its name and length."""
     for text, words in assembled(arch).items():
-        code = (ctypes.c_uint32 * (len(words) + 2))(*words)
+        code = (ctypes.c_uint32 * len(words))(*words)
         name = _SUFFIX.sub("", text.split()[0])
-        assert library.instruction(ctypes.addressof(code)) == (name, len(words)), text
+        assert library.instruction(ctypes.addressof(code), len(words)) == (name, len(words)), text
 
 
 @pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.file)
 def test_names_and_lengths(kept: Kept, tmp_path: Path, library: EmulatorLibrary) -> None:
     """Each instruction of each kernel has LLVM's name and length."""
-    content = kept.library()
-    bundle = ctypes.create_string_buffer(content[content.index(BUNDLE_MAGIC) :])
-    offset, size = find_code(ctypes.addressof(bundle), kept.arch)
     elf = tmp_path / "code.elf"
-    elf.write_bytes(bundle.raw[offset : offset + size])
+    elf.write_bytes(code_of(kept.library(), kept.arch)[0])
     expected, code = disassembled(elf, kept.arch), CodeObject(elf.read_bytes())
     checked = 0
     for kernel in code.kernels.values():

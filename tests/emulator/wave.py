@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ckh.emulator.library import ENDED, FAULT, LANES, UNKNOWN, Launch, Registers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ckh.emulator.library import EmulatorLibrary
 
@@ -84,12 +84,12 @@ class Wave:
 
     def __init__(self, library: EmulatorLibrary, arch: str) -> None:
         library.set_arch(arch, races=True)
-        self._library = library
+        self.library = library
         self._words = assembled(arch)
 
     def run(
         self,
-        *texts: str,
+        *texts: str | Sequence[int],
         vgprs: Mapping[int, Array] | None = None,
         accvgprs: Mapping[int, Array] | None = None,
         sgprs: Mapping[int, int] | None = None,
@@ -97,11 +97,12 @@ class Wave:
         exec_mask: int = ALL_LANES,
         scratch: int = 0,
         threads: int = LANES,
+        cut: int = 0,
     ) -> State:
         """The first wave after the instructions.
 
         Args:
-            texts: the instructions; the end of the program is added.
+            texts: the instructions, or their words; the end of the program is added.
             vgprs: first register → values of shape (lanes, …), in as many registers as they take, of all waves.
             accvgprs: the same of accumulation registers.
             sgprs: register → value, of all waves.
@@ -109,30 +110,31 @@ class Wave:
             exec_mask: lanes that are on.
             scratch: bytes of scratch memory a lane.
             threads: of the workgroup.
+            cut: words that the program lacks at its end.
 
         Raises:
             WaveError: an instruction is not emulated, or did something wrong; the message says so.
         """
-        words = [word for text in (*texts, _END) for word in self._words[text]]
+        words = [word for text in (*texts, _END) for word in (self._words[text] if isinstance(text, str) else text)]
         code = (ctypes.c_uint32 * len(words))(*words)
-        room = ctypes.create_string_buffer(len(words) * self._library.instruction_bytes)
-        launch = Launch(program=ctypes.addressof(room), base=ctypes.addressof(code), dwords=len(words))
+        room = ctypes.create_string_buffer(len(words) * self.library.instruction_bytes)
+        launch = Launch(program=ctypes.addressof(room), base=ctypes.addressof(code), dwords=len(words) - cut)
         launch.entry, launch.block[:] = launch.base, (threads, 1, 1)
         launch.mode, launch.lds_bytes, launch.most, launch.scratch = _MODE, _LDS_BYTES, 1000, scratch
-        self._library.start_group(launch, (0, 0, 0))
+        self.library.start_group(launch, (0, 0, 0))
         for number in range(threads // LANES):
             self._fill(number, {**(sgprs or {})}, exec_mask)
             for kind, given in ((Registers.VGPRS, vgprs), (Registers.ACCVGPRS, accvgprs)):
                 for register, values in (given or {}).items():
                     taken = rows(values)
                     self._file(kind, number)[register : register + len(taken)] = taken
-        ctypes.memmove(self._library.lds(), lds, len(lds))
-        self._check(self._library.run_group(launch), launch)
+        ctypes.memmove(self.library.lds(), lds, len(lds))
+        self._check(self.library.run_group(launch), launch)
         return State(
             self._scalars(0).copy(),
             self._file(Registers.VGPRS, 0).copy(),
             self._file(Registers.ACCVGPRS, 0).copy(),
-            np.frombuffer(ctypes.string_at(self._library.lds(), _LDS_BYTES), np.uint8),
+            np.frombuffer(ctypes.string_at(self.library.lds(), _LDS_BYTES), np.uint8),
         )
 
     def _fill(self, number: int, sgprs: dict[int, int], exec_mask: int) -> None:
@@ -142,15 +144,17 @@ class Wave:
             scalars[register] = value & 0xFFFFFFFF
 
     def _scalars(self, number: int) -> Words:
-        return np.ctypeslib.as_array(self._library.registers(Registers.SGPRS, number), (_SGPRS,))
+        return np.ctypeslib.as_array(self.library.registers(Registers.SGPRS, number), (_SGPRS,))
 
     def _file(self, kind: Registers, number: int) -> Words:
-        return np.ctypeslib.as_array(self._library.registers(kind, number), (_VGPRS, LANES))
+        return np.ctypeslib.as_array(self.library.registers(kind, number), (_VGPRS, LANES))
 
     def _check(self, why: int, launch: Launch) -> None:
         if why == ENDED:
             return
-        fault = self._library.fault()
-        name, _ = self._library.instruction(launch.unknown_pc if why == UNKNOWN else fault.pc)
+        fault = self.library.fault()
+        pc = launch.unknown_pc if why == UNKNOWN else fault.pc
+        left = launch.dwords - (pc - launch.base) // 4
+        name = self.library.instruction(pc, left)[0] if 0 < left <= launch.dwords else "outside the program"
         text = fault.describe(launch.entry, name) if why == FAULT else f"no instruction {name}"
         raise WaveError(text if why in (UNKNOWN, FAULT) else f"stopped with {why}")

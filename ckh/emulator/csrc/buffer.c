@@ -25,18 +25,19 @@ static int buffer_of(State* t, const Inst* i, Buffer* b) {
     return 1;
 }
 
-typedef struct { char* at; u64 offset, index; u32 lane; } Place; /* read before the lane's first register is written */
+typedef struct { u64 at, offset, index; u32 lane; } Place; /* read before the lane's first register is written */
 static inline Place place_of(const Buffer* b, int lane) {
     const u64 index = b->idxen ? b->v[b->vaddr * LANES + (u32)lane] : 0;
     const u32 within = (b->offen ? b->v[(b->vaddr + b->idxen) * LANES + (u32)lane] : 0) + b->offset;
     const u64 own = b->is_scratch ? (u64)lane * b->t->scratch_bytes : b->stride * index;
-    return (Place){(char*)(uintptr_t)(b->base + b->from_sgpr + own + within), within, index, (u32)lane};
+    return (Place){b->base + b->from_sgpr + own + within, within, index, (u32)lane};
 }
 static inline char* buffer_at(const Buffer* b, const Place* p, u32 part, int bytes) {
     const u64 end = p->offset + part * 4 + (u64)bytes;
     const int fits = b->stride ? p->index < b->records && end <= b->stride : end + b->from_sgpr <= b->records;
     if (!fits && b->is_scratch) fault(SCRATCH_RANGE, b->t, p->lane, (u32)(end - (u64)bytes + b->from_sgpr), 0, 0);
-    return fits ? p->at + part * 4 : NULL;
+    if (!fits || (!b->is_scratch && !may_touch_memory(b->t, p->lane, p->at + part * 4, (u32)bytes))) return NULL;
+    return (char*)(uintptr_t)(p->at + part * 4);
 }
 
 /* To LDS: M0 and the instruction's offset say where, and lanes follow one another; a byte or a word takes a dword there. */

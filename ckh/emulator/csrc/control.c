@@ -16,7 +16,7 @@ static void run_s_cbranch_vccz(State* t, const Inst* i) { if (!pair(&t->sgpr[VCC
 static void run_s_cbranch_vccnz(State* t, const Inst* i) { if (pair(&t->sgpr[VCC])) jump(t, i); }
 static void run_s_cbranch_execz(State* t, const Inst* i) { if (!exec_of(t)) jump(t, i); }
 static void run_s_cbranch_execnz(State* t, const Inst* i) { if (exec_of(t)) jump(t, i); }
-static void run_s_endpgm(State* t, const Inst* i) { (void)i; t->next = UINT64_MAX; }
+static void run_s_endpgm(State* t, const Inst* i) { (void)i; t->done = 1; }
 
 /* Only MODE's rounding and denormals are there. */
 enum { HW_MODE = 1 };
@@ -45,6 +45,7 @@ static void run_s_setreg_imm32_b32(State* t, const Inst* i) { set_mode(t, i, i->
 static void load_scalar(State* t, const Inst* i) {
     const u32 w0 = i->w[0], w1 = i->w[1], from = (w0 & 0x3f) * 2, to = w0 >> 6 & 0x7f, count = (u32)i->op->a;
     const int is_buffer = i->op->b;
+    if (!are_sgprs(t, from, is_buffer ? 4 : 2) || !are_sgprs(t, to, count)) return;
     i64 offset = 0;
     if (w0 >> 17 & 1) offset = (i64)((u64)(w1 & 0x1fffff) << 43) >> 43;
     else if (!(w0 >> 14 & 1)) offset = (i64)t->sgpr[w1 & 0x7f];
@@ -57,14 +58,18 @@ static void load_scalar(State* t, const Inst* i) {
     }
     offset &= ~3ll;
     u32 data[16];
-    for (u32 n = 0; n < count; ++n)
-        if (!is_buffer || (u64)offset + n * 4 + 4 <= size) memcpy(&data[n], (const char*)(base + (u64)offset) + n * 4, 4);
-        else data[n] = 0;
+    for (u32 n = 0; n < count; ++n) {
+        const u64 at = base + (u64)offset + n * 4;
+        data[n] = 0;
+        if (is_buffer && (u64)offset + n * 4 + 4 > size) continue;
+        if (!may_touch_memory(t, 0, at, 4)) return;
+        memcpy(&data[n], (const char*)at, 4);
+    }
     memcpy(&t->sgpr[to], data, count * 4);
 }
 static void load_time(State* t, const Inst* i) {
     static u64 time;
-    set_pair(&t->sgpr[i->w[0] >> 6 & 0x7f], time += 64);
+    write_sgpr_pair(t, i->w[0] >> 6 & 0x7f, time += 64);
 }
 
 static void run_nothing(State* t, const Inst* i) { (void)t, (void)i; }

@@ -73,7 +73,6 @@ static Encoding encoding_of(const u32* words, u32* opcode, const char** name) {
 
 /* VOP1, VOP2 and VOPC whose second word has SDWA's or DPP's fields. */
 static void decode_form(Inst* i, Encoding e, u32 x) {
-    i->form = i->src[0] == SDWA_MARK ? SDWA : DPP;
     const int is_sdwa = i->form == SDWA;
     i->select = x;
     i->src[0] = (x & 0xff) + FIRST_VGPR;
@@ -84,7 +83,17 @@ static void decode_form(Inst* i, Encoding e, u32 x) {
     if (x >> 31) i->src[1] -= FIRST_VGPR;
     if (e != VOPC) { i->clamp = x >> 13 & 1, i->omod = x >> 14 & 3; return; }
     if (x >> 15 & 1) i->sdst = x >> 8 & 0x7f;
-    i->select = (x & ~0x700u) | 6 << 8;
+    i->select = (x & ~0x7f00u) | 6 << 8;
+}
+
+/* Which byte or word of a result or source, and what becomes of a result's other bits, have values that mean nothing. */
+static int is_reserved_sdwa(Encoding e, u32 x) {
+    return (x >> 8 & 7) == 7 || (x >> 11 & 3) == 3 || (x >> 16 & 7) == 7 || (e != VOP1 && (x >> 24 & 7) == 7);
+}
+
+/* Instructions of 64 bits, and SDWA and DPP, have no room for a literal. */
+static int lacks_literal(const Inst* i, Encoding e) {
+    return (e == VOP3 || e == VOP3P || i->form) && (i->src[0] == LITERAL || i->src[1] == LITERAL || i->src[2] == LITERAL);
 }
 
 static void decode_vop3(Inst* i, Encoding e, u32 w, u32 x) {
@@ -116,16 +125,25 @@ static int decode_first(Inst* i, Encoding e, u32 w) {
             i->dst = e == VOPC ? 0 : w >> 17 & 0xff, i->sdst = VCC;
             if (e == VOP2 && i->opcode == FMAMK) { i->src[2] = i->src[1], i->src[1] = LITERAL; return 2; }
             if (e == VOP2 && i->opcode == FMAAK) { i->src[2] = LITERAL; return 2; }
-            return i->src[0] == LITERAL || i->src[0] == SDWA_MARK || i->src[0] == DPP_MARK ? 2 : 1;
+            i->form = i->src[0] == SDWA_MARK ? SDWA : i->src[0] == DPP_MARK ? DPP : PLAIN;
+            return i->src[0] == LITERAL || i->form ? 2 : 1;
         case VOP3P: return i->opcode == LD_SCALE ? 4 : 2;
         case SMEM: case VOP3: case DS: case FLATS: case MUBUF: return 2;
         default: return 0;
     }
 }
 
-/* Whether it is one that is emulated; i->size and i->w hold in any case. */
-int decode(Inst* i, const u32* words) {
-    const u32 w = words[0];
+/* The words from an instruction on, and zeros for those behind the end of the program. */
+typedef struct { u32 w[4]; } Words;
+static Words words_of(const u32* at, u64 left) {
+    Words words = {{0}};
+    memcpy(words.w, at, left < 4 ? left * sizeof *at : sizeof words.w);
+    return words;
+}
+
+int decode(Inst* i, const u32* at, u64 left) {
+    const Words all = words_of(at, left);
+    const u32 *words = all.w, w = words[0];
     u32 opcode;
     const char* name;
     const Encoding e = encoding_of(words, &opcode, &name);
@@ -134,13 +152,15 @@ int decode(Inst* i, const u32* words) {
     if (size) i->size = (uint8_t)size;
     memcpy(i->w, words, i->size * sizeof *words);
     i->literal = i->size > 1 ? words[1] : 0;
-    if ((e == VOP1 || e == VOP2 || e == VOPC) && i->size == 2 && (i->src[0] == SDWA_MARK || i->src[0] == DPP_MARK)) decode_form(i, e, i->w[1]);
+    if (i->form) decode_form(i, e, i->w[1]);
     if (e == VOP3 || e == VOP3P) decode_vop3(i, e, w, i->w[1]);
-    if (!name) return 0;
+    if (!name || i->size > left) return 0;
+    if (lacks_literal(i, e) || (i->form == SDWA && is_reserved_sdwa(e, i->select))) return 0;
     const Op* op;
     if (e == FLATS) op = (w >> 14 & 3) < 3 ? memory_op(w >> 14 & 3, name) : NULL;
     else op = op_named(name);
     if (!op) return 0;
+    if (i->form && !*op->types) return 0; /* moves between lanes, which have neither SDWA nor DPP */
     /* op_sel means something else to each of the others */
     if (e == VOP3 && i->op_sel && !strpbrk(op->types, "hkHK")) return 0;
     i->op = op;
@@ -148,14 +168,15 @@ int decode(Inst* i, const u32* words) {
     return 1;
 }
 
-/* Its name, for messages and tools, and how many dwords it takes. */
-int emu_instruction_at(const u32* words, char* room, int size) {
+/* Its name, for messages and tools, and how many dwords it takes of those that are left of the program. */
+int emu_instruction_at(const u32* at, u64 left, char* room, int size) {
+    const Words words = words_of(at, left);
     u32 opcode;
     const char* name;
-    const Encoding e = encoding_of(words, &opcode, &name);
+    const Encoding e = encoding_of(words.w, &opcode, &name);
     Inst i;
-    decode(&i, words);
-    if (name) snprintf(room, (size_t)size, "%s%s", e == FLATS ? SEGMENTS[words[0] >> 14 & 3] : "", name);
+    decode(&i, at, left);
+    if (name) snprintf(room, (size_t)size, "%s%s", e == FLATS ? SEGMENTS[words.w[0] >> 14 & 3] : "", name);
     else snprintf(room, (size_t)size, "%s opcode %u", ENCODINGS[e], opcode);
-    return i.size;
+    return i.size < left ? i.size : (int)left;
 }

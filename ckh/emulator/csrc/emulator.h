@@ -13,7 +13,7 @@ typedef int64_t i64;
    vgpr and acc: [register * LANES + lane]. */
 enum {
     LANES = 64, VCC = 106, M0 = 124, EXEC = 126, SHARED_BASE = 235, PRIVATE_BASE = 237, VCCZ = 251, EXECZ = 252, SCC = 253,
-    LITERAL = 255, FIRST_VGPR = 256, SGPRS = 256, VGPRS = 512
+    LITERAL = 255, FIRST_VGPR = 256, SGPRS = 256, NAMED_SGPRS = 128, VGPRS = 512
 };
 
 /* Where flat addresses are LDS or scratch memory: above all that a process of the host has. */
@@ -27,6 +27,7 @@ typedef struct State {
     u64 pc, next;        /* of the instruction that runs, and where it goes on */
     u32 scratch_bytes;   /* of a lane */
     u32 mode;            /* rounding and denormals, as the register MODE has them */
+    u64 taken;           /* instructions */
     int done;
 } State;
 
@@ -50,13 +51,28 @@ enum Form { PLAIN, SDWA, DPP };
 /* faults.c: what went wrong first, which launch.py puts into words; the wave that runs, and how many barriers were passed. */
 typedef struct { u32 kind, wave, other, lane, address; u64 pc, other_pc; } FaultReport; /* as launch.py declares it */
 extern FaultReport emu_fault;
-enum Fault { NONE, RACE_READ, RACE_WRITE, LDS_RANGE, NOT_EMULATED, SCRATCH_RANGE };
+enum Fault { NONE, RACE_READ, RACE_WRITE, LDS_RANGE, NOT_EMULATED, SCRATCH_RANGE, MEMORY_RANGE };
 void fault(enum Fault kind, const State* t, u32 lane, u32 address, u32 other, u64 other_pc);
 void not_emulated(const State* t);
 extern u32 this_wave, epoch;
 
+/* faults.c: where kernels may touch the host's memory: in `emu_window`, which tests set, and their arguments; everywhere if
+   there is no window. */
+typedef struct { u64 start, bytes; } Window;
+extern Window emu_window, emu_arguments;
+int may_touch_memory(const State* t, u32 lane, u64 at, u32 bytes);
+
 static inline u64 pair(const u32* s) { return s[0] | (u64)s[1] << 32; }
 static inline void set_pair(u32* s, u64 value) { s[0] = (u32)value, s[1] = (u32)(value >> 32); }
+/* Results in SGPRs: those behind s127 are constants, and a fault. */
+static inline int are_sgprs(const State* t, u32 first, u32 count) {
+    if (first + count <= NAMED_SGPRS) return 1;
+    not_emulated(t);
+    return 0;
+}
+static inline void write_sgpr(State* t, u32 to, u32 value) { if (are_sgprs(t, to, 1)) t->sgpr[to] = value; }
+static inline void write_sgpr_pair(State* t, u32 to, u64 value) { if (are_sgprs(t, to, 2)) set_pair(&t->sgpr[to], value); }
+static inline u64 sgpr_pair(const State* t, u32 from) { return are_sgprs(t, from, 2) ? pair(&t->sgpr[from]) : 0; }
 static inline u64 exec_of(const State* t) { return pair(&t->sgpr[EXEC]); }
 static inline int is_on(u64 exec, u32 lane) { return exec >> lane & 1; }
 
@@ -70,9 +86,10 @@ static inline const Op* op_in(const Op* table, size_t count, const char* name) {
     return NULL;
 }
 
-/* decode.c: the architecture, where it differs; whether a vector instruction is one that is emulated; size and w hold in any case. */
+/* decode.c: the architecture, where it differs; whether an instruction is one that is emulated, of a program that has `left`
+   words from there on; size and w hold in any case. */
 extern int emu_is_gfx90a;
-int decode(Inst* i, const u32* words);
+int decode(Inst* i, const u32* words, u64 left);
 
 /* control.c */
 void apply_mode(const State* t);

@@ -4,11 +4,11 @@
 static void run_readfirstlane(State* t, const Inst* i) {
     const u64 exec = exec_of(t);
     const u32 src = i->src[0];
-    t->sgpr[i->dst] = src < 256 ? scalar_operand(t, i, src) : t->vgpr[(src - 256) * LANES + (exec ? (u32)__builtin_ctzll(exec) : 0)];
+    write_sgpr(t, i->dst, src < 256 ? scalar_operand(t, i, src) : t->vgpr[(src - 256) * LANES + (exec ? (u32)__builtin_ctzll(exec) : 0)]);
 }
 static void run_readlane(State* t, const Inst* i) {
     const u32 lane = scalar_operand(t, i, i->src[1]) & 63, src = i->src[0];
-    t->sgpr[i->dst] = src < 256 ? scalar_operand(t, i, src) : t->vgpr[(src - 256) * LANES + lane];
+    write_sgpr(t, i->dst, src < 256 ? scalar_operand(t, i, src) : t->vgpr[(src - 256) * LANES + lane]);
 }
 static void run_writelane(State* t, const Inst* i) {
     t->vgpr[i->dst * LANES + (scalar_operand(t, i, i->src[1]) & 63)] = scalar_operand(t, i, i->src[0]);
@@ -29,7 +29,7 @@ static void run_acc_write(State* t, const Inst* i) {
     write_lanes(&t->acc[i->dst * LANES], v.u, exec_of(t));
 }
 static void run_swap(State* t, const Inst* i) {
-    if (i->src[0] < 256 || i->form) { not_emulated(t); return; }
+    if (i->src[0] < 256) { not_emulated(t); return; }
     u32 *x = &t->vgpr[i->dst * LANES], *y = &t->vgpr[(i->src[0] - 256) * LANES];
     const u64 exec = exec_of(t);
     EACH if (exec >> n & 1) { const u32 was = x[n]; x[n] = y[n], y[n] = was; }
@@ -37,10 +37,10 @@ static void run_swap(State* t, const Inst* i) {
 
 /* gfx950: odd rows of `rows` lanes of the first are exchanged with even ones of the second. */
 static void run_swap_rows(State* t, const Inst* i) {
+    if (i->src[0] < FIRST_VGPR) { not_emulated(t); return; }
     const u32 rows = (u32)i->op->a;
     u32 *x = &t->vgpr[i->dst * LANES], *y = &t->vgpr[(i->src[0] - FIRST_VGPR) * LANES];
     const u64 exec = exec_of(t);
-    if (i->src[0] < FIRST_VGPR || i->form) { not_emulated(t); return; }
     for (u32 lane = 0; lane < LANES; ++lane) {
         if (lane / rows % 2) continue;
         const u32 was = x[lane + rows], given = y[lane];

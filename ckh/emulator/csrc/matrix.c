@@ -39,13 +39,14 @@ typedef struct { const u32 *a, *b; u32 *c, *d; u32 constant; } Operands; /* c NU
 static Operands operands_of(State* t, u32 w0, u32 w1) {
     const u32 src0 = w1 & 0x1ff, src1 = w1 >> 9 & 0x1ff, src2 = w1 >> 18 & 0x1ff;
     u32* results = w0 >> 15 & 1 ? t->acc : t->vgpr;
-    if (src0 < FIRST_VGPR || src1 < FIRST_VGPR) { not_emulated(t); return (Operands){0}; }
+    const int is_constant = src2 <= 248; /* or an SGPR */
+    if (src0 < FIRST_VGPR || src1 < FIRST_VGPR || (src2 < FIRST_VGPR && !is_constant)) { not_emulated(t); return (Operands){0}; }
     return (Operands){
         .a = (w1 >> 27 & 1 ? t->acc : t->vgpr) + (src0 - FIRST_VGPR) * LANES,
         .b = (w1 >> 28 & 1 ? t->acc : t->vgpr) + (src1 - FIRST_VGPR) * LANES,
         .c = src2 < FIRST_VGPR ? NULL : results + (src2 - FIRST_VGPR) * LANES,
         .d = results + (w0 & 0xff) * LANES,
-        .constant = src2 < FIRST_VGPR ? t->sgpr[src2] : 0,
+        .constant = is_constant ? t->sgpr[src2] : 0,
     };
 }
 

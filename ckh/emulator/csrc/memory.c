@@ -22,12 +22,12 @@ static char* place(State* t, const Inst* i, enum Segment segment, u32 lane, int 
     if (segment == SCRATCH) {
         at = (u64)offset + (w0 >> 13 & 1 ? v[0] : 0) + (saddr == 0x7f ? 0 : t->sgpr[saddr]);
     } else if (segment == GLOBAL) {
-        at = saddr == 0x7f ? v[0] | (u64)v[LANES] << 32 : pair(&t->sgpr[saddr]) + v[0];
-        return (char*)(at + (u64)offset);
+        at = (saddr == 0x7f ? v[0] | (u64)v[LANES] << 32 : sgpr_pair(t, saddr) + v[0]) + (u64)offset;
+        return may_touch_memory(t, lane, at, (u32)bytes) ? (char*)at : NULL;
     } else {
         at = (v[0] | (u64)v[LANES] << 32) + (w0 & 0xfff);
         if (at >> 32 == SHARED_APERTURE >> 32) return may_touch(t, lane, (u32)at, (u32)bytes, kind) ? t->lds + (u32)at : NULL;
-        if (at >> 32 != PRIVATE_APERTURE >> 32) return (char*)at;
+        if (at >> 32 != PRIVATE_APERTURE >> 32) return may_touch_memory(t, lane, at, (u32)bytes) ? (char*)at : NULL;
     }
     at = (u32)at;
     if (at + (u64)bytes > t->scratch_bytes) { fault(SCRATCH_RANGE, t, lane, (u32)at, 0, 0); return NULL; }
@@ -73,7 +73,7 @@ static void run_global_to_lds(State* t, const Inst* i) {
         if (!is_on(exec, lane)) continue;
         const u32 to = (t->sgpr[M0] & 0xffff) + offset + lane * dwords * 4;
         const char* at = place(t, i, GLOBAL, lane, (int)bytes, READ);
-        if (!may_touch(t, lane, to, dwords * 4, WRITE)) return;
+        if (!at || !may_touch(t, lane, to, dwords * 4, WRITE)) return;
         memset(t->lds + to, 0, dwords * 4);
         memcpy(t->lds + to, at, bytes);
     }

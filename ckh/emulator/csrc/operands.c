@@ -7,7 +7,7 @@ u32 scalar_operand(State* t, const Inst* i, u32 src) {
     if (src == LITERAL) return i->literal;
     if (src == VCCZ) return !pair(&t->sgpr[VCC]);
     if (src == EXECZ) return !exec_of(t);
-    if (src >= 249 && src != SCC) not_emulated(t);
+    if (src >= FIRST_VGPR || (src > 208 && src < 240) || (src >= 249 && src != SCC)) { not_emulated(t); return 0; }
     return t->sgpr[src];
 }
 
@@ -20,7 +20,7 @@ u64 scalar_operand64(State* t, const Inst* i, u32 src, int is_float) {
     }
     if (src == SHARED_BASE) return SHARED_APERTURE;
     if (src == PRIVATE_BASE) return PRIVATE_APERTURE;
-    if (src < 128) return pair(&t->sgpr[src]);
+    if (src < NAMED_SGPRS) return sgpr_pair(t, src);
     if (src <= 208) return (u64)(i64)(i32)t->sgpr[src];
     if (src >= 240 && src <= 248) return src == 248 ? 0x3fc45f306dc9c882ull : to_bits64(FLOATS_INLINE[src - 240]);
     return scalar_operand(t, i, src);
@@ -91,7 +91,7 @@ void fetch(State* t, const Inst* i, Args* a, int k, char type, Vec* room) {
     const u32* row = is_vector ? &t->vgpr[(src - FIRST_VGPR) * LANES] : NULL;
     a->s[k] = room;
     if (type == 'm') {
-        a->mask[k] = is_vector ? 0 : src < 128 ? pair(&t->sgpr[src]) : scalar_operand64(t, i, src, 0);
+        a->mask[k] = is_vector ? 0 : scalar_operand64(t, i, src, 0);
         if (is_vector) not_emulated(t);
         return;
     }
@@ -107,8 +107,8 @@ void fetch(State* t, const Inst* i, Args* a, int k, char type, Vec* room) {
             const int low = i->op_sel >> k & 1, high = i->op_sel_hi >> k & 1;
             u64 both = 0;
             if (!is_vector) {
-                both = src < 128 ? pair(&t->sgpr[src]) : scalar_operand(t, i, src);
-                if (src >= 128 && both && (low || (high && i->op->types[0] == 'F'))) { not_emulated(t); return; } /* which half a constant is for */
+                both = src < NAMED_SGPRS ? sgpr_pair(t, src) : scalar_operand(t, i, src);
+                if (src >= NAMED_SGPRS && both && (low || (high && i->op->types[0] == 'F'))) { not_emulated(t); return; } /* which half a constant is for */
             }
             const u32 flip = i->neg >> k & 1 ? 0x80000000u : 0, flip_hi = i->neg_hi >> k & 1 ? 0x80000000u : 0;
             EACH {
@@ -186,7 +186,7 @@ void run_vector(State* t, const Inst* i) {
     const u64 exec = a.exec;
     u32* to = &t->vgpr[i->dst * LANES];
     switch (types[0]) {
-        case 'm': set_pair(&t->sgpr[i->sdst], a.bits & exec);
+        case 'm': write_sgpr_pair(t, i->sdst, a.bits & exec);
             if (i->op->a) set_pair(&t->sgpr[EXEC], a.bits & exec);
             return;
         case 'f': if (i->omod | i->clamp) EACH a.d.f[n] = finished(a.d.f[n], i); break;
@@ -206,7 +206,7 @@ void run_vector(State* t, const Inst* i) {
         case 'C': break;
         default: if (i->clamp | i->omod) { not_emulated(t); return; }
     }
-    if (i->op->b) set_pair(&t->sgpr[i->sdst], (a.bits & exec)); /* a carry out */
+    if (i->op->b) write_sgpr_pair(t, i->sdst, a.bits & exec); /* a carry out */
     const char type = types[0];
     if (type == 'q' || type == 'd' || type == 'F') {
         Vec lo, hi;

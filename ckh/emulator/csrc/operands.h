@@ -10,8 +10,8 @@ void write_lanes(u32* to, const u32* from, u64 exec);
 static inline u32 operand_u32(State* t, const Inst* i, int k) { return scalar_operand(t, i, i->src[k]); }
 static inline i32 operand_i32(State* t, const Inst* i, int k) { return (i32)scalar_operand(t, i, i->src[k]); }
 static inline u64 operand_u64(State* t, const Inst* i, int k) { return scalar_operand64(t, i, i->src[k], 0); }
-static inline void result_u32(State* t, const Inst* i, u32 x) { t->sgpr[i->dst] = x; }
-static inline void result_u64(State* t, const Inst* i, u64 x) { set_pair(&t->sgpr[i->dst], x); }
+static inline void result_u32(State* t, const Inst* i, u32 x) { write_sgpr(t, i->dst, x); }
+static inline void result_u64(State* t, const Inst* i, u64 x) { write_sgpr_pair(t, i->dst, x); }
 
 /* The bits from `at` on. */
 static inline u64 bits_of(u64 x, u32 at, u32 width, int is_signed) {

@@ -37,7 +37,7 @@ void emu_group_start(const Launch* l, u32 x, u32 y, u32 z) {
         waves[wave_room] = (State){.vgpr = aligned_alloc(64, VGPRS * LANES * 4), .acc = aligned_alloc(64, VGPRS * LANES * 4)};
     for (int i = 0; i < wave_count; ++i) {
         State* w = &waves[i];
-        w->done = 0, w->lds = lds, w->scratch_bytes = l->scratch, w->mode = l->mode;
+        w->done = 0, w->taken = 0, w->lds = lds, w->scratch_bytes = l->scratch, w->mode = l->mode;
         w->scratch = realloc(w->scratch, l->scratch ? (size_t)l->scratch * LANES : 1);
         memset(w->scratch, 0xff, (size_t)l->scratch * LANES);
         for (int r = 0; r < SGPRS; ++r) w->sgpr[r] = r < 128 ? UNSET : 0;
@@ -65,17 +65,17 @@ enum { ENDED, AT_BARRIER, UNKNOWN, TOO_LONG, FAULT };
 
 static int run_wave(Launch* l, State* w) {
     apply_mode(w);
-    for (u64 n = 0; n < l->most; ++n) {
+    while (w->taken++ < l->most) {
         const u64 pc = w->next, at = (pc - l->base) / 4;
-        if (pc == UINT64_MAX) return ENDED;
         w->pc = pc;
-        if (at >= l->dwords) { l->unknown_pc = pc; return UNKNOWN; }
+        if (at >= l->dwords || pc % 4) { l->unknown_pc = pc; return UNKNOWN; }
         Inst* i = &l->program[at];
-        if (!i->run && !decode(i, (const u32*)pc)) { l->unknown_pc = pc; return UNKNOWN; }
+        if (!i->run && !decode(i, (const u32*)pc, l->dwords - at)) { l->unknown_pc = pc; return UNKNOWN; }
         w->next = pc + i->size * 4u;
         i->run(w, i);
         ++l->instructions;
         if (emu_fault.kind) return FAULT;
+        if (w->done) return ENDED;
         if (i->is_barrier) return AT_BARRIER;
     }
     return TOO_LONG;
@@ -92,8 +92,7 @@ int emu_group_run(Launch* l) {
             this_wave = (u32)n;
             why = run_wave(l, &waves[n]);
             if (why == UNKNOWN || why == TOO_LONG || why == FAULT) goto out;
-            if (why == ENDED) waves[n].done = 1;
-            else left = 1;
+            if (why == AT_BARRIER) left = 1;
         }
         ++epoch;
     }

@@ -1,0 +1,208 @@
+"""What no compiler writes is refused: registers that do not exist, fields without a meaning, ends that are cut off."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from ckh.emulator.codeobject import BUNDLE_MAGIC, MAX_SCRATCH_BYTES, CodeObject, find_code
+from ckh.emulator.launch import EmulatedGpu, EmulatorError
+from ckh.emulator.library import Registers
+from ckh.emulator.messagepack import unpack
+from tests.emulator.damage import code_of
+from tests.emulator.keep import KEPT
+from tests.emulator.wave import Wave, WaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ckh.emulator.library import EmulatorLibrary
+
+_VOP3, _SOP1, _SMEM, _LITERAL, _V0, _SDWA, _DPP = 0xD0000000, 0xBE800000, 0xC0000000, 255, 256, 249, 250
+
+
+def _vop1(opcode: int, dst: int, src: int) -> int:
+    return 0x7E000000 | dst << 17 | opcode << 9 | src
+
+
+def _vop3(opcode: int, dst: int, *sources: int) -> tuple[int, int]:
+    return _VOP3 | opcode << 16 | dst, sum(source << 9 * k for k, source in enumerate(sources))
+
+
+def _sop1(opcode: int, dst: int, src: int) -> tuple[int]:
+    return (_SOP1 | dst << 16 | opcode << 8 | src,)
+
+
+_DAMAGED = {
+    "v_readlane_b32 s8, v0, v1": _vop3(649, 8, _V0, _V0 + 1),
+    "v_writelane_b32 v0, s8, v1": _vop3(650, 0, 8, _V0 + 1),
+    "v_writelane_b32 v0, v1, s8": _vop3(650, 0, _V0 + 1, 8),
+    "v_readlane_b32 s130, v0, s8": _vop3(649, 130, _V0, 8),
+    "v_readfirstlane_b32 s130, v0": (_vop1(2, 130, _V0),),
+    "v_readfirstlane_b32_sdwa s8, v0": (_vop1(2, 8, _SDWA), 6 << 8 | 6 << 16),
+    "s_mov_b64 s[127:128], -1": _sop1(1, 127, 193),
+    "s_mov_b64 s[8:9], s[127:128]": _sop1(1, 8, 127),
+    "s_mov_b32 s8, operand 220": _sop1(0, 8, 220),
+    "s_getpc_b64 s[127:128]": _sop1(28, 127, 0),
+    "v_cmp_eq_u32 s[127:128], v0, v1": _vop3(0xCA, 127, _V0, _V0 + 1),
+    "v_cmp_eq_u32_sdwa s[127:128], v0, v1": (0x7C000000 | 0xCA << 17 | 1 << 9 | _SDWA, 0xFF << 8 | 6 << 16 | 6 << 24),
+    "v_add_co_u32 v6, s[127:128], v0, v1": _vop3(281, 6 | 127 << 8, _V0, _V0 + 1),
+    "v_cndmask_b32 v6, v0, v1, s[127:128]": _vop3(256, 6, _V0, _V0 + 1, 127),
+    "s_load_dwordx16 s[120:135], s[4:5]": (_SMEM | 4 << 18 | 1 << 17 | 120 << 6 | 2, 0),
+    "s_buffer_load_dword s8, s[126:129]": (_SMEM | 8 << 18 | 1 << 17 | 8 << 6 | 63, 0),
+    "s_memtime s[127:128]": (_SMEM | 36 << 18 | 127 << 6, 0),
+    "v_mov_b32_sdwa v6, v0 dst_sel:7": (_vop1(1, 6, _SDWA), 7 << 8 | 6 << 16),
+    "v_mov_b32_sdwa v6, v0 src0_sel:7": (_vop1(1, 6, _SDWA), 6 << 8 | 7 << 16),
+    "v_mov_b32_sdwa v6, v0 dst_unused:3": (_vop1(1, 6, _SDWA), 5 << 8 | 3 << 11 | 6 << 16),
+    "v_mov_b32_sdwa v6, literal": (_vop1(1, 6, _SDWA), _LITERAL | 1 << 23 | 6 << 8 | 6 << 16),
+    "v_fmamk_f32_sdwa": (23 << 25 | 6 << 17 | 1 << 9 | _SDWA, 1 << 31),
+    "v_fmaak_f32_dpp": (24 << 25 | 6 << 17 | 1 << 9 | _DPP, 0xFF << 24),
+    "v_add_f32_e64 v6, literal, v0": _vop3(257, 6, _LITERAL, _V0),
+}
+
+
+@pytest.mark.parametrize("words", _DAMAGED.values(), ids=_DAMAGED)
+def test_operands_that_do_not_exist_are_refused(wave: Wave, words: Sequence[int]) -> None:
+    """An instruction with such an operand ends the wave, and changes none of the inline constants behind s127."""
+    constants = [*range(65), *(-n & 0xFFFFFFFF for n in range(1, 17))]
+    with pytest.raises(WaveError, match=r"^no instruction "):
+        wave.run(words, sgprs={4: 0, 5: 0, 8: 3})
+    assert wave.run("s_nop 0").sgprs[128:209].tolist() == constants
+    scalars = np.ctypeslib.as_array(wave.library.registers(Registers.SGPRS), (256,))
+    assert scalars[128:209].tolist() == constants
+
+
+@pytest.mark.parametrize("cut", [2, 3])
+def test_an_instruction_that_is_cut_off_is_refused(wave: Wave, cut: int) -> None:
+    """Where the program ends within an instruction, nothing behind its end is read as a part of it."""
+    with pytest.raises(WaveError, match="no instruction"):
+        wave.run("v_mul_lo_u32 v6, v0, v2", "s_nop 0", cut=cut)
+
+
+def test_a_cut_off_instruction_is_as_long_as_what_is_there(library: EmulatorLibrary) -> None:
+    """The decoder names it, and says of how many words it is that are there."""
+    words = (ctypes.c_uint32 * 2)(*_vop3(649, 8, _V0, 8))
+    assert library.instruction(ctypes.addressof(words), 2) == ("v_readlane_b32", 2)
+    assert library.instruction(ctypes.addressof(words), 1) == ("v_readlane_b32", 1)
+
+
+@pytest.mark.parametrize("target", ["within an instruction", "nowhere"])
+def test_jumps_end_at_instructions(wave: Wave, target: str) -> None:
+    """A jump to bytes that are no multiple of four is outside of the program; so is the last address that there is."""
+    if target == "nowhere":
+        jump = (*_sop1(1, 4, 193), *_sop1(29, 0, 4))  # s_mov_b64 s[4:5], -1; s_setpc_b64 s[4:5]
+    else:  # s_getpc_b64, s_addk_i32 s4, 10: two bytes behind s_setpc_b64
+        jump = (*_sop1(28, 4, 0), 0xB7000000 | 4 << 16 | 10, *_sop1(29, 0, 4), 0xBF800000, 0xBF800000)
+    with pytest.raises(WaveError, match="no instruction"):
+        wave.run(jump)
+
+
+def test_a_loop_with_a_barrier_ends(wave: Wave) -> None:
+    """The limit of instructions counts all of a wave's, over all barriers."""
+    with pytest.raises(WaveError, match="stopped with 3"):
+        wave.run((0xBF8A0000, 0xBF82FFFE), threads=128)  # s_barrier; s_branch to it
+
+
+def test_the_limit_is_of_all_instructions(wave: Wave) -> None:
+    """Programs of up to so many instructions run, however many barriers are among them."""
+    assert wave.run(*["s_barrier", "s_nop 0"] * 499, "s_nop 0").sgprs[128] == 0
+    with pytest.raises(WaveError, match="stopped with 3"):
+        wave.run(*["s_barrier", "s_nop 0"] * 500)
+
+
+@pytest.mark.parametrize("text", ["global_load_dword v6, v4, s[4:5] offset:4", "s_load_dwordx2 s[8:9], s[4:5], 0x8"])
+def test_a_window_confines_memory(wave: Wave, text: str) -> None:
+    """With a window, a kernel reads memory in it and in its arguments, and what is elsewhere is a fault."""
+    memory = (ctypes.c_uint32 * 64)(*range(64))
+    address = ctypes.addressof(memory)
+    given = {"sgprs": {4: address & 0xFFFFFFFF, 5: address >> 32}, "vgprs": {4: np.arange(64, dtype=np.uint32) % 4 * 4}}
+    library = wave.library
+    try:
+        for allowed in (library.confine, library.set_arguments):
+            library.confine(1, 1), library.set_arguments(1, 1)
+            with pytest.raises(WaveError, match="outside the memory that it may touch"):
+                wave.run(text, **given)
+            allowed(address, ctypes.sizeof(memory))
+            wave.run(text, **given)
+    finally:
+        library.confine(0, 0)
+
+
+def _elf() -> bytearray:
+    return bytearray(code_of(KEPT[0].library(), KEPT[0].arch)[0])
+
+
+def _descriptor() -> int:
+    """Where the descriptor of the kernel of the first kept library is in its code object."""
+    elf = _elf()
+    entry = max(kernel.entry for kernel in CodeObject(bytes(elf)).kernels.values())
+    (found,) = (at for at in range(0, 8192, 64) if at + struct.unpack_from("<q", elf, at + 16)[0] == entry)
+    return found
+
+
+def test_a_kernel_with_too_much_scratch_memory_is_refused() -> None:
+    """A descriptor with more scratch memory of a lane than a GPU has is damaged."""
+    elf, at = _elf(), _descriptor()
+    struct.pack_into("<I", elf, at + 4, MAX_SCRATCH_BYTES)
+    assert {kernel.scratch for kernel in CodeObject(bytes(elf)).kernels.values()} == {0, MAX_SCRATCH_BYTES}
+    struct.pack_into("<I", elf, at + 4, MAX_SCRATCH_BYTES + 1)
+    with pytest.raises(ValueError, match=f"scratch memory of {MAX_SCRATCH_BYTES + 1} bytes"):
+        CodeObject(bytes(elf))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b".kernarg_segment_size\xcd\x01\xa8", b".kernarg_segment_size\xcd\x00\x10", "behind its 16 bytes"),
+        (b"\xa7.offset", b"\xa7.offsot", "no .offset"),
+        (b"\xa7.symbol", b"\xa7.simbol", "no .symbol"),
+        (b"amdhsa.kernels", b"amdhsa.kernals", "no amdhsa.kernels"),
+        (b".text\0", b".tixt\0", "without instructions"),
+    ],
+)
+def test_damaged_code_objects_are_refused(old: bytes, new: bytes, message: str) -> None:
+    """Fields that are missing, and sizes that do not fit, are refused with what they are."""
+    elf = bytes(_elf())
+    assert old in elf
+    with pytest.raises(ValueError, match=message):
+        CodeObject(elf.replace(old, new))
+
+
+def test_a_bundle_that_is_cut_off() -> None:
+    """A bundle that says more bytes than are mapped behind it is refused before any is read."""
+    library = KEPT[0].library()
+    start = library.index(BUNDLE_MAGIC)
+    bundle = bytearray(library[start:])
+    at = next(at for at in range(32, 4096) if struct.unpack_from("<Q", bundle, at)[0] == len(_elf()))
+    struct.pack_into("<Q", bundle, at, 1 << 45)
+    memory = ctypes.create_string_buffer(bytes(bundle))
+    with pytest.raises(ValueError, match="cut off"):
+        find_code(ctypes.addressof(memory), KEPT[0].arch)
+    with pytest.raises(ValueError, match="no memory at 0x10"):
+        find_code(16, KEPT[0].arch)
+
+
+@pytest.mark.parametrize(("block", "shared"), [((1025, 1, 1), 0), ((0, 1, 1), 0), ((64, 1, 1), 160 << 10)])
+def test_workgroups_beyond_the_limits_are_refused(
+    library: EmulatorLibrary, block: tuple[int, int, int], shared: int
+) -> None:
+    """A workgroup has 1 to 1,024 threads and 160 kB of LDS; others are not launched."""
+    content = KEPT[0].library()
+    bundle = ctypes.create_string_buffer(content[content.index(BUNDLE_MAGIC) :])
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(bundle))
+    name = max(CodeObject(bytes(_elf())).kernels.values(), key=lambda kernel: kernel.lds).name
+    gpu = EmulatedGpu(library, KEPT[0].arch)
+    with pytest.raises(EmulatorError, match="the limits are 1024 and 163840"):
+        gpu.launch(name, ctypes.addressof(bundle), (1, 1, 1), block, arguments, shared)
+    with pytest.raises(ValueError, match="without kernel nobody"):
+        gpu.launch("nobody", ctypes.addressof(bundle), (1, 1, 1), block, arguments, shared)
+
+
+def test_metadata_with_a_list_as_a_key() -> None:
+    """A map whose key is a list is damaged."""
+    with pytest.raises(ValueError, match="damaged MessagePack"):
+        unpack(b"\x81\x90\x01")
