@@ -44,8 +44,8 @@ def find_c_compiler() -> tuple[str, ...]:
     )
 
 
-def compile_command(compiler: tuple[str, ...], library: Path) -> list[str]:
-    """The command that builds the library, a stand-in for libamdhip64."""
+def compile_command(compiler: tuple[str, ...], library: Path, more: tuple[str, ...] = ()) -> list[str]:
+    """The command that builds the library, a stand-in for libamdhip64; `more` are flags that follow the others."""
     sources = [str(path) for path in source_files() if path.suffix == ".c"]
     exports = f"-Wl,--version-script={FOLDER / EXPORTS}"
-    return [*compiler, *FLAGS, exports, *sources, "-o", str(library), "-lpthread", "-lm"]
+    return [*compiler, *FLAGS, *more, exports, *sources, "-o", str(library), "-lpthread", "-lm"]

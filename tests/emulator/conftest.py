@@ -10,6 +10,7 @@ from ckh.bench.emulated import emulated_runtime
 from ckh.emulator.library import EmulatorLibrary
 from ckh.emulator.sources import find_c_compiler
 from ckh.errors import DeviceError
+from tests.emulator.fuzz import build_sanitized
 from tests.emulator.wave import Wave
 
 if TYPE_CHECKING:
@@ -42,6 +43,15 @@ def library(built: Path) -> EmulatorLibrary:
     """Its C part, loaded into this process."""
     (path,) = (built / "emulator").rglob("libamdhip64.so")
     return EmulatorLibrary(path)
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C part, compiled once with sanitizers."""
+    library = build_sanitized(tmp_path_factory.mktemp("sanitized"))
+    if library is None:
+        pytest.skip("no gcc with sanitizers")
+    return library
 
 
 @pytest.fixture

@@ -93,6 +93,7 @@ def test_a_cut_off_instruction_is_as_long_as_what_is_there(library: EmulatorLibr
 @pytest.mark.parametrize("target", ["within an instruction", "nowhere"])
 def test_jumps_end_at_instructions(wave: Wave, target: str) -> None:
     """A jump to bytes that are no multiple of four is outside of the program; so is the last address that there is."""
+    jump: tuple[int, ...]
     if target == "nowhere":
         jump = (*_sop1(1, 4, 193), *_sop1(29, 0, 4))  # s_mov_b64 s[4:5], -1; s_setpc_b64 s[4:5]
     else:  # s_getpc_b64, s_addk_i32 s4, 10: two bytes behind s_setpc_b64
@@ -119,15 +120,16 @@ def test_a_window_confines_memory(wave: Wave, text: str) -> None:
     """With a window, a kernel reads memory in it and in its arguments, and what is elsewhere is a fault."""
     memory = (ctypes.c_uint32 * 64)(*range(64))
     address = ctypes.addressof(memory)
-    given = {"sgprs": {4: address & 0xFFFFFFFF, 5: address >> 32}, "vgprs": {4: np.arange(64, dtype=np.uint32) % 4 * 4}}
+    sgprs, vgprs = {4: address & 0xFFFFFFFF, 5: address >> 32}, {4: np.arange(64, dtype=np.uint32) % 4 * 4}
     library = wave.library
     try:
         for allowed in (library.confine, library.set_arguments):
-            library.confine(1, 1), library.set_arguments(1, 1)
+            library.confine(1, 1)
+            library.set_arguments(1, 1)
             with pytest.raises(WaveError, match="outside the memory that it may touch"):
-                wave.run(text, **given)
+                wave.run(text, sgprs=sgprs, vgprs=vgprs)
             allowed(address, ctypes.sizeof(memory))
-            wave.run(text, **given)
+            wave.run(text, sgprs=sgprs, vgprs=vgprs)
     finally:
         library.confine(0, 0)
 
