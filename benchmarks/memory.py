@@ -1,27 +1,36 @@
-"""Peak memory and processor time of convert, train and evaluate by the number of rows.
+"""Peak memory and processor time of convert, train, evaluate and bench by the number of rows.
 
-    python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate ...]
+    python benchmarks/memory.py [ROWS ...] [--only convert|journal|csv|train|evaluate|resume ...]
     python benchmarks/memory.py 10000000 --only evaluate --partition-rows 1000000 --sample 500000 --jobs 1
 
 Each number of rows (250,000, 1,000,000 and 2,000,000 by default) is a CSV file of AMD's benchmark with made-up times,
 which is converted, written as CSV again, trained on and judged in processes of their own, and a journal of `ckh bench`
-with as many, which is converted. A peak is the largest resident set of a process; seconds are its processor time.
+with as many, which is converted; `resume` is `ckh bench --resume --dry-run` of a run on this host with as many. A peak
+is the largest resident set of a process; seconds are its processor time.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ckh.archs import load_arch
+from ckh.bench.device import HOST_KIND, DeviceOptions
+from ckh.bench.device_choice import open_device
+from ckh.bench.plan import Plan, Task
+from ckh.bench.rows import new_record
+from ckh.bench.stored_plan import plan_records
+from ckh.data.journal import JOURNAL_NAME
 from ckh.data.records import ResultRow, RunRecord, record_line
+from ckh.data.settings import Settings
 from ckh.ops.grouped_conv.amd_export import AMD_COLUMNS
 from ckh.ops.grouped_conv.names import amd_short_name, kernel_name
 from ckh.ops.grouped_conv.pool import conv_pool
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
 
     from ckh.ops.grouped_conv.kernel import ConvKernel
 
-COMMANDS = ("convert", "journal", "csv", "train", "evaluate")
+COMMANDS = ("convert", "journal", "csv", "train", "evaluate", "resume")
 ROWS = (250_000, 1_000_000, 2_000_000)
 _ARCH = "gfx942"
 _TREES = ("--trees", "5", "--folds", "3")
@@ -65,7 +74,7 @@ def _pool() -> tuple[ConvKernel, ...]:
     return tuple(by_name.values())
 
 
-def _measured(kernels: int, rows: int, seed: int) -> Iterator[_Measured]:
+def _measured(kernels: int, rows: int, seed: int, dtype: str = "bf16") -> Iterator[_Measured]:
     """As many problems as it takes, with each kernel at a speed of its own."""
     random = np.random.default_rng(seed)
     speed = random.uniform(20.0, 200.0, kernels)
@@ -75,7 +84,7 @@ def _measured(kernels: int, rows: int, seed: int) -> Iterator[_Measured]:
         high, wide, taps = 7 + number // 50, 7 + number % 50, int(random.choice((1, 3)))
         problem = ConvProblem(
             Direction.FORWARD, n=n, c=c, k=k, g=1, hi=high, wi=wide, y=taps, x=taps,
-            pad_h=taps // 2, pad_w=taps // 2, dtype="bf16",
+            pad_h=taps // 2, pad_w=taps // 2, dtype=dtype,
         )  # fmt: skip
         yield _Measured(problem, problem.flops / (speed * random.uniform(0.5, 1.5, kernels)) / 1e9)
 
@@ -131,6 +140,24 @@ def write_journal(path: Path, rows: int, seed: int = 0) -> None:
             )
 
 
+def write_host_run(folder: Path, rows: int, seed: int = 0) -> None:
+    """A run on this host's folder whose journal has its plan, of a pair more than these rows, and the rows."""
+    kernels = conv_pool(Direction.FORWARD, load_arch(HOST_KIND), 2, "fp32")
+    settings = Settings(variant="forward", problems="made up", kernels="all", dtype="fp32", seed=seed, samples=3)
+    measured = list(_measured(len(kernels), rows + 1, seed, "fp32"))
+    tasks = [Task(one.problem, kernels) for one in measured]
+    tasks[-1] = Task(measured[-1].problem, kernels[: rows + 1 - len(kernels) * (len(tasks) - 1)])
+    plan = Plan(tuple(tasks), {})
+    run = new_record(open_device(HOST_KIND, DeviceOptions()).identity(), settings, plan.pairs)
+    folder.mkdir()
+    with (folder / JOURNAL_NAME).open("w", encoding="ascii") as file:
+        file.writelines(map(record_line, (run, *plan_records(run.run_id, plan))))
+        for number, one in enumerate(measured):
+            text, left = one.problem.canonical(), rows - number * len(kernels)
+            for kernel, ms in list(zip(map(kernel_name, kernels), one.ms.tolist(), strict=True))[:left]:
+                file.write(record_line(replace(_row(text, kernel, ms, is_again=False), run_id=run.run_id)))
+
+
 def _row(problem: str, kernel: str, ms: float, *, is_again: bool) -> ResultRow:
     samples = (ms * 1e6, ms * 1e6, ms * 1e6)
     return ResultRow("run", problem, kernel, Status.OK, "", ms, ms, 0.01, samples, 4, remeasured=is_again)
@@ -173,6 +200,12 @@ def measure(
         write_journal(journal, rows)
         note("journal", "convert", journal, "--out", folder / f"{rows}.of-journal.parquet")
         journal.unlink()
+    if "resume" in names:
+        write_host_run(folder / f"{rows}.run", rows)
+        note("resume", "bench", "--resume", "--out", folder / f"{rows}.run", "--device", HOST_KIND, "--dry-run")
+        shutil.rmtree(folder / f"{rows}.run")
+    if set(names) <= {"journal", "resume"}:
+        return found
     write_amd_csv(table, rows)
     note("convert", "convert", table, "--arch", _ARCH, "--out", data, *converting)
     if "csv" in names:

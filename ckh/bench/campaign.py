@@ -15,6 +15,7 @@ from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import default_device_kind, open_device
 from ckh.bench.few_plan import KnownBefore, few_plan
+from ckh.bench.history import History, read_history
 from ckh.bench.kernel_cache import KernelCache
 from ckh.bench.limits import BenchLimits
 from ckh.bench.pace import Pace
@@ -27,7 +28,7 @@ from ckh.bench.stop import Stop, StopReason
 from ckh.bench.stored_plan import plan_records, stored_plan
 from ckh.bench.sweep import Sweep, Totals
 from ckh.bench.timing import DEFAULT_SAMPLES
-from ckh.data.journal import JOURNAL, JOURNAL_NAME, Journal, JournalWriter, is_started, read_journal
+from ckh.data.journal import JOURNAL, JOURNAL_NAME, JournalWriter, is_started
 from ckh.data.settings import Given, Settings
 from ckh.errors import CkhError, DeviceError, UsageError
 from ckh.ops import DEFAULT_OPERATION, operation
@@ -149,27 +150,27 @@ class Campaign:
             raise UsageError("--resume goes on with a run, --force replaces it", "leave one of them out")
         if resume and out is None:
             out = _newest_run(given, open_device(kind, options).arch.name)
-        self._journal = _read_run(out, given) if resume and out is not None else None
-        if self._journal is not None:
-            last = self._journal.runs[-1]
+        self._history = _read_run(out, given) if resume and out is not None else None
+        if self._history is not None:
+            last = self._history.runs[-1]
             kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
         self._kind = kind
         self.device: Device = open_device(kind, options)
         self._request, self._cluster = DeviceRequest(kind, options), cluster
         self.out = out or _new_run(given, self.device.arch.name)
-        if self._journal is None:
+        if self._history is None:
             self._require_new(given)
         elif cluster is None:
-            self._refuse_other_device(self._journal.runs[-1], self.device.identity())
-        self.settings = _settle(given, self._journal, kind, self.device.arch.default_dtype)
+            self._refuse_other_device(self._history.runs[-1], self.device.identity())
+        self.settings = _settle(given, self._history, kind, self.device.arch.default_dtype)
         _check_choice(self.settings)
-        stored = None if self._journal is None else stored_plan(self._journal, operation(self.settings.op))
+        stored = None if self._history is None else stored_plan(self._history, operation(self.settings.op))
         self._is_stored = stored is not None
         self.plan: Plan = stored or self._made_plan(limits or BenchLimits())
         # A plan of few problems also follows from models and times of that day.
         if stored is not None and self.settings.plan is None and any(given[name] is not None for name in SOURCES):
             self._refuse_other_pairs(self._made_plan(BenchLimits()))
-        self._results = PairResults(() if self._journal is None else self._journal.final_rows())
+        self._results = PairResults() if self._history is None else self._history.results
 
     def _made_plan(self, limits: BenchLimits) -> Plan:
         """The plan that follows from the settings."""
@@ -236,14 +237,14 @@ class Campaign:
             OutputError: the journal cannot be written; what was measured before is safe.
         """
         with Stop(limits.budget_s) as stop, self._driver(limits, stop, measures=True) as driver:
-            if self._journal is not None:
-                self._refuse_other_device(self._journal.runs[-1], driver.identity)
-            is_new = self._journal is None and not self._force
+            if self._history is not None:
+                self._refuse_other_device(self._history.runs[-1], driver.identity)
+            is_new = self._history is None and not self._force
             journal = JournalWriter(self.out, replace=self._force, is_new=is_new)
             try:
                 record = new_record(driver.identity, self.settings, None if self._is_stored else self.plan.pairs)
                 journal.start_run(record, () if self._is_stored else plan_records(record.run_id, self.plan))
-                looks = () if self._journal is None else self._journal.references
+                looks = () if self._history is None else self._history.references
                 sweep = Sweep(driver, record, journal, stop, looks)
                 if self.settings.active:
                     return self._run_active(sweep, record, journal, limits)
@@ -296,11 +297,11 @@ class Campaign:
 
     def _pace(self, jobs: int | None) -> Pace:
         """How long things take, by this run's journal or the newest of the same device."""
-        journal = self._journal or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
-        return Pace.of(self._kind, self.device, self.settings.op, jobs, journal)
+        history = self._history or _seen_run(self.out, self._kind, self.device.arch.name, self.settings.op)
+        return Pace.of(self._kind, self.device, self.settings.op, jobs, history)
 
 
-def _read_run(out: Path, given: Given) -> Journal:
+def _read_run(out: Path, given: Given) -> History:
     """The journal of a run to go on with.
 
     Raises:
@@ -309,8 +310,8 @@ def _read_run(out: Path, given: Given) -> Journal:
     """
     if not is_started(out / JOURNAL_NAME):
         raise UsageError(f"there is no run to resume in {out}", "leave out --resume to start one")
-    journal = read_journal(out)
-    last = journal.runs[-1]
+    history = read_history(out)
+    last = history.runs[-1]
     if last.kernels.startswith(SEARCH):
         raise UsageError(f"{out} holds a search, which cannot be resumed", "search again into another --out")
     for name, wanted in given.values.items():
@@ -320,12 +321,12 @@ def _read_run(out: Path, given: Given) -> Journal:
                 f"{as_option(name)} is {_in_words(wanted)}, the run in {out} has {_in_words(had)}",
                 "leave the option out to go on with the run, or choose another --out",
             )
-    return journal
+    return history
 
 
-def _settle(given: Given, journal: Journal | None, device_kind: str, default_dtype: str) -> Settings:
-    if journal is not None:
-        return journal.runs[-1].settings
+def _settle(given: Given, history: History | None, device_kind: str, default_dtype: str) -> Settings:
+    if history is not None:
+        return history.runs[-1].settings
     op = operation(given["op"] or DEFAULT_OPERATION)
     measured = measured_of(op)
     emission = measured.host if device_kind == HOST_KIND else measured.hip
@@ -412,15 +413,15 @@ def _newest_run(given: Given, arch: str) -> Path:
     return found[-1].parent
 
 
-def _seen_run(out: Path, kind: str, arch: str, op: str) -> Journal | None:
+def _seen_run(out: Path, kind: str, arch: str, op: str) -> History | None:
     """The newest run beside a folder, or in the usual place, that was measured on such a device."""
     found = {path.resolve() for folder in (out.parent, _RUNS) for path in folder.glob(f"*/{JOURNAL_NAME}")}
     for path in sorted(found, key=lambda one: one.stat().st_mtime, reverse=True):
         if path.stat().st_size > _MOST_SEEN_BYTES:
             continue
         with suppress(CkhError):
-            journal = read_journal(path.parent)
-            seen = [(one.device_kind, one.arch, one.op) for one in journal.runs]
-            if seen[-1:] == [(kind, arch, op)] and journal.ends:
-                return journal
+            history = read_history(path.parent)
+            seen = [(one.device_kind, one.arch, one.op) for one in history.runs]
+            if seen[-1:] == [(kind, arch, op)] and history.ends:
+                return history
     return None

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ckh.bench.device import Device
+    from ckh.bench.history import History
     from ckh.bench.plan import Task
-    from ckh.data.journal import Journal
 
 # Seconds where none are known yet: a kernel's compiler; a pair, and what its operations add.
 _COMPILE_S = {HOST_KIND: 0.9, HIP_KIND: 8.0, EMULATED_KIND: 8.0}
@@ -40,11 +40,11 @@ class Pace:
     slower: float = 1.0
 
     @classmethod
-    def of(cls, kind: str, device: Device, op: str, jobs: int | None, journal: Journal | None) -> Pace:
-        """The pace of a device of a kind for an operation, with a run's journal as what was seen of measuring."""
+    def of(cls, kind: str, device: Device, op: str, jobs: int | None, history: History | None) -> Pace:
+        """The pace of a device of a kind for an operation, with runs as what was seen of measuring."""
         seen_s = KernelCache().seconds_each(device.arch.name, op)
         each_s = _COMPILE_S[kind] if seen_s is None else seen_s
-        slower = 1.0 if journal is None else _slower(journal)
+        slower = 1.0 if history is None else _slower(history)
         return cls(each_s / (jobs or default_jobs(device.job_bytes)), seen_s, slower)
 
     def pair_s(self, flops: int) -> float:
@@ -56,16 +56,12 @@ class Pace:
         return float(sum(len(task.kernels) * self.pair_s(task.problem.flops) for task in tasks))
 
 
-def _slower(journal: Journal) -> float:
-    """The time that measuring took in a journal's complete runs, by what the constants say; 1 if there was none."""
-    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in journal.ends}
-    op_of_run = {run.run_id: operation(run.op) for run in journal.runs}
+def _slower(history: History) -> float:
+    """The time that measuring took in complete runs, by what the constants say; 1 if there was none."""
+    ended = {end.run_id: end.wall_s - end.phase_s.get(COMPILE_PHASE, 0.0) for end in history.ends}
+    op_of_run = {run.run_id: operation(run.op) for run in history.runs}
     by_constants, plain = 0.0, Pace(0.0, None)
-    flops: dict[str, int] = {}
-    for row in journal.rows:
-        if row.run_id not in ended or row.remeasured:
-            continue
-        if row.problem not in flops:
-            flops[row.problem] = op_of_run[row.run_id].parse_problem(row.problem).flops
-        by_constants += plain.pair_s(flops[row.problem])
+    for (run_id, problem), rows in history.measured.items():
+        if run_id in ended and rows:
+            by_constants += rows * plain.pair_s(op_of_run[run_id].parse_problem(problem).flops)
     return sum(ended.values()) / by_constants if by_constants and sum(ended.values()) > 0 else 1.0

@@ -11,7 +11,8 @@ from ckh.errors import CkhError, DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ckh.data.journal import Journal, RunRecord
+    from ckh.bench.history import History
+    from ckh.data.journal import RunRecord
     from ckh.ops.base import AnyOperation
 
 
@@ -24,27 +25,27 @@ def plan_records(run_id: str, plan: Plan) -> Iterator[PlanRecord | TaskRecord]:
         yield TaskRecord(run_id, task.problem.canonical(), tuple(number[kernel] for kernel in task.kernels))
 
 
-def stored_plan(journal: Journal, op: AnyOperation) -> Plan | None:
+def stored_plan(history: History, op: AnyOperation) -> Plan | None:
     """The plan of the last run that wrote one whole; None if there is none, as in journals of earlier versions.
 
     Raises:
         DataError: it is damaged, or holds a problem or kernel that this ckh does not know.
     """
-    planned = [run for run in journal.runs if run.pairs is not None]
-    return next((plan for run in reversed(planned) if (plan := _plan_of(journal, run, op)) is not None), None)
+    planned = [run for run in history.runs if run.pairs is not None]
+    return next((plan for run in reversed(planned) if (plan := _plan_of(history, run, op)) is not None), None)
 
 
-def _plan_of(journal: Journal, run: RunRecord, op: AnyOperation) -> Plan | None:
-    names = [name for plan in journal.plans if plan.run_id == run.run_id for name in plan.kernels]
-    tasks = [task for task in journal.tasks if task.run_id == run.run_id]
+def _plan_of(history: History, run: RunRecord, op: AnyOperation) -> Plan | None:
+    names = [name for plan in history.plans if plan.run_id == run.run_id for name in plan.kernels]
+    tasks = [task for task in history.tasks if task.run_id == run.run_id]
     if sum(len(task.kernels) for task in tasks) != run.pairs:
         return None  # a kill while it was written: nothing was measured by it
     if not all(0 <= number < len(names) for task in tasks for number in task.kernels):
-        raise DataError(f"{journal.path}: the plan of run {run.run_id} is damaged")
+        raise DataError(f"{history.path}: the plan of run {run.run_id} is damaged")
     try:
         kernels = [op.parse_kernel(name) for name in names]
         return Plan(
             tuple(Task(op.parse_problem(task.problem), tuple(kernels[i] for i in task.kernels)) for task in tasks), {}
         )
     except CkhError as error:
-        raise DataError(f"{journal.path}: the plan of run {run.run_id}: {error.message}", error.hint) from error
+        raise DataError(f"{history.path}: the plan of run {run.run_id}: {error.message}", error.hint) from error

@@ -255,7 +255,7 @@ class Sweep:
             canonical = rest.problem.canonical()
             whole = self._whole[canonical].kernels
             if not rest.kernels:
-                names = {row.kernel for row in results.leaders(canonical, self._driver.limits.leaders)}
+                names = {one.kernel for one in results.leaders(canonical, self._driver.limits.leaders)}
                 needed |= {kernel for kernel in whole if full_name(kernel) in names}
             elif len(rest.kernels) < len(whole):
                 needed |= set(whole)  # any of them may turn out to lead
@@ -342,14 +342,14 @@ class Sweep:
         if not leaders:
             return
         setup = on_problem(canonical, results.best_ns(canonical))
-        kernels = [(built[row.kernel].library, row.loops) for row in leaders]
+        kernels = [(built[one.kernel].library, one.loops) for one in leaders]
         seed = f"{self._run.seed} leaders {canonical}"
         replies = time_in_rounds(worker, setup, kernels, self._run.samples, seed)
         if replies is None:
             return  # stopped: the next run does it again
         rows = [
-            replace(self._row(worker, canonical, row.kernel, reply, built[row.kernel]), remeasured=True)
-            for row, reply in zip(leaders, replies, strict=True)
+            replace(self._row(worker, canonical, one.kernel, reply, built[one.kernel]), remeasured=True)
+            for one, reply in zip(leaders, replies, strict=True)
         ]
         # In one piece, so that a problem's leaders are never compared with times of different rounds.
         with self._lock:

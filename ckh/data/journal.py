@@ -55,7 +55,9 @@ __all__ = [
     "TaskRecord",
     "is_started",
     "iter_records",
+    "journal_path",
     "read_journal",
+    "records_of",
     "row_at",
 ]
 
@@ -142,20 +144,36 @@ def row_at(file: BinaryIO, start: int) -> ResultRow:
     return record
 
 
+def journal_path(path: Path) -> Path:
+    """The file of a journal, given itself or the folder it is in."""
+    return path / JOURNAL_NAME if path.is_dir() else path
+
+
+def records_of(path: Path) -> Iterator[Record]:
+    """The records of a journal's file one by one. A last line that was cut off is left out.
+
+    Raises:
+        DataError: it cannot be read, or as `iter_records`.
+    """
+    try:
+        with path.open("rb") as file:
+            for found in iter_records(file, path):
+                assert not isinstance(found.record, Damage)
+                yield found.record
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+
+
 def read_journal(path: Path) -> Journal:
     """Read a journal, given itself or the folder it is in. A last line that was cut off is left out.
 
     Raises:
         DataError: it cannot be read, or as `iter_records`.
     """
-    path = path / JOURNAL_NAME if path.is_dir() else path
-    found: dict[type[Record | Damage], list[Record | Damage]] = {kind: [] for kind in _RECORDS}
-    try:
-        with path.open("rb") as file:
-            for one in iter_records(file, path):
-                found[type(one.record)].append(one.record)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    path = journal_path(path)
+    found: dict[type[Record], list[Record]] = {kind: [] for kind in _RECORDS}
+    for record in records_of(path):
+        found[type(record)].append(record)
     parts = {kind: tuple(records) for kind, records in found.items()}
     return Journal(
         path,

@@ -1,0 +1,129 @@
+"""What a resumed run takes from its journal: the rows that count, in little memory, whatever the journal's size."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.history import read_history
+from ckh.bench.results import PairResults
+from ckh.data.journal import JOURNAL_NAME, read_journal
+from ckh.data.records import EndRecord, PlanRecord, Record, ReferenceRecord, ResultRow, TaskRecord, record_line
+from ckh.errors import DataError
+from ckh.schema import Status
+from tests.runs import host_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_RUN = replace(host_run({}), pairs=4)
+_TRIED_AGAIN = Status.COMPILE_INTERRUPTED
+
+
+def write(folder: Path, records: Iterable[Record]) -> Path:
+    """A journal of these records."""
+    folder.mkdir(exist_ok=True)
+    with (folder / JOURNAL_NAME).open("w", encoding="ascii") as file:
+        file.writelines(map(record_line, records))
+    return folder
+
+
+def random_rows(random: Random, count: int) -> list[ResultRow]:
+    """Rows of few problems, kernels and devices, so that most pairs have several."""
+    rows = []
+    for _ in range(count):
+        status = random.choice([Status.OK, Status.OK, Status.UNSTABLE, Status.CRASH, Status.VERIFIED, _TRIED_AGAIN])
+        ms = round(random.uniform(1.0, 1.2), 3) if status in (Status.OK, Status.UNSTABLE) else None
+        problem, kernel = f"p{random.randrange(4)}", f"k{random.randrange(9)}"
+        again, node = random.random() < 0.1, random.choice(["", "a", "b"])
+        row = ResultRow(_RUN.run_id, problem, kernel, status, "", ms, ms, 0.01, (1.0,), random.randrange(1, 9), again)
+        rows.append(replace(row, node=node))
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rows_that_count_are_the_journals(tmp_path: Path, seed: int) -> None:
+    """Times, states, leaders and devices are those of the last row of each pair by the problem's last device."""
+    rows = random_rows(Random(seed), 120)
+    journal = read_journal(write(tmp_path / "run", [_RUN, *rows]))
+    results, final = read_history(tmp_path / "run").results, journal.final_rows()
+    assert len({row.node for row in final}) > 1
+    for problem in ("p0", "p1", "p2", "p3", "unknown"):
+        known = {row.kernel: row for row in final if row.problem == problem}
+        for kernel in (f"k{number}" for number in range(10)):
+            assert results.has(problem, kernel) == (kernel in known and known[kernel].status is not _TRIED_AGAIN)
+        times = {kernel: row.latency_ms for kernel, row in known.items() if row.latency_ms}
+        assert results.times(problem) == times
+        assert results.device(problem) == next((row.node for row in known.values()), None)
+        assert results.best_ns(problem) == pytest.approx(1e6 * min(times.values(), default=0.0))
+        leaders = results.leaders(problem, 3)
+        is_done = sum(row.remeasured for row in known.values()) >= min(3, len(times))
+        assert len(leaders) == (0 if is_done or len(times) < 2 else min(3, len(times)))
+        assert [one.ms for one in leaders] == sorted(times.values())[: len(leaders)]
+        assert all(one.loops == known[one.kernel].loops for one in leaders)
+    assert {(problem, name) for problem, _, names in results.by_problem() for name in names} == {
+        (row.problem, row.kernel) for row in final if row.status is not _TRIED_AGAIN
+    }
+    assert results.is_any_right
+
+
+def test_a_row_replaces_what_another_device_measured() -> None:
+    """Rows that are added replace their pair's, and all of their problem by another device."""
+    first = ResultRow("r", "p", "k1", Status.OK, "", 2.0, loops=3)
+    results = PairResults([first, replace(first, kernel="k0"), replace(first, latency_ms=1.0)])
+    assert results.times("p") == {"k0": 2.0, "k1": 1.0}
+    results.add(replace(first, kernel="k2", node="other"))
+    assert results.times("p") == {"k2": 2.0}
+    results.set_aside("p")
+    assert results.device("p") is None
+    assert not results.is_any_right
+
+
+def test_runs_plans_and_looks_are_kept(tmp_path: Path) -> None:
+    """All but rows is there in the journal's order, and rows are counted by run and problem, repeated ones not."""
+    row = ResultRow(_RUN.run_id, "p", "k0", Status.CRASH)
+    others: list[Record] = [
+        PlanRecord(_RUN.run_id, ("k0", "k1")),
+        TaskRecord(_RUN.run_id, "p", (0, 1)),
+        TaskRecord(_RUN.run_id, "q", (1, 0)),
+        ReferenceRecord(_RUN.run_id, "p", "k0", 1.0, 1.0, None, None, 0.0),
+        EndRecord(_RUN.run_id, "complete", 2.0, {}),
+    ]
+    rows: list[Record] = [row, replace(row, kernel="k1"), replace(row, remeasured=True), replace(row, problem="q")]
+    folder = write(tmp_path / "run", [_RUN, *others[:3], *rows, *others[3:], replace(_RUN, run_id="second")])
+    history, journal = read_history(folder), read_journal(folder)
+    assert history.measured == {(_RUN.run_id, "p"): 2, (_RUN.run_id, "q"): 1}
+    for name in ("path", "runs", "ends", "plans", "tasks", "references"):
+        assert getattr(history, name) == getattr(journal, name), name
+
+
+def test_damaged_lines_are_refused(tmp_path: Path) -> None:
+    """A damaged line ends it with its number, as for every reader of journals."""
+    folder = write(tmp_path / "run", [_RUN])
+    with (folder / JOURNAL_NAME).open("a", encoding="ascii") as file:
+        file.write('{"kind": "result"}\n')
+    with pytest.raises(DataError, match=r"journal\.jsonl:2: damaged line"):
+        read_history(folder)
+
+
+def test_a_row_takes_some_bytes(tmp_path: Path) -> None:
+    """Twice the rows take less than 40 bytes more for each of them, of which a journal's line has 350."""
+    peaks = []
+    for problems in (5, 10):
+        rows = [
+            ResultRow(_RUN.run_id, f"p{problem}", f"kernel {kernel}", Status.OK, "", 1.0, 1.0, 0.0, (1e6,) * 3, 4)
+            for problem in range(problems)
+            for kernel in range(800)
+        ]
+        folder = write(tmp_path / str(problems), [_RUN, *rows])
+        read_history(folder)
+        tracemalloc.start()
+        read_history(folder)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert (peaks[1] - peaks[0]) / (5 * 800) < 40
