@@ -129,7 +129,7 @@ def model_fields(path: Path) -> Iterator[JsonFields]:
         yield JsonFields(path, document)
     except DataError as error:
         hint = "get the model's folder from its source again, or train the model again"
-        raise ModelError(error.message, error.hint or hint) from error
+        raise ModelError(error.message, hint) from error
 
 
 def _in_file(path: Path, error: JsonError) -> DataError:

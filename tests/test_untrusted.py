@@ -30,16 +30,24 @@ WHOLE: tuple[str, ...] = (
     "gemm-problem-files",
     "registry",
 )
-WHOLE += ("spec", "candidates", "arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem-files")
+WHOLE += ("arch", "kernel-lists", "aiter-gemm-problem-files", "aiter-moe-problem-files")
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_text_that_is_read_whole_has_a_limit(name: str, tmp_path: Path) -> None:
     """A file of one byte more is refused with the limit, and how to go on."""
     reader = TARGETS[name].open(tmp_path)
-    with pytest.raises((DataError, ModelError), match="is larger than 64 MiB, which is the most that ckh reads") as no:
+    with pytest.raises(DataError, match="is larger than 64 MiB, which is the most that ckh reads") as no:
         reader(b" " * untrusted.MOST_TEXT_BYTES + b"1")
-    assert isinstance(no.value, ModelError) or no.value.hint == "cut it into several"
+    assert no.value.hint == "cut it into several"
+
+
+@pytest.mark.parametrize("name", ["spec", "candidates", "calibration", "learned-kernels"])
+def test_a_file_of_a_models_folder_has_a_limit(name: str, tmp_path: Path) -> None:
+    """A lower one; nobody can cut such a file into several, and the hint says what to do instead."""
+    with pytest.raises(ModelError, match="is larger than 16 MiB, which is the most that ckh reads") as refused:
+        TARGETS[name].open(tmp_path)(b" " * untrusted.MOST_MODEL_BYTES + b"1")
+    assert refused.value.hint == "get the model's folder from its source again, or train the model again"
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * (1 << 22) + "1]", b"[" + b"1.5," * (1 << 22) + b"1]"])
