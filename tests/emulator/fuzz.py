@@ -32,6 +32,7 @@ from ckh.emulator.library import ENDED, FAULT, LANES, EmulatorLibrary, Launch, R
 from ckh.emulator.messagepack import unpack
 from ckh.emulator.sources import compile_command
 from tests.emulator.damage import code_of
+from tests.emulator.damaged_words import DAMAGED
 from tests.emulator.keep import KEPT
 from tests.emulator.wave import EXEC, assembled
 
@@ -197,8 +198,10 @@ class Fuzzer:
         scalars[EXEC], scalars[EXEC + 1] = exec_mask & 0xFFFFFFFF, exec_mask >> 32
 
     def _instruction(self, arch: str) -> list[int]:
-        """The words of an instruction: one that LLVM's assembler wrote, damaged, or random ones."""
+        """The words of an instruction: one of `DAMAGED`, one that LLVM's assembler wrote, damaged, or random ones."""
         kind = self.random.random()
+        if kind < 0.1:
+            return list(self.random.choice(list(DAMAGED.values())))
         if kind < 0.6:
             words = list(self.random.choice(self._texts[arch]))
             for _ in range(self.random.choice((0, 1, 1, 2, 4))):

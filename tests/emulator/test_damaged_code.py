@@ -14,6 +14,7 @@ from ckh.emulator.launch import EmulatedGpu, EmulatorError
 from ckh.emulator.library import Registers
 from ckh.emulator.messagepack import unpack
 from tests.emulator.damage import code_of
+from tests.emulator.damaged_words import DAMAGED, V0, sop1, vop3
 from tests.emulator.keep import KEPT
 from tests.emulator.wave import Wave, WaveError
 
@@ -22,50 +23,8 @@ if TYPE_CHECKING:
 
     from ckh.emulator.library import EmulatorLibrary
 
-_VOP3, _SOP1, _SMEM, _LITERAL, _V0, _SDWA, _DPP = 0xD0000000, 0xBE800000, 0xC0000000, 255, 256, 249, 250
 
-
-def _vop1(opcode: int, dst: int, src: int) -> int:
-    return 0x7E000000 | dst << 17 | opcode << 9 | src
-
-
-def _vop3(opcode: int, dst: int, *sources: int) -> tuple[int, int]:
-    return _VOP3 | opcode << 16 | dst, sum(source << 9 * k for k, source in enumerate(sources))
-
-
-def _sop1(opcode: int, dst: int, src: int) -> tuple[int]:
-    return (_SOP1 | dst << 16 | opcode << 8 | src,)
-
-
-_DAMAGED = {
-    "v_readlane_b32 s8, v0, v1": _vop3(649, 8, _V0, _V0 + 1),
-    "v_writelane_b32 v0, s8, v1": _vop3(650, 0, 8, _V0 + 1),
-    "v_writelane_b32 v0, v1, s8": _vop3(650, 0, _V0 + 1, 8),
-    "v_readlane_b32 s130, v0, s8": _vop3(649, 130, _V0, 8),
-    "v_readfirstlane_b32 s130, v0": (_vop1(2, 130, _V0),),
-    "v_readfirstlane_b32_sdwa s8, v0": (_vop1(2, 8, _SDWA), 6 << 8 | 6 << 16),
-    "s_mov_b64 s[127:128], -1": _sop1(1, 127, 193),
-    "s_mov_b64 s[8:9], s[127:128]": _sop1(1, 8, 127),
-    "s_mov_b32 s8, operand 220": _sop1(0, 8, 220),
-    "s_getpc_b64 s[127:128]": _sop1(28, 127, 0),
-    "v_cmp_eq_u32 s[127:128], v0, v1": _vop3(0xCA, 127, _V0, _V0 + 1),
-    "v_cmp_eq_u32_sdwa s[127:128], v0, v1": (0x7C000000 | 0xCA << 17 | 1 << 9 | _SDWA, 0xFF << 8 | 6 << 16 | 6 << 24),
-    "v_add_co_u32 v6, s[127:128], v0, v1": _vop3(281, 6 | 127 << 8, _V0, _V0 + 1),
-    "v_cndmask_b32 v6, v0, v1, s[127:128]": _vop3(256, 6, _V0, _V0 + 1, 127),
-    "s_load_dwordx16 s[120:135], s[4:5]": (_SMEM | 4 << 18 | 1 << 17 | 120 << 6 | 2, 0),
-    "s_buffer_load_dword s8, s[126:129]": (_SMEM | 8 << 18 | 1 << 17 | 8 << 6 | 63, 0),
-    "s_memtime s[127:128]": (_SMEM | 36 << 18 | 127 << 6, 0),
-    "v_mov_b32_sdwa v6, v0 dst_sel:7": (_vop1(1, 6, _SDWA), 7 << 8 | 6 << 16),
-    "v_mov_b32_sdwa v6, v0 src0_sel:7": (_vop1(1, 6, _SDWA), 6 << 8 | 7 << 16),
-    "v_mov_b32_sdwa v6, v0 dst_unused:3": (_vop1(1, 6, _SDWA), 5 << 8 | 3 << 11 | 6 << 16),
-    "v_mov_b32_sdwa v6, literal": (_vop1(1, 6, _SDWA), _LITERAL | 1 << 23 | 6 << 8 | 6 << 16),
-    "v_fmamk_f32_sdwa": (23 << 25 | 6 << 17 | 1 << 9 | _SDWA, 1 << 31),
-    "v_fmaak_f32_dpp": (24 << 25 | 6 << 17 | 1 << 9 | _DPP, 0xFF << 24),
-    "v_add_f32_e64 v6, literal, v0": _vop3(257, 6, _LITERAL, _V0),
-}
-
-
-@pytest.mark.parametrize("words", _DAMAGED.values(), ids=_DAMAGED)
+@pytest.mark.parametrize("words", DAMAGED.values(), ids=DAMAGED)
 def test_operands_that_do_not_exist_are_refused(wave: Wave, words: Sequence[int]) -> None:
     """An instruction with such an operand ends the wave, and changes none of the inline constants behind s127."""
     constants = [*range(65), *(-n & 0xFFFFFFFF for n in range(1, 17))]
@@ -85,7 +44,7 @@ def test_an_instruction_that_is_cut_off_is_refused(wave: Wave, cut: int) -> None
 
 def test_a_cut_off_instruction_is_as_long_as_what_is_there(library: EmulatorLibrary) -> None:
     """The decoder names it, and says of how many words it is that are there."""
-    words = (ctypes.c_uint32 * 2)(*_vop3(649, 8, _V0, 8))
+    words = (ctypes.c_uint32 * 2)(*vop3(649, 8, V0, 8))
     assert library.instruction(ctypes.addressof(words), 2) == ("v_readlane_b32", 2)
     assert library.instruction(ctypes.addressof(words), 1) == ("v_readlane_b32", 1)
 
@@ -95,9 +54,9 @@ def test_jumps_end_at_instructions(wave: Wave, target: str) -> None:
     """A jump to bytes that are no multiple of four is outside of the program; so is the last address that there is."""
     jump: tuple[int, ...]
     if target == "nowhere":
-        jump = (*_sop1(1, 4, 193), *_sop1(29, 0, 4))  # s_mov_b64 s[4:5], -1; s_setpc_b64 s[4:5]
+        jump = (*sop1(1, 4, 193), *sop1(29, 0, 4))  # s_mov_b64 s[4:5], -1; s_setpc_b64 s[4:5]
     else:  # s_getpc_b64, s_addk_i32 s4, 10: two bytes behind s_setpc_b64
-        jump = (*_sop1(28, 4, 0), 0xB7000000 | 4 << 16 | 10, *_sop1(29, 0, 4), 0xBF800000, 0xBF800000)
+        jump = (*sop1(28, 4, 0), 0xB7000000 | 4 << 16 | 10, *sop1(29, 0, 4), 0xBF800000, 0xBF800000)
     with pytest.raises(WaveError, match="no instruction"):
         wave.run(jump)
 
