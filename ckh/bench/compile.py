@@ -155,7 +155,8 @@ class KernelBuilder:
             with self._cache.workshop() as workshop:
                 made = self._build_all(BuildOrder(sources, workshop, should_stop), jobs, advance)
         except OSError as error:
-            raise CacheError(f"cannot build kernels in {self._cache.folder}: {error.strerror}") from error
+            text = f"cannot build kernels in {self._cache.folder}: {error.strerror}"
+            raise CacheError(text, "make room, or set CKH_CACHE_DIR") from error
         return built | {kernel: made[key] for kernel, key in hashes.items() if key in made}
 
     def _build_all(self, order: BuildOrder, jobs: int, advance: Callable[[int, str], None]) -> dict[str, Built]:
