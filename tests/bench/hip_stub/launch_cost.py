@@ -10,6 +10,7 @@ import json
 import sys
 
 from ckh.bench.computation import computation_of
+from ckh.bench.kernel_cache import loadable
 from ckh.bench.library import KernelLibrary
 from ckh.ops import operation
 
@@ -24,7 +25,7 @@ def main() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         problem = operation(job["op"]).parse_problem(job["problem"])
-        library = KernelLibrary(job["library"])
+        library = KernelLibrary(loadable(job["library"]))
         c_problem = ctypes.byref(computation_of(problem).c_problem(problem))
         reason = library.unsupported(c_problem)
         times = (ctypes.c_double * SAMPLES)()
