@@ -27,12 +27,12 @@ def printable(text: str) -> str:
     if len(text) > _MOST_CHARACTERS:
         half = _MOST_CHARACTERS // 2
         text = f"{text[:half]} … {text[-half:]}"
-    return one_line(text)
+    return text if text.isprintable() else re.sub(_HIDDEN, _escaped, text)
 
 
 def one_line(text: str) -> str:
-    """As `printable`, of any length."""
-    return text if text.isprintable() else re.sub(_HIDDEN, _escaped, text)
+    """A text of a result on one line: line feeds are escaped too; what is no character stays the bytes that it was."""
+    return text if text.isprintable() else _STEERING.sub(_escaped, text).replace("\n", "\\n")
 
 
 def emit(text: str) -> None:

@@ -171,8 +171,9 @@ def _ranking() -> str:
 
 
 def _models() -> dict[str, Any]:
-    from ckh.learn.artifact import list_models, load_model, unusable_models
+    from ckh.learn.artifact import list_models, load_model
     from ckh.learn.known import other_device
+    from ckh.learn.unusable import unusable_models
 
     models = [
         {

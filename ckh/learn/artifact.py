@@ -26,7 +26,7 @@ from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
 from ckh.learn.scoring import PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
-from ckh.log import warn
+from ckh.learn.unusable import leave_out
 from ckh.ops import operation_of_problem
 from ckh.paths import MODELS_VARIABLE, data_dir, model_folders
 from ckh.ranking import reference
@@ -56,7 +56,6 @@ _CANDIDATES = 8192  # of how many kinds of problems they are remembered
 _SAME = 1024  # different ones that are remembered
 _ALONE = 16  # pools of candidates alone
 _LISTS = 16  # of kernels that users named
-_LEFT_OUT: dict[Path, str] = {}  # unusable models, and what was said of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +127,8 @@ def list_models(
                 found.append(ModelRef(path, read_spec(path)))
             except ModelError as error:
                 if not quiet:
-                    _leave_out(path, error)
+                    leave_out(path, error)
     return [ref for ref in found if wanted is None or wanted.fits(ref.spec)]
-
-
-def unusable_models() -> tuple[str, ...]:
-    """The warnings about models that were left out in this process."""
-    return tuple(_LEFT_OUT.values())
 
 
 def _is_shipped(folder: Path) -> bool:
@@ -142,13 +136,6 @@ def _is_shipped(folder: Path) -> bool:
         return folder == data_dir("models")
     except DataError:
         return False
-
-
-def _leave_out(path: Path, error: ModelError) -> None:
-    """Warn of an unusable model, once."""
-    if path not in _LEFT_OUT:
-        _LEFT_OUT[path] = f"the model {path} is not used: {error.message}"
-        warn(_LEFT_OUT[path])
 
 
 def fitting_models(wanted: Wanted) -> list[ModelRef]:
@@ -271,10 +258,7 @@ class Model:
         op = self.spec.op
         if not op.grows_with or labels_of(self.path) is not Labels.WINNERS or self.measured is None:
             return None
-        try:
-            return frequent_table(self.measured, problem, op)
-        except (DataError, UsageError) as error:
-            raise ModelError(f"{self.path / MEASURED_NAME}: problems: {error.message}", error.hint) from error
+        return frequent_table(self.measured, problem, op, self.path / MEASURED_NAME)
 
     @property
     def num_cus(self) -> int | None:

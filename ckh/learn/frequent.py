@@ -11,8 +11,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ckh.errors import DataError, ModelError, UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ckh.learn.measured_set import MeasuredSet
     from ckh.ops.base import AnyOperation, Problem
@@ -46,13 +49,20 @@ class Frequent(NamedTuple):
 Table = dict[str, list[tuple[int, str, int, int]]]
 
 
-def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation) -> Table:
-    """The kernels that win most at each size, for problems that differ from this one in nothing but sizes."""
+def frequent_table(measured: MeasuredSet, problem: Problem, op: AnyOperation, file: Path) -> Table:
+    """The kernels that win most at each size, for problems that differ from this one in nothing but sizes.
+
+    Raises:
+        ModelError: a problem that was measured is none; `file` is what it stands in.
+    """
     sizes, left_out = [name.lower() for name in op.sizes], held_out(op)
     wanted, size = _without(problem, sizes), op.grows_with.lower()
     wins: dict[str, dict[int, Counter[str]]] = {}
     for text, (kernel, _) in zip(measured.problems, measured.best, strict=True):
-        known = op.parse_problem(text)
+        try:
+            known = op.parse_problem(text)
+        except (DataError, UsageError) as error:
+            raise ModelError(f"{file}: problems: {error.message}", error.hint) from error
         if _without(known, sizes) == wanted:
             at = wins.setdefault(_without(known, left_out), {}).setdefault(getattr(known, size), Counter())
             at[measured.kernels[kernel]] += 1

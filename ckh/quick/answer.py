@@ -55,7 +55,7 @@ def keep(request: Request, printed: str) -> None:
 
     Its kind of problems is prepared; where that does not answer this one, what was printed is kept.
     """
-    from ckh.learn.artifact import unusable_models
+    from ckh.learn.unusable import unusable_models
     from ckh.quick.prepare import prepare
 
     if prepare(request) and _prepared(request, warns=False) is not None:

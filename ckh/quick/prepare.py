@@ -42,7 +42,7 @@ def _prepare(request: Request) -> bool:
     from ckh.archs import load_arch
     from ckh.export.groups import exported, group_of
     from ckh.export.programs import model_content
-    from ckh.learn.artifact import unusable_models
+    from ckh.learn.unusable import unusable_models
     from ckh.ops import built_in_names
 
     facts_path, model_path = paths(request)

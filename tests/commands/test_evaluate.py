@@ -329,7 +329,7 @@ def test_a_model_that_does_not_say_what_it_has_seen(
     model: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its own training data are judged on as if they were new, and a line says that this cannot be known."""
-    (model / "train_manifest.json").write_text("damaged", encoding="utf-8")
+    (model / "train_manifest.json").write_text("{}", encoding="utf-8")
     assert run(["evaluate", *MEASURED, "--model", str(model), "--data", str(data)]) == ExitCode.OK
     stdout, stderr = capsys.readouterr()
     assert "14 problems" in stdout

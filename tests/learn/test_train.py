@@ -15,7 +15,7 @@ import pytest
 from sklearn.model_selection import GroupKFold
 
 from ckh.data.dataset import Dataset
-from ckh.errors import DataError, OutputError, UsageError
+from ckh.errors import DataError, ModelError, OutputError, UsageError
 from ckh.learn import boosting
 from ckh.learn.artifact import load_model
 from ckh.learn.manifest import problem_id, trained_problems
@@ -360,8 +360,11 @@ def test_the_problems_of_training_are_remembered(model_dir: Path) -> None:
     assert known is not None
     assert known == frozenset(problem_id(problem) for problem in problems())
     assert not known & {problem_id(problem) for problem in problems(Direction.BWD_DATA)}
-    (model_dir / "train_manifest.json").write_text("[]", encoding="utf-8")
+    (model_dir / "train_manifest.json").write_text("{}", encoding="utf-8")
     assert trained_problems(model_dir) is None
+    (model_dir / "train_manifest.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(ModelError, match="the file must be an object"):
+        trained_problems(model_dir)
 
 
 def test_a_model_replaces_another_whole(model_dir: Path) -> None:

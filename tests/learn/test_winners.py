@@ -136,7 +136,7 @@ def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> Non
     some = Dataset(known.frame.assign(kernel_name=names), known.metadata, known.op_type)
     measured = _measured(measured_file(some))
     op, (problem, *_) = some.op, some.problems()
-    table = frequent_table(measured, problem, op)
+    table = frequent_table(measured, problem, op, Path())
     for m in (1, 7, 12, 30, 1 << 20):
         found = frequent(replace(problem, m=m), "m", held_out(op), table)
         assert found is not None
@@ -146,7 +146,7 @@ def test_the_table_beside_answers_counts_as_the_baseline_does(data: Path) -> Non
         assert (-found.wins, found.kernel) == min((-count, name) for name, count in counts.items())
         assert abs(np.log(m / found.value)) == min(abs(np.log(m / one)) for one in some.frame["m"].unique())
     for other in (replace(problem, num_cus=80), replace(problem, dtype="int8")):
-        assert frequent(other, "m", held_out(op), frequent_table(measured, other, op)) is None
+        assert frequent(other, "m", held_out(op), frequent_table(measured, other, op, Path())) is None
 
 
 def _measured(content: bytes) -> MeasuredSet:

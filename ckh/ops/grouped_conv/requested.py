@@ -25,7 +25,7 @@ OPTIONS = (
     SizeOption("stride", "Stride, e.g. 2 or 2x1", "1", str, "S|SHxSW"),
     SizeOption("pad", "Padding on each side", "same", str, "P|PHxPW"),
     SizeOption("dilation", "Dilation", "1", str, "D|DHxDW"),
-    SizeOption("ndim", "Dimensions, 2 or 3; 3 if --di or --z is given", "2"),
+    SizeOption("ndim", "Dimensions, 2 or 3; 3 if --di or --z is given", "2", low=1, high=3),
     SizeOption("di", "Input depth, 3D", "8"),
     SizeOption("z", "Filter depth, 3D", "Y"),
 )

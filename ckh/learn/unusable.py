@@ -1,0 +1,26 @@
+"""Models in the user's folders that cannot be used: each is one warning in a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ckh.log import warn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ckh.errors import ModelError
+
+_LEFT_OUT: dict[Path, str] = {}  # folder -> what was said
+
+
+def leave_out(path: Path, error: ModelError) -> None:
+    """Warn of an unusable model, once."""
+    if path not in _LEFT_OUT:
+        _LEFT_OUT[path] = f"the model {path} is not used: {error.message}"
+        warn(_LEFT_OUT[path])
+
+
+def unusable_models() -> tuple[str, ...]:
+    """The warnings about models that were left out in this process."""
+    return tuple(_LEFT_OUT.values())
