@@ -49,7 +49,7 @@ def _documents_have_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _no_model_was_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins like a process: no unusable model was met."""
-    monkeypatch.setattr("ckh.learn.artifact._LEFT_OUT", {})
+    monkeypatch.setattr("ckh.learn.unusable._LEFT_OUT", {})
 
 
 @pytest.fixture(scope="session")
