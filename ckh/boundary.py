@@ -140,7 +140,7 @@ def _unforeseen(error: Exception) -> tuple[CkhError, ExitCode]:
 
 
 def _unmapped(error: BaseException | None) -> str:
-    """What the loader said of a library that it found no memory for, in an error or its first cause; else empty."""
+    """The loader's message that there is no memory for a library, from an error or its first cause; else empty."""
     said = ""
     while error is not None:
         text = " ".join(str(error).split())

@@ -135,7 +135,7 @@ def _start_of(process: int) -> str:
 
 
 def _system() -> str:
-    """What tells apart the boots of all machines, and the containers of a boot."""
+    """An identifier of this boot of this machine and of this container, in which process numbers are unique."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"

@@ -87,7 +87,7 @@ def run_compiler(
 
 
 def lacks_room(status: Status, message: str) -> bool:
-    """Whether a compiler ended for want of room on a disk, by the status and message of its run."""
+    """Whether a compiler failed because the disk is full, judged by its status and message."""
     return status is Status.COMPILE_INTERRUPTED and _NO_ROOM.search(message) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a run's journal says of its runs so far, read line by line: what to go on with, and how long measuring took.
+"""Reads a journal line by line for `--resume`: which pairs are measured, and how long that took.
 
 A journal may be larger than memory. Of its rows no more is kept than a resumed run asks for (`PairResults`), some bytes
 each; runs, plans and looks at the machine are kept whole.

@@ -55,7 +55,7 @@ class _ProblemRows:
             self.statuses[at], self.again[at] = status, row.remeasured
 
     def status(self, kernel: int) -> Status | None:
-        """What came of a kernel, given its number; None: nothing yet."""
+        """The result of a kernel, given its number; None if it has none yet."""
         at = bisect_left(self.kernels, kernel)
         return _STATUSES[self.statuses[at]] if at < len(self.kernels) and self.kernels[at] == kernel else None
 

@@ -22,54 +22,8 @@ _TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double
 _POOLS = 64  # of which it is remembered which kernels are known
 
 
-class FilledModel(Model):
-    """A model that ranks all kernels: those that it has learned from by its trees, the others by an estimate.
-
-    Args:
-        model: the model, as one of this GPU and element type, which predicts no speed.
-        knows: the kernels that it has learned from.
-        estimate: what scores all kernels.
-    """
-
-    def __init__(self, model: Model, knows: Knows, estimate: Model) -> None:
-        super().__init__(model.path, model.spec)
-        self.candidates_of = estimate.path
-        self.estimate = estimate
-        self._knows = knows
-        self._known: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_POOLS)
-
-    def is_known(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
-        """Which kernels of a pool the model has learned from, shape (kernels,)."""
-        found = self._known.get(id(pool))
-        if found is None:
-            found = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
-            self._known.put(id(pool), found)
-        return found[1]
-
-    def score_pool(
-        self,
-        problems: Sequence[Problem],
-        pool: Sequence[Kernel],
-        *,
-        tflops: bool = True,  # noqa: ARG002 - as of a model
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """The scores of known kernels, and of others those that the estimate gives on the known ones' scale."""
-        score, _ = super().score_pool(problems, pool, tflops=False)
-        is_known = self.is_known(pool)
-        if is_known.all():
-            return score, None
-        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
-        return filled(score, estimated, is_known), None
-
-    def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
-        """The scores of kernels, shape (kernels,)."""
-        assert target == RANK
-        scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
-        return scores
-
-
-class TieBreakingModel(Model):
-    """A model whose ties the analytic estimate orders, such as instructions that another element type does not have.
+class _EstimatedModel(Model):
+    """A model whose scores the analytic estimate completes, in a way of each subclass.
 
     Args:
         model: the model, as one of this GPU and element type, which predicts no speed.
@@ -87,16 +41,64 @@ class TieBreakingModel(Model):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """The model's scores, and up to a billionth by the place in the estimate's, shape (problems, kernels)."""
+        """The completed scores, shape (problems, kernels), and no speeds."""
         score, _ = super().score_pool(problems, pool, tflops=False)
-        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
-        return score + _TIE_BREAK * np.stack([_places(row) for row in estimated]), None
+        return self._completed(score, problems, pool), None
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """The scores of kernels, shape (kernels,)."""
         assert target == RANK
         scores: NDArray[np.float64] = self.score_pool([problem], tuple(kernels))[0][0]
         return scores
+
+    def _completed(
+        self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
+    ) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+
+class FilledModel(_EstimatedModel):
+    """A model that ranks all kernels: those that it has learned from by its trees, the others by an estimate.
+
+    Args:
+        model: the model, as one of this GPU and element type, which predicts no speed.
+        knows: the kernels that it has learned from.
+        estimate: what scores all kernels.
+    """
+
+    def __init__(self, model: Model, knows: Knows, estimate: Model) -> None:
+        super().__init__(model, estimate)
+        self.candidates_of = estimate.path
+        self._knows = knows
+        self._known: Remembered[tuple[Sequence[Kernel], NDArray[np.bool_]]] = Remembered(_POOLS)
+
+    def is_known(self, pool: Sequence[Kernel]) -> NDArray[np.bool_]:
+        """Which kernels of a pool the model has learned from, shape (kernels,)."""
+        found = self._known.get(id(pool))
+        if found is None:
+            found = pool, np.array([not self._knows.reason(kernel) for kernel in pool], np.bool_)
+            self._known.put(id(pool), found)
+        return found[1]
+
+    def _completed(
+        self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
+    ) -> NDArray[np.float64]:
+        """The scores of known kernels, and of others those that the estimate gives on the known ones' scale."""
+        is_known = self.is_known(pool)
+        if is_known.all():
+            return score
+        return filled(score, self.estimate.score_pool(problems, pool, tflops=False)[0], is_known)
+
+
+class TieBreakingModel(_EstimatedModel):
+    """A model whose ties the analytic estimate orders, such as instructions that another element type does not have."""
+
+    def _completed(
+        self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
+    ) -> NDArray[np.float64]:
+        """The model's scores, and up to a billionth by the place in the estimate's."""
+        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
+        return np.asarray(score + _TIE_BREAK * np.stack([_places(row) for row in estimated]))
 
 
 def _places(scores: NDArray[np.float64]) -> NDArray[np.float64]:

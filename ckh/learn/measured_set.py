@@ -183,7 +183,7 @@ def _lines(fields: JsonFields, name: str) -> tuple[str, ...]:
 
 
 def _faults(found: MeasuredSet) -> Iterator[tuple[str, str]]:
-    """What does not add up: the field, and what is wrong with it."""
+    """The first field that contradicts another, and what is wrong with it."""
     if len(found.problems) > _MOST_PROBLEMS:
         yield "problems", f"must be {_MOST_PROBLEMS} at most, not {len(found.problems)}"
     for name, rows, of in (

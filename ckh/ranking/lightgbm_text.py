@@ -35,8 +35,8 @@ _IDENTITY_OBJECTIVES = (
 
 _MOST_OF_WORD = 2**32 - 1
 
-# What LightGBM writes is far below: 24 lines of a tree, 40 of the header and the parameters behind the last tree; and
-# text of many more takes fifty times its size in memory.
+# LightGBM writes 24 lines for a tree and about 40 before the first. These limits are far above that; they are there
+# because text of many more lines takes fifty times its size in memory.
 _MOST_TREES = 1 << 20
 _MOST_LINES = 1024  # of a tree, or before the first
 _MOST_LEAVES = 1 << 17  # LightGBM's own bound to num_leaves

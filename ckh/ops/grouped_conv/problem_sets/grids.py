@@ -65,7 +65,7 @@ def crossed(cs: Iterable[int], ks: Iterable[int]) -> Channels:
 
 
 def pairs(*channels: tuple[int, int]) -> Channels:
-    """(C, K) as they stand there, in one group."""
+    """The given (C, K) pairs, in one group."""
     return tuple((c, k, 1) for c, k in channels)
 
 
