@@ -1,7 +1,8 @@
 """Compiling kernels: the system's compiler, a cache by content, many at a time.
 
 A compiler that was killed, or found no memory or room, says nothing about its kernel: it is run again at the end, with
-no other beside it, and if that is no better, the next time that the kernel is wanted.
+no other beside it, and if that is no better, the next time that the kernel is wanted. Several kernels that it had
+together are compiled together again, and each alone only if that is no better.
 """
 
 from __future__ import annotations
@@ -167,9 +168,11 @@ class KernelBuilder:
         together = units(left, unit_size(len(left), self._device.unit_kernels, jobs))
         for results in self._build_units(together, order, jobs, advance):
             made |= results
-        for key in [key for key, result in made.items() if result.status is Status.COMPILE_INTERRUPTED]:
-            made[key] = self._build(key, order) or made[key]
-            advance(1, "")
+        for unit in together:
+            again = [key for key in unit if key in made and made[key].status is Status.COMPILE_INTERRUPTED]
+            for key, result in self._build_unit(again, order, is_last=True):
+                made[key] = result
+            advance(len(again), "")
         return made
 
     def _build_units(
@@ -211,15 +214,23 @@ class KernelBuilder:
     def _hash(self, source: str) -> str:
         return hashlib.sha256(self._salt + source.encode()).hexdigest()[:32]
 
-    def _build_unit(self, unit: Sequence[str], order: BuildOrder) -> Iterator[tuple[str, Built]]:
-        """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out."""
+    def _build_unit(
+        self, unit: Sequence[str], order: BuildOrder, *, is_last: bool = False
+    ) -> Iterator[tuple[str, Built]]:
+        """Build sources as one, and each of them alone where that fails; when stopped, the rest is left out.
+
+        Where the compiler was interrupted, so are all of them, but alone if this `is_last`.
+        """
         together = self._compile_together(unit, order) if len(unit) > 1 else {}
         for key in unit:
-            if result := together.get(key) or self._build(key, order):
+            result = together.get(key)
+            if result is None or (is_last and result.status is Status.COMPILE_INTERRUPTED):
+                result = self._build(key, order)
+            if result is not None:
                 yield key, result
 
     def _compile_together(self, unit: Sequence[str], order: BuildOrder) -> dict[str, Built]:
-        """The libraries of the sources of a unit; none if its compiler fails, for whatever reason."""
+        """The libraries of the sources of a unit, or that its compiler was interrupted; nothing if it fails."""
         if order.should_stop():
             return {}
         first = order.sources[unit[0]][0]
@@ -229,6 +240,8 @@ class KernelBuilder:
             run = self._run(first, text, library, order)
             if run is None:
                 return {}
+            if run.status is Status.COMPILE_INTERRUPTED:
+                return {key: Built(run.status, "", key, run.message) for key in unit}
             why = run.message if run.status is not Status.OK else fault(library)
             if not why and not chosen(library.read_bytes(), 0):
                 why = "none can be chosen"

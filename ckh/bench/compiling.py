@@ -22,19 +22,23 @@ _POLL_S = 0.2
 _READ_BYTES = 1 << 16
 _MOST_BYTES = 16 << 20  # of what a compiler says; a CK Tile kernel's remarks are some kilobytes
 _MESSAGE_LENGTH = 300
-_SIGNALLED = tuple(
-    128 + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-)  # of shells
-_ERROR_LINE = re.compile(r"(?:error|Error|undefined reference|cannot find)")
+_SHELL_SIGNAL = 128  # a shell's exit code for a program that was ended by a signal is that much more than its number
+_SIGNALLED = tuple(_SHELL_SIGNAL + number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT))
+# What a compiler says of its own crash, and what it says of the source. Neither is looked for in a stack dump, whose
+# command line has options such as -Wno-error.
+_CRASH = re.compile(r"LLVM ERROR:|error in backend|internal compiler error|Assertion .* failed")
+_ERROR = re.compile(r"\b(?:error|Error|undefined reference|cannot find)\b")
+_STACK_DUMP = re.compile(r"Stack dump|Program arguments:|#\d+ 0x|\d+\.\s|PLEASE (?:submit|ATTACH)")
 
 # What drivers say when something outside has ended one of their programs, or there was nothing left to work with: gcc's
 # and clang's words, then those of the system, which they repeat.
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded")
 _INTERRUPTION = re.compile(
     r"(?:Killed|Terminated|Hangup|Interrupt) signal terminated program"
-    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt)"
+    r"|unable to execute command: (?:Killed|Terminated|Hangup|Interrupt|Bus error|posix_spawn failed)"
     rf"|{_NO_ROOM.pattern}"
-    r"|Cannot allocate memory|out of memory allocating|LLVM ERROR: out of memory"
+    r"|Cannot allocate memory|Resource temporarily unavailable|Too many open files|Stale file handle"
+    r"|out of memory allocating|LLVM ERROR: out of memory|std::bad_alloc|memory exhausted"
 )
 
 
@@ -117,10 +121,15 @@ def _status(code: int, messages: str) -> Status:
 
 
 def _message(code: int, messages: str, source: Path) -> str:
+    """The reason of a failure in one line, all that was said on success."""
     if code == 0:
         return messages
-    lines = [line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip()]
-    found = (line for pattern in (_NO_ROOM, _ERROR_LINE) for line in lines if pattern.search(line))
-    useful = next(found, lines[0] if lines else "")
-    ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-    return (useful or f"the compiler {ended}")[:_MESSAGE_LENGTH]
+    said = (line.strip().removeprefix(f"{source}:") for line in messages.splitlines() if line.strip())
+    lines = [line for line in said if not _STACK_DUMP.match(line)]
+    patterns = (_NO_ROOM, _INTERRUPTION, _CRASH, _ERROR)
+    reason = next((line for pattern in patterns for line in lines if pattern.search(line)), "")
+    signalled = -code if code < 0 else code - _SHELL_SIGNAL if code in _SIGNALLED else 0
+    if signalled:
+        ended = f"the compiler was killed by {signal.Signals(signalled).name}"
+        return (f"{ended}: {reason}" if reason else ended)[:_MESSAGE_LENGTH]
+    return (reason or next(iter(lines), f"the compiler ended with code {code}"))[:_MESSAGE_LENGTH]

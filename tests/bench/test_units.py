@@ -195,16 +195,17 @@ def test_a_kernel_that_does_not_compile_fails_alone() -> None:
     assert device.compiled == [4, 1, 1, 1, 1]
 
 
+INTERRUPTED = ("kill -9 $$", "echo 'LLVM ERROR: out of memory' >&2; exit 1", f"{COMPILE}; kill -9 $$")
+
+
 @pytest.mark.parametrize(
     "script",
     [
+        *INTERRUPTED,
         "exit 1",
         "exit 0",
-        "kill -9 $$",
-        "echo 'LLVM ERROR: out of memory' >&2; exit 1",
         "sleep 1000",
         "while :; do echo flood >&2; done",
-        f"{COMPILE}; kill -9 $$",
         f"{COMPILE}; truncate -s 3000 $library",
         f"{COMPILE}; sed -i s/ckh-chosen/ckh-chasen/ $library",
         f"{COMPILE}; printf 'ckh-chosen:\\0' >> $library",
@@ -213,12 +214,23 @@ def test_a_kernel_that_does_not_compile_fails_alone() -> None:
     ],
 )
 def test_an_evil_compiler_of_a_unit_harms_nobody(script: str, cache: Path) -> None:
-    """Whatever it does, each kernel is then compiled alone."""
+    """Whatever it does, each kernel is then compiled alone; first together again if something interrupted it."""
     device = Together(script)
     built = KernelBuilder(device, TIMEOUT_S).build(KERNELS[:3], 1, ignore)
     assert [ask(built[kernel].library) for kernel in KERNELS[:3]] == [0, 1, 2]
-    assert device.compiled == [3, 1, 1, 1]
+    assert device.compiled == [3, *[3] * (script in INTERRUPTED), 1, 1, 1]
     assert {Path(file).suffix for file in files(cache)} == {".so"}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_unit_whose_compiler_was_interrupted_stays_a_unit(jobs: int, tmp_path: Path) -> None:
+    """It is compiled again after the others, and none of its kernels alone."""
+    once = tmp_path / "once"
+    device, advanced = Together(f"mkdir {once} && kill -9 $$; {COMPILE}"), []
+    built = KernelBuilder(device).build(KERNELS, jobs, lambda count, _text: advanced.append(count))
+    assert [ask(built[kernel].library) for kernel in KERNELS] == [0, 1, 2, 3, 4]
+    assert sorted(device.compiled) in ([2, 2, 3], [2, 3, 3])
+    assert sum(advanced) == len(KERNELS)
 
 
 def test_stopped_while_a_unit_is_compiled_nothing_is_built(cache: Path, tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""What a compiler that fails is said to have failed of."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.bench.compiling import run_compiler
+from ckh.schema import Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# As clang 21 ends, shortened; the options are hipcc's.
+DUMP = """\
+PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/ and include the crash backtrace.
+Stack dump:
+0.\tProgram arguments: /opt/rocm/llvm/bin/clang-20 -cc1 -Werror=return-type -Wno-error -ferror-limit 19 -x hip a.cpp
+1.\t<eof> parser at end of file, error recovery
+ #0 0x000055d0 llvm::sys::PrintStackTrace(llvm::raw_ostream&, int) /opt/rocm/llvm/bin/clang-20 error
+"""
+ABORTED = "clang++: error: unable to execute command: Aborted (core dumped)"
+SEGFAULT = "clang++: error: unable to execute command: Segmentation fault (core dumped)"
+SELECT = "LLVM ERROR: Cannot select: 0x5: v2bf16 = BUFFER_ATOMIC_FADD"
+FRONTEND = "clang++: error: clang frontend command failed due to signal (use -v to see invocation)"
+WARNING = "a.cpp:1:2: warning: unused [-Werror=unused]"
+ERROR, INTERRUPTED = Status.COMPILE_ERROR, Status.COMPILE_INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("said", "ending", "status", "message"),
+    [
+        (f"{SELECT}\n{DUMP}{ABORTED}\n{FRONTEND}", "exit 1", ERROR, SELECT),
+        (f"{WARNING}\n{DUMP}{SEGFAULT}\n{FRONTEND}", "exit 1", ERROR, SEGFAULT),
+        (f"{DUMP}{SELECT}", "exit 134", ERROR, SELECT),
+        (
+            "ld.lld: error: undefined symbol: f\nclang++: error: linker",
+            "exit 1",
+            ERROR,
+            "ld.lld: error: undefined symbol: f",
+        ),
+        ("a: error: no\ncc1plus: internal compiler error: x", "exit 4", ERROR, "cc1plus: internal compiler error: x"),
+        (f"{WARNING}\nLLVM ERROR: out of memory\n{DUMP}{ABORTED}", "exit 1", INTERRUPTED, "LLVM ERROR: out of memory"),
+        (
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+            "exit 134",
+            INTERRUPTED,
+            "terminate called after throwing an instance of 'std::bad_alloc'",
+        ),
+        (f"{DUMP}clang++: error: unable to execute command: Killed", "exit 1", INTERRUPTED, "Killed"),
+        (WARNING, "kill -9 $$", INTERRUPTED, "the compiler was killed by SIGKILL"),
+        (f"{SELECT}\n{DUMP}", "kill -SEGV $$", INTERRUPTED, f"the compiler was killed by SIGSEGV: {SELECT}"),
+        (WARNING, "exit 137", INTERRUPTED, "the compiler was killed by SIGKILL"),
+        ("", "exit 3", ERROR, "the compiler ended with code 3"),
+    ],
+)
+def test_the_reason_is_said(said: str, ending: str, status: Status, message: str, tmp_path: Path) -> None:
+    """A crash, a signal or a lack of memory comes before what else was said; a command line is no reason."""
+    script = f"printf %s {shlex.quote(said)} >&2; {ending}"
+    run = run_compiler(["sh", "-c", script], tmp_path / "a.cpp", 10.0, lambda: False)
+    assert run is not None
+    assert run.status is status
+    assert run.message.endswith(message)
+    assert "Program arguments" not in run.message
