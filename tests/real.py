@@ -2,11 +2,14 @@
 
 Tests say which they need (`compiles`). All that the chosen tests need are compiled at once, those with most in common
 together, and are kept by content between runs, in the cache folder that CKH_TEST_KERNELS names, or else in ckh's own.
+CKH_TEST_COMPILE_MINUTES limits how long a run compiles: tests of kernels that it does not reach are skipped.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +32,17 @@ _MARK = "compiles"
 _TIMEOUT_S = 1800.0
 _WHY_NOT = "HIPCC and CK_TILE_INCLUDE are not set: no real kernel is compiled"
 
+_MINUTES = "CKH_TEST_COMPILE_MINUTES"
+
 Wanted = tuple[str, str, str]  # architecture, operation, and the kernel's name
-Real = dict[tuple[str, Any], BuildReport]  # by architecture and kernel
+
+
+class Real(dict[tuple[str, Any], BuildReport]):
+    """Reports of compiled kernels, by architecture and kernel; a test that asks for another one is skipped."""
+
+    def __missing__(self, key: tuple[str, Any]) -> BuildReport:
+        """Skip the test."""
+        pytest.skip(f"not compiled within the time that {_MINUTES} allows; the next run goes on")
 
 
 def interface_here() -> Interface:
@@ -65,15 +77,23 @@ def wanted_by(items: Iterable[pytest.Item]) -> Mapping[str, list[Wanted]]:
 
 
 def build_real(wanted: Mapping[str, list[Wanted]]) -> Real:
-    """Compile kernels and load each in a process of its own."""
-    found: Real = {}
+    """Compile kernels and load each in a process of its own; those are left out that the time limit does not reach."""
+    until = time.monotonic() + 60 * float(os.environ.get(_MINUTES, "inf"))
+    found = Real()
     for arch, some in wanted.items():
         kernels = [operation(op).parse_kernel(name) for _, op, name in some]
-        found |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels).items()}
+        found |= {(arch, kernel): report for kernel, report in built_with(DeviceOptions(arch), kernels, until).items()}
     return found
 
 
-def built_with(options: DeviceOptions, kernels: Sequence[Any]) -> Mapping[Any, BuildReport]:
-    """Compile kernels with a compiler and headers, and load each in a process of its own."""
-    driver = Driver(HipDevice(options), BenchLimits(compile_timeout_s=_TIMEOUT_S), lambda: False)
-    return build_and_load(driver, kernels)
+def built_with(options: DeviceOptions, kernels: Sequence[Any], until: float = math.inf) -> Mapping[Any, BuildReport]:
+    """Compile kernels with a compiler and headers, and load each in a process of its own.
+
+    Args:
+        options: the compiler, the headers and the architecture.
+        kernels: to compile.
+        until: when to stop compiling, on the monotonic clock; the kernels left are left out.
+    """
+    device, limits = HipDevice(options), BenchLimits(compile_timeout_s=_TIMEOUT_S)
+    compiled = Driver(device, limits, lambda: time.monotonic() > until).build(kernels)
+    return build_and_load(Driver(device, limits, lambda: False), list(compiled))

@@ -462,7 +462,7 @@ def test_the_real_kernels_are_of_every_kind(interface: Interface) -> None:
 @pytest.fixture
 def real(real_kernels: Real) -> Real:
     """All real kernels, compiled and loaded."""
-    return {one: real_kernels[one] for one in ALL_REAL}
+    return Real((one, real_kernels[one]) for one in ALL_REAL)
 
 
 @pytest.mark.slow
@@ -470,9 +470,9 @@ def real(real_kernels: Real) -> Real:
 @pytest.mark.parametrize(
     ("arch", "kernel"), ALL_REAL, ids=[f"{arch}-{kernel_name(kernel)}" for arch, kernel in ALL_REAL]
 )
-def test_a_real_kernel_compiles_and_loads(real: Real, arch: str, kernel: GemmKernel) -> None:
+def test_a_real_kernel_compiles_and_loads(real_kernels: Real, arch: str, kernel: GemmKernel) -> None:
     """It becomes a library that a process without a GPU can load, and the compiler tells what it takes."""
-    report = real[arch, kernel]
+    report = real_kernels[arch, kernel]
     assert (report.status, report.message) == (Status.OK, "")
     taken = report.resources
     assert taken is not None
