@@ -8,6 +8,14 @@ from typing import Any
 
 ABI_VERSION = 1
 ENTRY_POINTS = ("ckh_abi_version", "ckh_unsupported", "ckh_workspace_bytes", "ckh_run", "ckh_time")
+_TIME_BY = "ckh_time_by"
+BY_GRAPH, OF_NOTHING = 1, 2  # bits of how it times: launches started by a graph; of a kernel that does nothing
+
+
+class Operands(ctypes.Structure):
+    """The memory that a launch works on."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("a", "b", "out", "workspace"))
 
 
 class KernelLibrary:
@@ -15,7 +23,8 @@ class KernelLibrary:
 
     Raises:
         OSError: the file cannot be loaded, or speaks another ABI.
-        AttributeError: a function is missing that is not optional, as `ckh_name`, `ckh_error` and `ckh_set_flush` are.
+        AttributeError: a function is missing that is not optional, as `ckh_name`, `ckh_error`, `ckh_set_flush` and
+            `ckh_time_by` are.
     """
 
     def __init__(self, path: str) -> None:
@@ -33,6 +42,11 @@ class KernelLibrary:
         self.run = self._function(run, ctypes.c_int32, problem, *buffers)
         times = ctypes.POINTER(ctypes.c_double)
         self.time = self._function(time, ctypes.c_int32, problem, *buffers, *counts, times)
+        self.time_by: Any = None
+        """Only of GPU kernels: how, problem, sets of operands, their number, the first one's number; as `time`."""
+        if hasattr(self._library, _TIME_BY):
+            sets = (ctypes.POINTER(Operands), *counts)
+            self.time_by = self._function(_TIME_BY, ctypes.c_int32, ctypes.c_int32, problem, *sets, *counts, times)
 
     def name(self) -> str:
         """The kernel's name; empty if it states none."""

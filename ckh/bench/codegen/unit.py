@@ -27,7 +27,7 @@ _SIZES = re.compile(r"\bck_tile::index_t\b|\bVariant::")
 _MARK = b"ckh-chosen:\0"
 _NUMBER_BYTES = 4
 _HOST = "#ifndef __HIP_DEVICE_COMPILE__\n"  # GPU code would need the functions in the table
-_FUNCTIONS = ("abi_version", "name", "error", "unsupported", "workspace_bytes", "run", "time", "set_flush")
+_FUNCTIONS = ("abi_version", "name", "error", "unsupported", "workspace_bytes", "run", "time", "time_by", "set_flush")
 
 # Kernels of CK Tile are functions with types as parameters. One of the kernel's own namespace among them makes their
 # names differ, so that what the compiler says of a function is said of one kernel.

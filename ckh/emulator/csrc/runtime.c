@@ -206,7 +206,7 @@ const char* hipGetErrorName(int code) { return hipGetErrorString(code); }
 int hipGetLastError(void) { const int code = last_error; last_error = OK; return code; }
 int hipPeekAtLastError(void) { return last_error; }
 
-/* ---- streams; events would be times ---- */
+/* ---- streams; events, and graphs, which only repeat what is timed, would be times ---- */
 
 static int no_times(void) {
     emu_set_message("an emulated GPU has no times");
@@ -222,6 +222,16 @@ int hipEventDestroy(void* e) { (void)e; return result(OK); }
 int hipEventRecord(void* e, void* s) { (void)e, (void)s; return no_times(); }
 int hipEventSynchronize(void* e) { (void)e; return no_times(); }
 int hipEventElapsedTime(float* ms, void* a, void* b) { (void)ms, (void)a, (void)b; return no_times(); }
+int hipStreamBeginCapture(void* s, int mode) { (void)s, (void)mode; return no_times(); }
+int hipStreamEndCapture(void* s, void** graph) { (void)s; *graph = NULL; return no_times(); }
+int hipGraphInstantiateWithFlags(void** e, void* graph, unsigned long long f) {
+    (void)graph, (void)f;
+    *e = NULL;
+    return no_times();
+}
+int hipGraphLaunch(void* e, void* s) { (void)e, (void)s; return no_times(); }
+int hipGraphExecDestroy(void* e) { (void)e; return result(OK); }
+int hipGraphDestroy(void* graph) { (void)graph; return result(OK); }
 
 /* ---- kernels ---- */
 

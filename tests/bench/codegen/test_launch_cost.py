@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ckh.bench.computation import measured_of
+from ckh.bench.library import BY_GRAPH, OF_NOTHING
 from ckh.ops import operation_of_kernel
 from tests.bench.codegen.real_gemm_kernels import REAL_GEMM_KERNELS
 from tests.bench.codegen.real_kernels import REAL_KERNELS
@@ -46,10 +47,10 @@ def ask(tmp_path: Path) -> Iterator[Any]:
         assert process.stdin is not None
         assert process.stdout is not None
 
-        def answer(library: str, op: str, problem: str) -> dict[str, Any]:
+        def answer(library: str, op: str, problem: str, **how: int) -> dict[str, Any]:
             assert process.stdin is not None
             assert process.stdout is not None
-            print(json.dumps({"library": library, "op": op, "problem": problem}), file=process.stdin, flush=True)
+            print(json.dumps({"library": library, "op": op, "problem": problem, **how}), file=process.stdin, flush=True)
             found: dict[str, Any] = json.loads(process.stdout.readline())
             return found
 
@@ -66,8 +67,8 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         trials = measured_of(op).trials
         assert trials is not None
         library = real_kernels[arch, kernel].library
-        answers = (ask(library, op.name, problem.canonical()) for problem in trials().loop_ends(kernel))
-        found = next(one for one in answers if not one["reason"])
+        problems = (problem.canonical() for problem in trials().loop_ends(kernel))
+        found, problem = next((one, text) for text in problems if not (one := ask(library, op.name, text))["reason"])
         launches, rest = divmod(found["launches"], LOOPS * SAMPLES)
         name = op.kernel_name(kernel)
         # One kernel a launch, two of two stages; a last untimed launch where results are added to what is there.
@@ -75,3 +76,37 @@ def test_a_timed_launch_takes_the_host_less_than_a_microsecond(real_kernels: Rea
         assert (launches, rest in {0, stages}) == (stages, True), (name, found)
         assert found["zeroed"] == (1 if rest else 0), (name, found)
         assert 0 < found["ns"] < MOST_NS, (name, found)
+
+        turns = ask(library, op.name, problem, how=0, sets=5)
+        assert turns["launches"] == found["launches"], (name, turns)
+        assert 0 < turns["ns"] < MOST_NS, (name, turns)
+
+        # A graph is of 35 launches, seven of each set of operands, and is started 58 times a sample and once before.
+        graph = ask(library, op.name, problem, how=BY_GRAPH, sets=5)
+        assert graph["launches"] == 35 * (58 * SAMPLES + 1) * stages + rest, (name, graph)
+        assert (graph["graphs"], graph["open"]) == (1, 0), (name, graph)
+        assert graph["ns"] * 10 < found["ns"], (name, graph)
+
+        empty = ask(library, op.name, problem, how=OF_NOTHING, sets=1)
+        assert (empty["launches"], empty["zeroed"]) == (LOOPS * SAMPLES, 0), (name, empty)
+
+
+@compiles(next(wanted()))
+def test_a_graph_that_cannot_be_made_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, real_kernels: Real, request: pytest.FixtureRequest
+) -> None:
+    """It is said with HIP's reason; nothing is launched, and nothing is left open."""
+    monkeypatch.setenv("CKH_STUB_NO_GRAPH", "1")
+    arch, kernel = REAL[0]
+    op = operation_of_kernel(kernel)
+    trials = measured_of(op).trials
+    assert trials is not None
+    ask = request.getfixturevalue("ask")  # the process has the variable
+    for problem in trials().loop_ends(kernel):
+        library = real_kernels[arch, kernel].library
+        if not ask(library, op.name, problem.canonical())["reason"]:
+            found = ask(library, op.name, problem.canonical(), how=BY_GRAPH, sets=1)
+            assert found["reason"] == "hipStreamBeginCapture: operation not supported"
+            assert (found["launches"], found["open"]) == (0, 0)
+            return
+    pytest.fail("no problem is supported")

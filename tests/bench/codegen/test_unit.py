@@ -41,6 +41,7 @@ TEMPLATES = {
 #include <cstdint>
 namespace ckh {
 struct Problem { int64_t n; };
+struct Operands { const void* a; };
 template <class Kernel> using OwnKernel = Kernel;
 }
 namespace ck_tile {
@@ -67,6 +68,11 @@ int32_t ckh_run(const ckh::Problem* p, const void*, const void*, void*, void*) {
     return ck_tile::kentry<100, ckh::OwnKernel<ckh::Twice>>(int(p->n) * ckh::sum) + ckh::flushed;
 }
 int32_t ckh_time(const ckh::Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*) { return 0; }
+int32_t ckh_time_by(int32_t, const ckh::Problem*, const ckh::Operands* operands, int32_t count, int32_t first, int32_t,
+                    int32_t, double* ns) {
+    *ns = double(ckh::sum * count + first);
+    return operands == nullptr;
+}
 void ckh_set_flush(void*, int64_t bytes) { ckh::flushed = int32_t(bytes); }
 }
 """,
@@ -130,6 +136,9 @@ def test_each_copy_is_the_kernel_that_was_chosen(compiled: Callable[[Sequence[st
         assert (kernel.ckh_name().decode(), kernel.ckh_error()) == (name, b"ckh-kernel: is not renamed")
         problem = ctypes.c_int64(10)
         assert kernel.ckh_workspace_bytes(ctypes.byref(problem)) == total
+        ns = ctypes.c_double()
+        assert kernel.ckh_time_by(0, None, ctypes.byref(problem), 100, 7, 1, 1, ctypes.byref(ns)) == 0
+        assert ns.value == 100 * total + 7
         kernel.ckh_set_flush(None, ctypes.c_int64(1000))
         assert kernel.ckh_run(ctypes.byref(problem), None, None, None, None) == 2 * 10 * total + 100 + 1000
 

@@ -1,6 +1,7 @@
 """`python -m tests.bench.hip_stub.launch_cost RUNTIME...`: the host's CPU time of launching kernels.
 
-A JSON line on stdin has a kernel's library, its operation and a problem. Runtimes are `free.c`, compiled.
+A JSON line on stdin has a kernel's library, its operation and a problem, how it is timed, and with how many sets of
+operands; without these two, as all kernels are. Runtimes are `free.c`, compiled.
 """
 
 from __future__ import annotations
@@ -8,20 +9,23 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from typing import Any
 
 from ckh.bench.computation import computation_of
 from ckh.bench.kernel_cache import loadable
-from ckh.bench.library import KernelLibrary
+from ckh.bench.library import KernelLibrary, Operands
 from ckh.ops import operation
 
 LOOPS, SAMPLES = 2000, 9
+_ADDRESS = 1 << 20
+_COUNTERS = ("launches", "zeroed", "graphs", "open")
 
 
 def main() -> None:
-    """Answer each line with ns of CPU a launch, launches counted, fills counted while timed, or why it is refused."""
+    """Answer each line with ns of CPU a launch, what was counted while timed, or why it is refused."""
     # All have the functions of the first.
     runtime, *_ = [ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL) for path in sys.argv[1:]]
-    launches, zeroed = (ctypes.c_long.in_dll(runtime, name) for name in ("stub_launches", "stub_zeroed"))
+    counters = {name: ctypes.c_long.in_dll(runtime, f"stub_{name}") for name in _COUNTERS}
     for line in sys.stdin:
         job = json.loads(line)
         problem = operation(job["op"]).parse_problem(job["problem"])
@@ -29,16 +33,23 @@ def main() -> None:
         c_problem = ctypes.byref(computation_of(problem).c_problem(problem))
         reason = library.unsupported(c_problem)
         times = (ctypes.c_double * SAMPLES)()
-        launches.value = zeroed.value = 0
-        code = 0 if reason else library.time(c_problem, *(ctypes.c_void_p(1 << 20),) * 4, LOOPS, SAMPLES, times)
+        for counter in counters.values():
+            counter.value = 0
+        code = 0 if reason else _timed(library, job, c_problem, times)
         found = {
             "reason": (reason or b"").decode() or (library.error() if code else ""),
             "ns": min(times),
-            "launches": launches.value,
-            "zeroed": zeroed.value,
+            **{name: counter.value for name, counter in counters.items()},
         }
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
+
+
+def _timed(library: KernelLibrary, job: dict[str, Any], c_problem: Any, times: Any) -> int:
+    if "how" not in job:
+        return int(library.time(c_problem, *(ctypes.c_void_p(_ADDRESS),) * 4, LOOPS, SAMPLES, times))
+    sets = (Operands * job["sets"])(*(Operands(*(_ADDRESS,) * 4) for _ in range(job["sets"])))
+    return int(library.time_by(job["how"], c_problem, sets, len(sets), 1, LOOPS, SAMPLES, times))
 
 
 if __name__ == "__main__":

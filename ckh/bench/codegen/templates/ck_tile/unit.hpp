@@ -1,5 +1,6 @@
 // The functions that the library of several kernels exports: those of one of them, whose number stands behind a mark in
-// the file and is replaced there. To be included after a vocabulary, which says what a Problem is.
+// the file and is replaced there. To be included after a vocabulary, which says what a Problem is
+// and what Operands are.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct Entry {
     int64_t (*workspace_bytes)(const Problem*);
     int32_t (*run)(const Problem*, const void*, const void*, void*, void*);
     int32_t (*time)(const Problem*, const void*, const void*, void*, void*, int32_t, int32_t, double*);
+    int32_t (*time_by)(int32_t, const Problem*, const Operands*, int32_t, int32_t, int32_t, int32_t, double*);
     void (*set_flush)(void*, int64_t);
 };
 
@@ -53,6 +55,11 @@ int32_t ckh_run(const ckh::Problem* problem, const void* a, const void* b, void*
 int32_t ckh_time(const ckh::Problem* problem, const void* a, const void* b, void* out, void* workspace, int32_t loops,
                  int32_t samples, double* ns) {
     return ckh::entry().time(problem, a, b, out, workspace, loops, samples, ns);
+}
+
+int32_t ckh_time_by(int32_t how, const ckh::Problem* problem, const ckh::Operands* operands, int32_t count,
+                    int32_t first, int32_t loops, int32_t samples, double* ns) {
+    return ckh::entry().time_by(how, problem, operands, count, first, loops, samples, ns);
 }
 
 void ckh_set_flush(void* buffer, int64_t bytes) { ckh::entry().set_flush(buffer, bytes); }
