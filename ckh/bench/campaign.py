@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ckh.bench.building import BuildReport, build_and_load
+from ckh.bench.candidates import BuildableSource
 from ckh.bench.cluster_driver import driver_for
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
@@ -178,6 +179,8 @@ class Campaign:
         score = _scorer(arch.name, _path(settings.model))
         measured = measured_of(operation(settings.op))
         problems, source = measured.problems(settings), measured.candidate_source(settings)
+        if settings.plan is not None or settings.active or settings.kernels.startswith((SAMPLE, BEST)):
+            source = BuildableSource(source, self.device.refusals)
         plan = make_plan(problems, settings.kernels, arch, settings.seed, source, score)
         if settings.plan is None:
             return plan

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ckh.archs import ArchSpec
+    from ckh.kernels.judging import Verdicts
     from ckh.kernels.lists import Registry
     from ckh.kernels.pools import Pools
     from ckh.ops.base import AnyOperation
@@ -83,6 +84,42 @@ class PoolSource(Generic[P, K]):
     def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
         """The rules that decide which of some kernels apply to a problem."""
         return ProblemRules(self.pools.rules.problem, KernelTable.of(self.pools.kind, kernels), arch)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildableSource(Generic[P, K]):
+    """Those kernels of a source that a device can build: what a run chooses from.
+
+    Attributes:
+        source: the source.
+        refusals: which of some kernels the device refuses, and why; None: none that is known.
+    """
+
+    source: CandidateSource[P, K]
+    refusals: Callable[[Sequence[K]], Verdicts | None]
+
+    @property
+    def origin(self) -> str:
+        """Where they come from, in words."""
+        return self.source.origin
+
+    def group(self, problem: P, /) -> tuple[Any, ...]:
+        """The part of a problem that its kernels depend on."""
+        return self.source.group(problem)
+
+    def of(self, *group: Any) -> tuple[tuple[K, ...], tuple[RefusedKernel[K], ...]]:
+        """Kernels of a group (followed by the architecture) that can be built, and those that cannot, with reasons."""
+        kernels, refused = self.source.of(*group)
+        verdicts = self.refusals(kernels)
+        if verdicts is None:
+            return kernels, refused
+        judged = zip(kernels, verdicts.number.tolist(), strict=True)
+        unbuilt = (RefusedKernel(kernel, (verdicts.sentences[why],)) for kernel, why in judged if why >= 0)
+        return tuple(kernels[number] for number in verdicts.passed.tolist()), (*refused, *unbuilt)
+
+    def problem_rules(self, kernels: Sequence[K], arch: ArchSpec) -> ProblemRules:
+        """The rules that decide which of some kernels apply to a problem."""
+        return self.source.problem_rules(kernels, arch)
 
 
 def of_registry(registry: Registry[K], arch: ArchSpec, belongs: Callable[[K], bool], *group: Any) -> Sequence[K]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.codegen.host import HostSimd
     from ckh.data.settings import Settings
+    from ckh.kernels.judging import Rule
     from ckh.ops.base import AnyOperation
 
 Shape = tuple[int, ...]
@@ -148,6 +149,7 @@ class HipEmission(Generic[K]):
         problems: the problem set that is measured by default.
         functions: what the mangled names of the kernels' GPU functions contain.
         found: what headers have for the kernels, in words, by what it is.
+        rules: what headers lack for kernels, as rules over their columns: `emit` refuses what breaks one.
     """
 
     emit: Callable[[K, Headers, ArchSpec], str]
@@ -155,6 +157,7 @@ class HipEmission(Generic[K]):
     problems: str
     functions: tuple[str, ...]
     found: Callable[[Headers], Mapping[str, tuple[str, ...]]]
+    rules: Callable[[Headers], tuple[Rule, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
+    from ckh.kernels.judging import Verdicts
     from ckh.ops.base import Kernel
 
 HOST_KIND, HIP_KIND, EMULATED_KIND = "host", HIP, EMULATED
@@ -97,6 +98,9 @@ class Device(Protocol):
         Raises:
             UnsupportedKernelError: the device cannot build it.
         """
+
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
+        """Which of an operation's kernels `emit` refuses; None: none, or it is not known, as there are no headers."""
 
     @property
     def unit_kernels(self) -> int:

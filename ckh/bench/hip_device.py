@@ -22,10 +22,12 @@ from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.codegen.warp_gemms import dispatcher_macro
 from ckh.bench.computation import measured_of
 from ckh.bench.device import HIP_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
-from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc
+from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile
 from ckh.bench.protocol import WorkerConfig
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import visible_gpus
+from ckh.kernels.judging import judge_table
+from ckh.kernels.table import KernelTable
 from ckh.ops import operation_of_kernel
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ckh.bench.compiler import Compiler
     from ckh.bench.computation import HipEmission
     from ckh.bench.device import DeviceOptions
+    from ckh.kernels.judging import Verdicts
     from ckh.ops.base import Kernel
 
 _FLAGS = (
@@ -120,6 +123,14 @@ class HipDevice:
         """
         emission = _emission(kernel)
         return emission.emit(kernel, self._headers, self._arch) + self._comment_on(emission.templates)
+
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:
+        """Those that these headers cannot build; None where there are no headers."""
+        headers = known_ck_tile(self._options.ck_include)
+        if not kernels or headers is None:
+            return None
+        table = KernelTable.of(type(kernels[0]), kernels)
+        return judge_table(_emission(kernels[0]).rules(headers), table, self._arch)
 
     def emit_unit(self, kernel: Kernel, sources: Sequence[str]) -> str:
         """Sources of kernels of that kernel's operation as one, from which a library of all of them is compiled."""

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,15 @@ def find_ck_tile(wanted: str | None, hipcc: Compiler | None, environ: Mapping[st
         "no CK Tile headers in " + " or ".join(map(str, folders)),
         f"install composable_kernel's headers, or name their folder with --ck-include or {_INCLUDE}",
     )
+
+
+def known_ck_tile(wanted: str | None = None, environ: Mapping[str, str] = os.environ) -> Headers | None:
+    """The headers that `find_ck_tile` finds, where no compiler has to run for that; None if there are none."""
+    with suppress(DeviceError, ValueError):
+        program, *_ = shlex.split(environ.get(_HIPCC, "")) or ["hipcc"]
+        found = shutil.which(program, path=environ.get("PATH"))
+        return find_ck_tile(wanted, Compiler((found,), "") if found else None, environ)
+    return None
 
 
 def _rocm_includes(hipcc: Compiler | None, environ: Mapping[str, str]) -> Iterator[Path]:

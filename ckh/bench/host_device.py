@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ckh.archs import ArchSpec
     from ckh.bench.binary import Binary
     from ckh.bench.computation import HostEmission
+    from ckh.kernels.judging import Verdicts
     from ckh.ops.base import Kernel
 
 _JOB_BYTES = 1 << 30
@@ -72,6 +73,10 @@ class HostDevice:
         assert machine is not None
         simd, emission = HostSimd(machine.vector_bytes, machine.vector_registers), _emission(kernel)
         return emission.emit(kernel, simd) + self._comment_on(emission.templates)
+
+    def refusals(self, kernels: Sequence[Kernel]) -> Verdicts | None:  # noqa: ARG002 - the interface's
+        """None: the host builds every legal kernel."""
+        return None
 
     def cache_salt(self) -> bytes:
         """Headers, flags, compiler version and what `-march=native` looks at."""

@@ -2,14 +2,16 @@
 
 A rule is a function that yields a sentence for everything that breaks it. Its parameters say by their names what it
 reads: `arch`, `problem`, fields of kernels, triples of them (`tile` is tile_m, tile_n and tile_k), and quantities that
-are derived from these. So one declaration judges a single kernel, for a problem whose sizes may be symbols that an
-export writes down, and a whole table of kernels, where it is called once for each combination of what it reads.
+are derived from these. What else a rule needs, such as the headers that kernels are compiled with, it takes by keyword
+(`given`). So one declaration judges a single kernel, for a problem whose sizes may be symbols that an export writes
+down, and a whole table of kernels, where it is called once for each combination of what it reads.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -104,6 +106,11 @@ class RuleBook:
             tuple(name for name in names if name not in _CONTEXT),
             self.derived,
         )
+
+
+def given(rules: Sequence[Rule], **values: Any) -> tuple[Rule, ...]:
+    """Rules with values for parameters that are neither of kernels nor of their context: they take these by keyword."""
+    return tuple(replace(rule, function=partial(rule.function, **values)) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)

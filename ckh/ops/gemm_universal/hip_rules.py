@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.interfaces import Interface
 from ckh.bench.codegen.tile_loads import LDS_TRANSPOSES, TRANSPOSED_ACCESS_BYTES, share_of_thread
+from ckh.kernels.judging import RuleBook, given
 from ckh.kernels.pipelines import (
     LATE_PIPELINES,
     PACK_REPEATING_PIPELINES,
@@ -17,13 +17,14 @@ from ckh.kernels.pipelines import (
 from ckh.kernels.scheduler import Scheduler
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
 from ckh.ops.gemm_universal.problem import GEMM_LAYOUTS, contiguous_axes
-from ckh.ops.gemm_universal.vectors import native_widths
+from ckh.ops.gemm_universal.vectors import load_widths
 from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ckh.archs import ArchSpec, Triple
+    from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.hip_headers import GemmHeaders
     from ckh.ops.gemm_universal.kernel import GemmKernel
 
@@ -37,14 +38,14 @@ ELEMENTS = {
 }
 # Why those are not emitted that an interface has beside these.
 _ORDERED_B = {
-    "preshufflev2": "preshufflev2 of {which} takes a B that is stored in an order of its own, which ours is not"
+    "preshufflev2": "preshufflev2 of {headers} takes a B that is stored in an order of its own, which ours is not"
 }
 _NOT_EMITTED: dict[Interface, dict[str, str]] = {
     Interface.MID_2025: {},
     Interface.LATE_2025: _ORDERED_B,
     Interface.CURRENT: {
         **_ORDERED_B,
-        "compv5": "the epilogues of {which} have no second group of waves, which compv5 needs",
+        "compv5": "the epilogues of {headers} have no second group of waves, which compv5 needs",
     },
 }
 # The pipelines that our templates have.
@@ -63,183 +64,201 @@ _UNSCHEDULED = "basic_v1"
 _PACK_BYTES = 16  # of a row that is taken from LDS at once
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Headers and the architecture that they are compiled for."""
+rule = RuleBook().rule
 
-    headers: GemmHeaders
-    arch: ArchSpec
 
-    @property
-    def wavefront(self) -> int:
-        """Threads of a wave."""
-        return self.arch.wavefront_size
+@rule
+def _kernel(is_complete: bool, *, headers: GemmHeaders) -> Iterator[str]:
+    if not headers.has_kernel:
+        yield f"{headers.common} have no universal GEMM kernel"
+    elif not is_complete:
+        yield "the kernel leaves parameters out: only complete kernels can be built"
 
-    @property
-    def transposes_in_lds(self) -> bool:
-        """True if operands are transposed when they are taken from LDS, not before they are written there."""
-        return self.headers.transposing is not None and self.arch.name == LDS_TRANSPOSES
+
+@rule
+def _pipeline(pipeline: str, *, headers: GemmHeaders) -> Iterator[str]:
+    common = headers.common
+    if reason := _NOT_EMITTED[common.interface].get(pipeline):
+        yield reason.format(headers=common)
+    elif pipeline not in common.pipelines:
+        yield f"{common} have no pipeline {pipeline}"
+    elif pipeline not in EMITTED[common.interface]:
+        yield f"GEMM kernels with {pipeline} of {common} are not emitted"
+    elif pipeline in headers.incomplete:
+        yield f"{pipeline} of {common} lacks what their GEMM kernel needs of it"
+
+
+@rule
+def _parts(
+    suffix: str, layout: str, epilogue: str | None, dtype: str, warp_tile: Triple, *, headers: GemmHeaders
+) -> Iterator[str]:
+    """Parts that the headers do not have at all."""
+    if suffix:
+        yield f"the suffix {suffix} of the name has no known meaning"
+    if layout not in GEMM_LAYOUTS:
+        yield f"layout {layout} is not one of {', '.join(GEMM_LAYOUTS)}"
+    if epilogue not in headers.epilogues:
+        yield f"{headers.common} have no epilogue {epilogue}"
+    if dtype not in ELEMENTS:
+        yield f"dtype {dtype} is not one of {', '.join(ELEMENTS)}"
+    elif not _has_warp_gemm(dtype, warp_tile, headers):
+        yield f"{headers.common} have no {_by(warp_tile)} matrix instruction for {dtype}"
+
+
+@rule
+def _options(
+    pipeline: str, scheduler: Scheduler, persistent: bool, dtype: str, warp_tile: Triple, *, headers: GemmHeaders
+) -> Iterator[str]:
+    """Options that a pipeline of theirs does not have, or not correctly."""
+    common = headers.common
+    if pipeline not in EMITTED[common.interface]:
+        return  # _pipeline has said so
+    is_unscheduled = pipeline == _UNSCHEDULED and not headers.is_current
+    if scheduler is Scheduler.INTERWAVE and pipeline not in headers.interwave and not is_unscheduled:
+        yield f"{pipeline} of {common} is not interwave"
+    if persistent and pipeline not in headers.persistent:
+        yield f"{pipeline} of {common} has no persistent kernels"
+    elif persistent and headers.races_between_tiles:
+        yield f"persistent kernels of {common} race: they load a tile into LDS while waves still read the one before"
+    is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # those of 2025 take a row at once
+    if is_repeated and dtype in ELEMENTS and _row_bytes_of_thread(dtype, warp_tile) > _PACK_BYTES:
+        most = f"{_PACK_BYTES} bytes of a row"
+        yield f"{pipeline} of {common} multiplies a tile more than once if a thread has over {most}"
+
+
+@rule
+def _waves(pipeline: str, wave: Triple, *, headers: GemmHeaders) -> Iterator[str]:
+    if pipeline not in EMITTED[headers.common.interface]:
+        return  # _pipeline has said so
+    if wave_groups_of(pipeline):
+        if reason := wave_group_reason(pipeline, wave):
+            yield reason
+    elif wave[2] != 1:
+        yield f"{pipeline} of {headers.common} has no waves along K"
+
+
+@rule
+def _layouts(
+    arch: ArchSpec, layout: str, pipeline: str, scheduler: Scheduler, *, headers: GemmHeaders
+) -> Iterator[str]:
+    is_known = layout != "rcr" and layout in GEMM_LAYOUTS
+    if not is_known or not _steps_along_k(pipeline, scheduler, headers):
+        return
+    # Ours of late 2025 steps along K in every layout, but knows nothing of operands that LDS transposes.
+    if pipeline == _UNSCHEDULED and headers.common.interface is Interface.LATE_2025:
+        if _transposes_in_lds(headers, arch):
+            yield f"{pipeline} of {headers.common} does not take operands that {arch.name} transposes in LDS"
+        return
+    is_interwave = headers.is_current and scheduler is Scheduler.INTERWAVE
+    how = f"interwave {pipeline}" if is_interwave else pipeline
+    yield f"{how} of {headers.common} reads wrong tiles of operands in which K is not contiguous"
+
+
+@rule
+def _vectors(
+    arch: ArchSpec,
+    dtype: str,
+    layout: str,
+    pipeline: str,
+    tile: Triple,
+    wave: Triple,
+    vectors: Triple,
+    *,
+    headers: GemmHeaders,
+) -> Iterator[str]:
+    """Tiles that cannot be loaded, and vector widths that cannot be stated, or not without wrong results."""
+    if layout not in GEMM_LAYOUTS or dtype not in ELEMENTS:
+        return
+    native = load_widths(dtype, layout, tile, wave, arch)
+    for number, (operand, outer) in enumerate(zip("AB", "mn", strict=True)):
+        contiguous, sizes = contiguous_axes(layout)[number], dict(zip("mnk", tile, strict=True))
+        is_transposed, stated = contiguous != "k", vectors[number]
+        if (
+            is_transposed
+            and headers.common.interface is Interface.MID_2025
+            and stated not in {NATIVE_WIDTH, native[number]}
+        ):
+            only = f"its native vector width {native[number]} only, not {stated}"
+            yield f"{headers.common} transpose {operand} with {only}"
+            continue
+        lines, extent = sizes["k" if is_transposed else outer], sizes[contiguous]
+        share = share_of_thread(arch, wave, lines, extent, stated or native[number], _wave_groups(pipeline))
+        if share is None:
+            what = f"{lines} lines of {extent} elements of {operand}"
+            yield f"{headers.common} cannot spread {what} over a block's threads"
+        elif is_transposed and not (_transposes_in_lds(headers, arch) or _transposes(dtype, headers, share)):
+            yield f"{headers.common} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {dtype}"
+
+
+@rule
+def _stores(epilogue: str | None, vector_c: int, *, headers: GemmHeaders) -> Iterator[str]:
+    if epilogue == "default" and vector_c not in {NATIVE_WIDTH, 1}:
+        yield f"the default epilogue of {headers.common} stores single elements"
+
+
+@rule
+def _transposition(
+    arch: ArchSpec, dtype: str, layout: str, warp_tile: Triple, *, headers: GemmHeaders
+) -> Iterator[str]:
+    """Operands that gfx950's LDS cannot transpose for a matrix instruction."""
+    is_transposed = layout in GEMM_LAYOUTS and layout != "rcr"
+    if headers.transposing is None or arch.name != LDS_TRANSPOSES or not is_transposed or dtype not in ELEMENTS:
+        return
+    _, n, k = warp_tile
+    accesses = n * k * DTYPE_BYTES[dtype] / arch.wavefront_size / TRANSPOSED_ACCESS_BYTES
+    if (ELEMENTS[dtype], warp_tile, accesses) not in headers.transposing:
+        instruction = f"{_by(warp_tile)} matrix instruction for {dtype}"
+        yield f"{headers.common} have no {instruction} whose operands {arch.name} transposes in LDS"
+
+
+_FURTHER = (_pipeline, _parts, _options, _waves, _layouts, _vectors, _stores, _transposition)
+
+
+def rules_of(headers: GemmHeaders) -> tuple[Rule, ...]:
+    """The rules for these headers; those behind the first are of kernels that keep it."""
+    return given((_kernel, *_FURTHER), headers=headers)
 
 
 def missing(kernel: GemmKernel, headers: GemmHeaders, arch: ArchSpec) -> list[str]:
     """Everything that the headers, or ours for them, lack for a kernel on an architecture; empty if they build it."""
-    which = f"the CK Tile headers ({headers.common.interface})"
-    if not headers.has_kernel:
-        return [f"{which} have no universal GEMM kernel"]
-    if not kernel.is_complete:
-        return ["the kernel leaves parameters out: only complete kernels can be built"]
-    rules = (_missing_pipeline, _missing_parts, _missing_options, _missing_waves)
-    reasons = [reason for rule in rules for reason in rule(kernel, headers)]
-    target = _Target(headers, arch)
-    more = (_missing_layouts, _missing_vectors, _missing_transposition)
-    reasons += [reason for rule in more for reason in rule(kernel, target)]
-    return [reason.format(which=which) for reason in reasons]
+    first, *further = rules_of(headers)
+    reasons = list(first(kernel, arch))
+    return reasons or [reason for one in further for reason in one(kernel, arch)]
 
 
-def _missing_pipeline(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    pipeline = kernel.pipeline
-    if reason := _NOT_EMITTED[headers.common.interface].get(pipeline):
-        yield reason
-    elif pipeline not in headers.common.pipelines:
-        yield f"{{which}} have no pipeline {pipeline}"
-    elif pipeline not in EMITTED[headers.common.interface]:
-        yield f"GEMM kernels with {pipeline} of {{which}} are not emitted"
-    elif pipeline in headers.incomplete:
-        yield f"{pipeline} of {{which}} lacks what their GEMM kernel needs of it"
+def _transposes_in_lds(headers: GemmHeaders, arch: ArchSpec) -> bool:
+    """True if operands are transposed when they are taken from LDS, not before they are written there."""
+    return headers.transposing is not None and arch.name == LDS_TRANSPOSES
 
 
-def _missing_parts(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    """Parts that the headers do not have at all."""
-    if kernel.suffix:
-        yield f"the suffix {kernel.suffix} of the name has no known meaning"
-    if kernel.layout not in GEMM_LAYOUTS:
-        yield f"layout {kernel.layout} is not one of {', '.join(GEMM_LAYOUTS)}"
-    if kernel.epilogue not in headers.epilogues:
-        yield f"{{which}} have no epilogue {kernel.epilogue}"
-    if kernel.dtype not in ELEMENTS:
-        yield f"dtype {kernel.dtype} is not one of {', '.join(ELEMENTS)}"
-    elif not _has_warp_gemm(kernel, headers):
-        yield f"{{which}} have no {_by(kernel.warp_tile)} matrix instruction for {kernel.dtype}"
-
-
-def _missing_options(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    """Options that a pipeline of theirs does not have, or not correctly."""
-    pipeline = kernel.pipeline
-    if pipeline not in EMITTED[headers.common.interface]:
-        return  # _missing_pipeline has said so
-    is_interwave = kernel.scheduler is Scheduler.INTERWAVE
-    is_unscheduled = pipeline == _UNSCHEDULED and not headers.is_current
-    if is_interwave and pipeline not in headers.interwave and not is_unscheduled:
-        yield f"{pipeline} of {{which}} is not interwave"
-    if kernel.persistent and pipeline not in headers.persistent:
-        yield f"{pipeline} of {{which}} has no persistent kernels"
-    elif kernel.persistent and headers.races_between_tiles:
-        yield "persistent kernels of {which} race: they load a tile into LDS while waves still read the one before"
-    is_repeated = pipeline in PACK_REPEATING_PIPELINES and headers.is_current  # those of 2025 take a row at once
-    if is_repeated and kernel.dtype in ELEMENTS and _row_bytes_of_thread(kernel) > _PACK_BYTES:
-        most = f"{_PACK_BYTES} bytes of a row"
-        yield f"{pipeline} of {{which}} multiplies a tile more than once if a thread has over {most}"
-
-
-def _missing_layouts(kernel: GemmKernel, target: _Target) -> Iterator[str]:
-    headers, pipeline = target.headers, kernel.pipeline
-    if kernel.layout == "rcr" or kernel.layout not in GEMM_LAYOUTS or not _steps_along_k(kernel, headers):
-        return
-    # Ours of late 2025 steps along K in every layout, but knows nothing of operands that LDS transposes.
-    if pipeline == _UNSCHEDULED and headers.common.interface is Interface.LATE_2025:
-        if target.transposes_in_lds:
-            yield f"{pipeline} of {{which}} does not take operands that {target.arch.name} transposes in LDS"
-        return
-    is_interwave = headers.is_current and kernel.scheduler is Scheduler.INTERWAVE
-    how = f"interwave {pipeline}" if is_interwave else pipeline
-    yield f"{how} of {{which}} reads wrong tiles of operands in which K is not contiguous"
-
-
-def _missing_waves(kernel: GemmKernel, headers: GemmHeaders) -> Iterator[str]:
-    pipeline = kernel.pipeline
-    if pipeline not in EMITTED[headers.common.interface]:
-        return  # _missing_pipeline has said so
-    if wave_groups_of(pipeline):
-        if reason := wave_group_reason(pipeline, kernel.wave):
-            yield reason
-    elif kernel.wave[2] != 1:
-        yield f"{pipeline} of {{which}} has no waves along K"
-
-
-def _missing_vectors(kernel: GemmKernel, target: _Target) -> Iterator[str]:
-    """Tiles that cannot be loaded, and vector widths that cannot be stated, or not without wrong results."""
-    if kernel.layout in GEMM_LAYOUTS and kernel.dtype in ELEMENTS:
-        a_axis, b_axis, _ = contiguous_axes(kernel.layout)
-        native_a, native_b, _ = native_widths(kernel, target.arch)
-        yield from _missing_loads(kernel, target, "A", ("m", a_axis), (kernel.vectors[0], native_a))
-        yield from _missing_loads(kernel, target, "B", ("n", b_axis), (kernel.vectors[1], native_b))
-    if kernel.epilogue == "default" and kernel.vectors[2] not in {NATIVE_WIDTH, 1}:
-        yield "the default epilogue of {which} stores single elements"
-
-
-def _missing_loads(
-    kernel: GemmKernel, target: _Target, operand: str, axes: tuple[str, str], widths: tuple[int, int]
-) -> Iterator[str]:
-    """Of an operand with its axis beside K, the one that is contiguous, and the vector widths stated and native."""
-    outer, contiguous = axes
-    is_transposed = contiguous != "k"
-    extent = getattr(kernel, f"tile_{contiguous}")
-    lines = kernel.tile_k if is_transposed else getattr(kernel, f"tile_{outer}")
-    is_native_only = target.headers.common.interface is Interface.MID_2025
-    if is_transposed and is_native_only and widths[0] not in {NATIVE_WIDTH, widths[1]}:
-        yield f"{{which}} transpose {operand} with its native vector width {widths[1]} only, not {widths[0]}"
-        return
-    width = widths[0] or widths[1]
-    share = share_of_thread(target.arch, kernel.wave, lines, extent, width, _wave_groups(kernel))
-    if share is None:
-        yield f"{{which}} cannot spread {lines} lines of {extent} elements of {operand} over a block's threads"
-    elif is_transposed and not (target.transposes_in_lds or _transposes(kernel, target.headers, share)):
-        yield f"{{which}} cannot transpose {' x '.join(map(str, share))} elements of {operand} in {kernel.dtype}"
-
-
-def _transposes(kernel: GemmKernel, headers: GemmHeaders, share: tuple[int, int]) -> bool:
+def _transposes(dtype: str, headers: GemmHeaders, share: tuple[int, int]) -> bool:
     """True if the share of a thread can be transposed in registers."""
-    step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[kernel.dtype]))
+    step = _TRANSPOSED_BYTES.get(int(DTYPE_BYTES[dtype]))
     is_square = step is not None and not any(number % step for number in share)
     return 1 in share or headers.transposes_all or is_square
 
 
-def _missing_transposition(kernel: GemmKernel, target: _Target) -> Iterator[str]:
-    """Operands that gfx950's LDS cannot transpose for a matrix instruction."""
-    known, arch = target.headers.transposing, target.arch
-    is_transposed = kernel.layout in GEMM_LAYOUTS and kernel.layout != "rcr"
-    if known is None or not target.transposes_in_lds or not is_transposed or kernel.dtype not in ELEMENTS:
-        return
-    _, n, k = kernel.warp_tile
-    accesses = n * k * DTYPE_BYTES[kernel.dtype] / target.wavefront / TRANSPOSED_ACCESS_BYTES
-    if (ELEMENTS[kernel.dtype], kernel.warp_tile, accesses) not in known:
-        yield (
-            f"{{which}} have no {_by(kernel.warp_tile)} matrix instruction for {kernel.dtype} "
-            f"whose operands {arch.name} transposes in LDS"
-        )
-
-
-def _wave_groups(kernel: GemmKernel) -> int:
-    needed = wave_groups_of(kernel.pipeline)
+def _wave_groups(pipeline: str) -> int:
+    needed = wave_groups_of(pipeline)
     return 1 if needed is None else needed.count
 
 
-def _row_bytes_of_thread(kernel: GemmKernel) -> int:
+def _row_bytes_of_thread(dtype: str, warp_tile: Triple) -> int:
     """Bytes of one row of A, or column of B, that a thread holds for one matrix instruction."""
-    m, n, k = kernel.warp_tile
-    return int(k * max(m, n) // _WAVEFRONT * DTYPE_BYTES[kernel.dtype])
+    m, n, k = warp_tile
+    return int(k * max(m, n) // _WAVEFRONT * DTYPE_BYTES[dtype])
 
 
-def _steps_along_k(kernel: GemmKernel, headers: GemmHeaders) -> bool:
-    scheduler = Scheduler.INTRAWAVE if kernel.pipeline == _UNSCHEDULED and not headers.is_current else kernel.scheduler
-    return (kernel.pipeline, scheduler) in headers.along_k
+def _steps_along_k(pipeline: str, scheduler: Scheduler, headers: GemmHeaders) -> bool:
+    is_unscheduled = pipeline == _UNSCHEDULED and not headers.is_current
+    return (pipeline, Scheduler.INTRAWAVE if is_unscheduled else scheduler) in headers.along_k
 
 
-def _has_warp_gemm(kernel: GemmKernel, headers: GemmHeaders) -> bool:
-    m, n, k = kernel.warp_tile
-    if kernel.dtype == "fp32" and not headers.is_current:
+def _has_warp_gemm(dtype: str, warp_tile: Triple, headers: GemmHeaders) -> bool:
+    m, n, k = warp_tile
+    if dtype == "fp32" and not headers.is_current:
         return m == n and m in _FP32_SIDES and k % (_WAVEFRONT // m) == 0
-    return (ELEMENTS[kernel.dtype], (m, n, k)) in headers.warp_gemms
+    return (ELEMENTS[dtype], warp_tile) in headers.warp_gemms
 
 
 def _by(sizes: Triple) -> str:

@@ -11,7 +11,7 @@ from ckh.bench.computation import Computation, HipEmission, HostEmission, Measur
 from ckh.errors import UsageError
 from ckh.ops.gemm_universal import hip, host
 from ckh.ops.gemm_universal.hip_headers import detect_gemm
-from ckh.ops.gemm_universal.hip_rules import EMITTED
+from ckh.ops.gemm_universal.hip_rules import EMITTED, rules_of
 from ckh.ops.gemm_universal.problem import OP_TYPE, output_dtype
 from ckh.ops.gemm_universal.reference import multiply, operand_shapes, reduction_length
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
     from ckh.data.settings import Settings
+    from ckh.kernels.judging import Rule
     from ckh.ops.gemm_universal.kernel import GemmKernel
     from ckh.ops.gemm_universal.problem import GemmProblem
 
@@ -49,6 +50,10 @@ _gemm_headers = cache(detect_gemm)
 
 def _emit_hip(kernel: GemmKernel, headers: Headers, arch: ArchSpec) -> str:
     return hip.emit(kernel, _gemm_headers(headers), arch)
+
+
+def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
+    return rules_of(_gemm_headers(headers))
 
 
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
@@ -105,7 +110,7 @@ MEASURED: Measured[GemmProblem, GemmKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-gemm-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",), _found),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "gemm-train", ("UniversalGemmKernel",), _found, _hip_rules),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,

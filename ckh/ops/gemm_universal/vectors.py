@@ -5,6 +5,7 @@ Source: how CK Tile's GEMM policies choose widths when none is fixed, as AMD's `
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.ops.gemm_universal.kernel import NATIVE_WIDTH
@@ -35,12 +36,17 @@ class Loads(NamedTuple):
 
 def native_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
     """Widths in elements of loads of A and B and of stores of C that the tile gives, for a complete kernel."""
-    a_axis, b_axis, _ = contiguous_axes(kernel.layout)
-    m, n, k = kernel.tile
+    return (*load_widths(kernel.dtype, kernel.layout, kernel.tile, kernel.wave, arch), _store_width(kernel))
+
+
+def load_widths(dtype: str, layout: str, tile: Triple, wave: Triple, arch: ArchSpec) -> tuple[int, int]:
+    """Widths in elements of loads of A and B that the tile gives."""
+    a_axis, b_axis, _ = contiguous_axes(layout)
+    m, n, k = tile
+    threads = prod(wave) * arch.wavefront_size
     return (
-        _load_width(kernel, arch, m, m if a_axis == "m" else k),
-        _load_width(kernel, arch, n, n if b_axis == "n" else k),
-        _store_width(kernel),
+        _load_width(dtype, m * k // threads, m if a_axis == "m" else k),
+        _load_width(dtype, n * k // threads, n if b_axis == "n" else k),
     )
 
 
@@ -53,11 +59,9 @@ def effective_widths(kernel: GemmKernel | Loads, arch: ArchSpec) -> Triple:
     return a, b, c
 
 
-def _load_width(kernel: GemmKernel | Loads, arch: ArchSpec, rows: int, extent: int) -> int:
+def _load_width(dtype: str, per_thread: int, extent: int) -> int:
     """The widest load that divides both the tile's contiguous extent and what one thread has to load."""
-    wave_m, wave_n, wave_k = kernel.wave
-    per_thread = rows * kernel.tile[2] // (wave_m * wave_n * wave_k * arch.wavefront_size)
-    element = DTYPE_BYTES[kernel.dtype]
+    element = DTYPE_BYTES[dtype]
     for size in _LOAD_BYTES:
         width = int(size / element)
         if (size >= _NARROW or element >= size) and width and extent % width == 0 and per_thread % width == 0:

@@ -11,6 +11,7 @@ from ckh.bench.computation import Computation, HipEmission, HostEmission, Measur
 from ckh.errors import DataError, UsageError
 from ckh.ops.grouped_conv import hip, host
 from ckh.ops.grouped_conv.hip_headers import detect_conv, found_words
+from ckh.ops.grouped_conv.hip_rules import rules_of
 from ckh.ops.grouped_conv.names import parse_kernel_name
 from ckh.ops.grouped_conv.problem import CONV_LAYOUTS
 from ckh.ops.grouped_conv.reference import convolve, operand_shapes, reduction_length
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from ckh.bench.codegen.ck_tile import Headers
     from ckh.bench.computation import Case, MatrixSettings, Trials
     from ckh.data.settings import Settings
+    from ckh.kernels.judging import Rule
     from ckh.ops.grouped_conv.kernel import ConvKernel
     from ckh.ops.grouped_conv.problem import ConvProblem
 
@@ -76,6 +78,10 @@ def _emit_hip(kernel: ConvKernel, headers: Headers, arch: ArchSpec) -> str:
     return hip.emit(kernel, _conv_headers(headers), arch)
 
 
+def _hip_rules(headers: Headers) -> tuple[Rule, ...]:
+    return rules_of(_conv_headers(headers))
+
+
 def _found(headers: Headers) -> dict[str, tuple[str, ...]]:
     return found_words(_conv_headers(headers))
 
@@ -122,7 +128,7 @@ MEASURED: Measured[ConvProblem, ConvKernel] = Measured(
         _split,
     ),
     host=HostEmission(host.emit, _TEMPLATES / "host", "host-train"),
-    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found),
+    hip=HipEmission(_emit_hip, _TEMPLATES / "ck_tile", "train", ("GroupedConvolution",), _found, _hip_rules),
     problems=_problems,
     candidate_source=_candidate_source,
     reasons=_reasons,
