@@ -176,6 +176,7 @@ def judged(replay: Replay, learned: NDArray[np.int64], is_held: NDArray[np.bool_
         save(train(known, options, lambda *_: None), folder)
         ranked = ranked_rows(load_model(folder), held)
     times = times_of(held)
+    assert ranked.ranks_any(times.problem).all()
     return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 

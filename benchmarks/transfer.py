@@ -55,21 +55,24 @@ HELD_OUT = 5  # of so many parts of the sizes one is held out, beside an element
 
 
 def show(what: str, dataset: Dataset, scores: NDArray[np.float64]) -> None:
-    """Print mean and P10 efficiency of the choices by scores of all rows, and the mean of random choices."""
+    """Print mean, interval and P10 efficiency of the choices by scores of all rows, and the mean of random choices.
+
+    Problems of which no row has a finite score have no measured choice: they are counted, not judged.
+    """
     times = times_of(dataset)
     efficiency = times.efficiency()
-    chosen = efficiency[choices(scores, times.problem, times.count)]
-    random = np.bincount(times.problem, efficiency) / np.bincount(times.problem)
-    show_efficiency(what, chosen, float(random.mean()))
-
-
-def show_efficiency(what: str, chosen: NDArray[np.float64], random: float | None = None) -> None:
-    """Print mean, interval and P10 of efficiencies, shape (problems,)."""
+    best = choices(scores, times.problem, times.count)
+    judged = np.isfinite(scores[best])
+    left_out = f"  ({(~judged).sum()} without a measured candidate)" if not judged.all() else ""
+    if not judged.any():
+        print(f"{what:62s} {0:6d} problems{left_out}", flush=True)
+        return
+    chosen = efficiency[best][judged]
+    random = (np.bincount(times.problem, efficiency) / np.bincount(times.problem))[judged]
     low, high = interval(chosen, np.arange(len(chosen)))
-    chance = "" if random is None else f"  (random {random:.1%})"
     print(
         f"{what:62s} {len(chosen):6d} problems  {chosen.mean():.1%} [{low:.1%}, {high:.1%}]"
-        f" / {np.percentile(chosen, 10):.1%}{chance}",
+        f" / {np.percentile(chosen, 10):.1%}  (random {random.mean():.1%}){left_out}",
         flush=True,
     )
 

@@ -70,6 +70,7 @@ def on(arch: str, model: Model) -> Model:
 def efficiency(model: Model, held: Dataset) -> NDArray[np.float64]:
     """Efficiency of the first measured kernels of a model's answers, with features of the problems' hardware."""
     times, ranked = times_of(held), ranked_rows(on(held.arch, model), held)
+    assert ranked.ranks_any(times.problem).all()
     return np.asarray(times.efficiency()[ranked.best_ranked(times.problem)])
 
 

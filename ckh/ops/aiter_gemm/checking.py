@@ -254,7 +254,7 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
         raise DataError(f"{root} has no generator of {family}: there is no csrc/ck_gemm_{family}/gen_instances.py")
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-c", _GENERATE, str(path), str(device[1]), "-w", made, "-f", str(file)]
-        done = run_aiter(command, "", {"GPU_ARCHS": device[0], "CU_NUM": str(device[1])})
+        done = run_aiter(command, "", _built_for(*device))
         text = "".join(one.read_text() for one in Path(made).glob("*lookup*.h"))
     entries = re.findall(r"\{\{([^{}]*)\},\s*\\?\s*(\w+)<", text)
     by_shape = {tuple(map(int, key.split(",")[-3:])): name for key, name in entries if key.count(",") > 1}
@@ -272,6 +272,11 @@ def _built(root: Path, family: str, device: tuple[str, int], file: Path) -> Call
         return ""
 
     return wrong
+
+
+def _built_for(arch: str, num_cus: int) -> dict[str, str]:
+    """What tells AITER's generators the device: the last one, of 2026, goes before the others."""
+    return {"GPU_ARCHS": arch, "CU_NUM": str(num_cus), "AITER_GPU_TARGETS": f"{arch}:{num_cus}"}
 
 
 def _is_same(kernel: str, row: Mapping[str, str]) -> bool:

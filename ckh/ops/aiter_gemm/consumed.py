@@ -16,7 +16,7 @@ from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.checking import check_tables
 from ckh.ops.aiter_gemm.installed import InstalledKernel, installed_kernels
 from ckh.ops.aiter_gemm.kernel import parse_kernel
-from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table, pads_rows
+from ckh.ops.aiter_gemm.own_tables import chosen, environment, how_to, kept_row, own_table, pads_rows, row_above_all
 from ckh.ops.aiter_gemm.pool import NUMBERED_BY, kernel_numbers
 from ckh.ops.aiter_gemm.tuned_csv import (
     KEY,
@@ -135,7 +135,8 @@ def _kept(answer: Answer, measured: _Measured, choices: Choices) -> tuple[TunedL
             return replace(row, built_as=_built(row.kernel, row.problem, root)), "measured" + at
         if kept is not None:
             return kept, at
-    return None
+    largest = None if own is None else row_above_all(own, root, key_cells(arch, problem))
+    return None if largest is None else (largest, f" at M={largest['M']}")
 
 
 def _predicted(answer: Answer, measured: _Measured, root: Path | None) -> tuple[TunedLine, str]:

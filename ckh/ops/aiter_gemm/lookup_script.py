@@ -20,22 +20,31 @@ from typing import Any
 
 # Of compute units, as AITER infers an architecture where a table states none.
 _ARCHS = {80: "gfx942", 304: "gfx942", 256: "gfx950"}
+# The lookup of mixtures, its name for the row that it finds, and the functions that pad tokens.
+_OF_MIXTURES, _FOUND, _PADDING = "get_2stage_cfgs", "cfg", ("nextPow2", "get_padded_M")
 _INDEX_OF_MIXTURES = (
     *("cu_num", "token", "model_dim", "inter_dim", "expert", "topk", "act_type", "dtype", "q_dtype_a"),
     *("q_dtype_w", "q_type", "use_g1u1", "doweight_stage1"),
 )
 
 
-def _run(nodes: list[Any], names: dict[str, Any]) -> None:
-    """Define functions and constants, without decorators; what cannot be defined is of no lookup."""
+def _compiled(nodes: list[Any]) -> list[types.CodeType]:
+    """The code of statements, functions without decorators."""
+    found = []
     for node in nodes:
         for inner in ast.walk(node):
             if isinstance(inner, ast.FunctionDef):
                 inner.decorator_list = []
-        code = "from __future__ import annotations\n" + ast.unparse(node)
+        found.append(compile("from __future__ import annotations\n" + ast.unparse(node), "aiter", "exec"))
+    return found
+
+
+def _run(statements: list[types.CodeType], names: dict[str, Any]) -> None:
+    """Execute statements one by one; what cannot be executed is of no lookup."""
+    for statement in statements:
         try:
-            exec(compile(code, "aiter", "exec"), names)  # noqa: S102 - the user's own AITER
-        except Exception:  # noqa: BLE001, S112 - a constant of PyTorch's, say
+            exec(statement, names)  # noqa: S102 - the user's own AITER
+        except Exception:  # noqa: BLE001, PERF203, S112 - a constant of PyTorch's, say
             continue
 
 
@@ -60,7 +69,7 @@ def _joining(core: str, wanted: dict[str, Any]) -> Any:
         "AITER_ROOT_DIR": wanted["root"],
         "mp_lock": lambda _path, write, *_others, **_more: write(),
     }
-    _run(nodes, names)
+    _run(_compiled(nodes), names)
     return names["AITER_CONFIG"]().get_config_file if "AITER_CONFIG" in names else names["get_config_file"]
 
 
@@ -89,7 +98,7 @@ def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
         "AITER_ROOT_DIR": wanted["root"],
         "AITER_CONFIGS": _Files(file),
     }
-    _run(nodes, names)
+    _run(_compiled(nodes), names)
     names |= dict.fromkeys(re.findall(r"AITER_CONFIG_\w+_FILE", text), file)
     names |= {
         "get_gfx": lambda: wanted["gfx"],
@@ -111,23 +120,51 @@ def _gemm_rows(wanted: dict[str, Any], file: str) -> list[Any]:
 
 
 def _mixture_rows(wanted: dict[str, Any], file: str) -> list[Any]:
-    """The row of each mixture of experts, by AITER's own reading of its table."""
+    """The row of each mixture of experts, by AITER's own padding, reading of its table, and lookup."""
     tree = ast.parse(Path(wanted["source"]).read_text(encoding="utf-8"))
-    (whole,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "get_2stage_cfgs")
-    inner = [node for node in whole.body if isinstance(node, (ast.FunctionDef, ast.Assign))]
-    constants = [node for node in tree.body if isinstance(node, ast.Assign)]
+    (whole,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _OF_MIXTURES)
     names: dict[str, Any] = {
         "os": os,
         "functools": functools,
         "logger": logging.getLogger("aiter"),
         "gfx_from_cu_num": lambda cus: _ARCHS.get(int(cus), ""),
+        "get_gfx": lambda: wanted["gfx"],
+        "get_gfx_runtime": lambda: wanted["gfx"],
+        "get_cu_num": lambda: wanted["cu_num"],
+        **dict.fromkeys(argument.arg for argument in whole.args.args),
     }
-    _run([*constants, *inner], names)
+    around = [node for node in tree.body if isinstance(node, ast.Assign) or getattr(node, "name", "") in _PADDING]
+    lookup = _compiled(_up_to_the_row(whole))
+    _run([*_compiled(around), *lookup], names)
     table = names["get_cfg_2stages"](file)
-    table = table[0] if isinstance(table, tuple) else table
-    index = names.get("_INDEX_COLS", _INDEX_OF_MIXTURES)
-    rows = (table.get(tuple(shape[name] for name in index)) for shape in wanted["shapes"])
+    names |= {"cfg_2stages": table, "active_cfg_2stages": table}
+    rows = (_mixture_row(shape, lookup, names) for shape in wanted["shapes"])
     return [None if row is None else {name: str(value) for name, value in row.items()} for row in rows]
+
+
+def _up_to_the_row(whole: ast.FunctionDef) -> list[ast.stmt]:
+    """The functions and assignments of AITER's lookup, up to that of the row that it finds."""
+    found: list[ast.stmt] = []
+    for node in whole.body:
+        if isinstance(node, (ast.FunctionDef, ast.Assign)):
+            found.append(node)
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == _FOUND:
+            break
+    return found
+
+
+def _mixture_row(shape: dict[str, Any], lookup: list[types.CodeType], names: dict[str, Any]) -> Any:
+    """The row of a mixture, by the statements of AITER's lookup; by the whole key where these need PyTorch."""
+    pad = names.get("get_padded_M", lambda tokens: tokens)
+    key = {**shape, "token": pad(shape["token"])}
+    names |= key | {"activation": shape["act_type"]}
+    names.pop(_FOUND, None)
+    _run(lookup, names)
+    if _FOUND in names:
+        return names[_FOUND]
+    table = names["cfg_2stages"]
+    table = table[0] if isinstance(table, tuple) else table
+    return table.get(tuple(key[name] for name in names.get("_INDEX_COLS", _INDEX_OF_MIXTURES)))
 
 
 def _keys(file: str, columns: list[str]) -> set[tuple[str, ...]]:

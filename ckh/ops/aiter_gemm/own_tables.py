@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 TAG = "_tag"  # of rows that are an alternative and not the choice for a shape
 _MODELS, _UNTUNED = "model_configs", "untuned"
+_GEMM_LOOKUP = "ops/gemm_op_a8w8.py"
 _WITHOUT_PADDING = "def get_bpreshuffle_GEMM_config("  # newer versions have one lookup for two families
+_ABOVE_ALL = "_config_for_m_above_table("  # versions of the second half of 2026
 _TRUTHS = {"True": "1", "False": "0"}
 
 
@@ -45,6 +47,12 @@ class OwnTable:
     def find(self, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
         """The row that AITER finds for the key of another one."""
         return self.rows.get(_key(cells, self.key))
+
+    def but_for(self, column: str, cells: Mapping[str, Any]) -> list[Mapping[str, str]]:
+        """The rows whose key is that of another one but for a column, in the order of the tables."""
+        others = tuple(name for name in self.key if name != column)
+        wanted = _key(cells, others)
+        return [row for row in self.rows.values() if _key(row, others) == wanted]
 
     def merged(self, lines: Iterable[TableRow], columns: Sequence[str]) -> str:
         """The text of one table with these rows too, which replace rows of the same shape.
@@ -77,19 +85,38 @@ def configs_of(root: Path) -> Path | None:
 
 
 @cache
-def pads_rows(root: Path | None, family: str) -> bool:
-    """True if AITER looks for padded M too; versions of 2025 do not for shuffled operands.
+def source_text(root: Path | None, name: str) -> str:
+    """The text of a file of AITER's package; empty where there is none.
 
     Args:
-        root: AITER's source or package; None: the newest.
-        family: the family.
+        root: AITER's source or package.
+        name: of the file, below the package.
 
     Raises:
         UsageError: there is no such folder.
     """
-    folder = None if root is None or family != "a8w8_bpreshuffle" else configs_of(root)
-    source = None if folder is None else folder.parent / "ops" / "gemm_op_a8w8.py"
-    return source is None or not source.is_file() or _WITHOUT_PADDING not in read_text(source)
+    folder = None if root is None else configs_of(root)
+    path = None if folder is None else folder.parent / name
+    return read_text(path) if path is not None and path.is_file() else ""
+
+
+def pads_rows(root: Path | None, family: str) -> bool:
+    """True if AITER looks for padded M too; versions of 2025 do not for shuffled operands."""
+    return family != "a8w8_bpreshuffle" or _WITHOUT_PADDING not in source_text(root, _GEMM_LOOKUP)
+
+
+def row_above_all(own: OwnTable, root: Path | None, cells: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """The row of a layer's largest M, which newer versions take for every larger one; None where they do not.
+
+    Args:
+        own: AITER's table.
+        root: AITER's source or package.
+        cells: the key of the shape.
+    """
+    if _ABOVE_ALL not in source_text(root, _GEMM_LOOKUP) or "q_dtype_w" not in own.key:
+        return None
+    largest = max(own.but_for("M", cells), key=lambda row: int(row["M"]), default=None)
+    return None if largest is None or int(largest["M"]) >= int(cells["M"]) else largest
 
 
 def table_files(root: Path, name: str) -> list[Path]:

@@ -9,7 +9,7 @@ from ckh.ops.aiter_moe.installed import built_kernels
 from ckh.ops.aiter_moe.kernel import CK_TILE, parts
 from ckh.ops.aiter_moe.pool import newer_name
 from ckh.ops.aiter_moe.problem import parse_aiter_moe
-from ckh.ops.aiter_moe.tuned_csv import KEY, NAME, VARIABLE, TunedMixture, looked_up
+from ckh.ops.aiter_moe.tuned_csv import KEY, NAME, VARIABLE, TunedMixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ def check_tables(folder: Path, document: Mapping[str, Any], root: Path) -> list[
         devices.setdefault((row["arch"], parse_aiter_moe(row["problem"]).num_cus), []).append(row)
     found = []
     for device, rows in devices.items():
-        problems = [looked_up(parse_aiter_moe(row["problem"])) for row in rows]
+        problems = [parse_aiter_moe(row["problem"]) for row in rows]
         lines = (TunedMixture(device[0], one, "", 0.0, is_predicted=True) for one in problems)
         table = TableCheck(NAME, VARIABLE, KEY, "fused_moe.py", device, rows, [line.key_cells() for line in lines])
         if checked := check_table(folder, document, root, table, lambda _file, device: _built(root, device), _is_same):

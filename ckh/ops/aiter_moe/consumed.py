@@ -8,27 +8,42 @@ from ckh.data.dataset import DatasetRows
 from ckh.errors import DataError, NoKernelError, UsageError
 from ckh.export.consumers import ChoiceTable, Consumers, WrittenChoices
 from ckh.ops.aiter_gemm.consumed import ADDED_US, SLOWEST, roofline_us
-from ckh.ops.aiter_gemm.own_tables import TAG, chosen, environment, how_to, kept_row, own_table
+from ckh.ops.aiter_gemm.own_tables import TAG, chosen, environment, how_to, kept_row, own_table, source_text
 from ckh.ops.aiter_moe.checking import check_tables
 from ckh.ops.aiter_moe.installed import built_kernels
 from ckh.ops.aiter_moe.kernel import CK_TILE, joint, parts
 from ckh.ops.aiter_moe.pool import newer_name
 from ckh.ops.aiter_moe.problem import BOTH
 from ckh.ops.aiter_moe.problem_files import is_of_mixtures
-from ckh.ops.aiter_moe.tuned_csv import COLUMNS, KEY, NAME, VARIABLE, TunedMixture, dataset_lines, looked_up, table_text
+from ckh.ops.aiter_moe.tuned_csv import (
+    COLUMNS,
+    KEY,
+    NAME,
+    TIERS,
+    VARIABLE,
+    TunedMixture,
+    dataset_lines,
+    looked_up,
+    table_text,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from ckh.export.consumers import Choices
     from ckh.learn.answer import Answer
+    from ckh.ops.aiter_gemm.own_tables import OwnTable
     from ckh.ops.aiter_moe.problem import AiterMoe
 
+# Of AITER's lookup since 2026: rows of other activations, but for CK's kernels, and of smaller tiers of tokens.
+_ANY_ACTIVATION, _SMALLER_TIERS = "_ACT_TYPE_DISABLED_KEY", "_PADDED_M_TIERS[:"
+_OF_CK = "moe_ck2stages"
 _HOW_TO = """
 - `measured/` has measured times of the shapes, in AITER's own columns; `us1` and `us2` where each product was measured.
 - `predicted/` has choices of a model: nobody measured them. The column `predicted` says so, in `merged/` too, and `us`
   is a bound from above, not a time.
-- AITER looks for tokens rounded up to a power of two (and 32768 and 131072 above): rows are of these.
+- AITER looks for tokens rounded up to a power of two, or down to 32768 or 131072: rows are of these.
 - Rows are of gated experts (`use_g1u1` 1) whose weights are applied after the second product (`doweight_stage1` 0).
 """
 
@@ -53,10 +68,10 @@ def write_tables(choices: Choices) -> WrittenChoices:
             raise UsageError(f"a row of AITER's is of both products: {problem.canonical()}", "leave out --stage")
         wanted = TunedMixture(answer.model.spec.arch, looked_up(problem), "", 0.0, is_predicted=True)
         row = measured.get(wanted.key)
-        kept = None if own is None or choices.replaces else own.find({**wanted.key_cells(), TAG: ""})
+        kept = None if own is None or choices.replaces else _kept(own, root, wanted)
         if kept is not None and (row is None or row.time_us >= float(kept["us"])):
             kernel = joint(kept.get("kernelName1", ""), kept.get("kernelName2", ""))
-            return kept_row(answer, kept, kernel, _padded(problem, wanted.problem))
+            return kept_row(answer, kept, kernel, _padded(problem, int(kept["token"])))
         line = _predicted(answer, root) if row is None else _checked(row, root)
         return _row(answer, found.setdefault(line.key, line))
 
@@ -72,6 +87,21 @@ def write_tables(choices: Choices) -> WrittenChoices:
         files[f"merged/{NAME}.csv"] = own.merged(some, COLUMNS).encode()
     ordered = tuple(rows[one.problem] for one in choices.answers if one.problem in rows)
     return WrittenChoices(files, ordered, how_to(variables, root, _HOW_TO), missing, variables)
+
+
+def _kept(own: OwnTable, root: Path | None, wanted: TunedMixture) -> Mapping[str, str] | None:
+    """The row that AITER finds: of the tokens, in newer versions else of another activation, else of a smaller tier."""
+    source, tokens = source_text(root, "fused_moe.py"), wanted.problem.tokens
+    smaller = [tier for tier in reversed(TIERS) if tier < tokens] if _SMALLER_TIERS in source else []
+    for looked_for in (tokens, *smaller):
+        cells = {**wanted.key_cells(), "token": looked_for, TAG: ""}
+        found = own.find(cells)
+        if found is None and _ANY_ACTIVATION in source:
+            others = (row for row in own.but_for("act_type", cells) if _OF_CK not in row.get("kernelName1", ""))
+            found = next(others, None)
+        if found is not None:
+            return found
+    return None
 
 
 def _predicted(answer: Answer, installed: Path | None) -> TunedMixture:
@@ -115,15 +145,15 @@ def _row(answer: Answer, line: TunedMixture) -> dict[str, Any]:
         "arch": line.arch,
         "kernel": line.kernel,
         "us": line.time_us,
-        "basis": basis + _padded(problem, line.problem),
+        "basis": basis + _padded(problem, line.problem.tokens),
         "predicted": line.is_predicted,
         "written": True,
         "model": str(answer.model.path.name) if line.is_predicted else None,
     }
 
 
-def _padded(problem: AiterMoe, found: AiterMoe) -> str:
-    return "" if found.tokens == problem.tokens else f" for {found.tokens} tokens"
+def _padded(problem: AiterMoe, tokens: int) -> str:
+    return "" if tokens == problem.tokens else f" for {tokens} tokens"
 
 
 CONSUMERS = Consumers(

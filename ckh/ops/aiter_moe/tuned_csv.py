@@ -36,8 +36,8 @@ _US_FLOPS_PER_TFLOPS, _US_BYTES_PER_GB_S = 1e6, 1e3
 _OUTPUT = "torch.bfloat16"
 _FP4 = "torch.float4_e2m1fn_x2"
 QUANT_NAMES = {"per_token": "per_Token", "per_1x128": "per_1x128", "per_1x32": "per_1x32", "none": "No"}
-# AITER's get_padded_M: powers of two below the first of these tiers.
-_TIERS = (32768, 131072)
+# AITER's get_padded_M: powers of two below the first of these tiers, from there on the largest that is not above.
+TIERS = (32768, 131072)
 
 TUNED = FileKind("tuned table of AITER's mixtures of experts", lambda path: b"kernelName2" in head_of(path))
 
@@ -109,12 +109,10 @@ def _torch(dtype: str, arch: str) -> str:
 
 
 def looked_up(problem: AiterMoe) -> AiterMoe:
-    """The problem whose row AITER finds: tokens up to the next power of two, or the next of the large tiers."""
+    """The problem whose row AITER finds: tokens up to the next power of two, or down to one of the large tiers."""
     tokens = problem.tokens
-    padded = 1 << (tokens - 1).bit_length()
-    if padded > _TIERS[0]:
-        padded = _TIERS[0] if tokens <= _TIERS[0] else _TIERS[1]
-    return replace(problem, tokens=padded)
+    tiers = [tier for tier in TIERS if tier <= tokens]
+    return replace(problem, tokens=tiers[-1] if tiers else 1 << (tokens - 1).bit_length())
 
 
 def table_text(lines: Sequence[TunedMixture]) -> str:

@@ -81,6 +81,29 @@ def test_what_aiter_measured_is_left_out_and_kept(program: Path, tmp_path: Path)
     assert f'export AITER_CONFIG_GEMM_A8W8_BPRESHUFFLE="$PWD/merged/{TABLE}"' in readme
 
 
+@pytest.mark.parametrize(("newest", "basis"), [(True, "AITER's own table at M=300"), (False, "bounded by the slowest")])
+def test_a_shape_above_all_of_a_layer(newest: bool, basis: str, tmp_path: Path) -> None:
+    """Where AITER takes the row of a layer's largest M for every larger one, such a shape gets no choice."""
+    base = table_row(16, SMALL, 10, 8.5) + table_row(300, ASM, 99, 40.0, "asm")
+    program = write_aiter(tmp_path / "aiter", {5: FAST, 10: SMALL}, base, "", newest=newest)
+    args = ("--installed", str(program), "--check", str(program))
+    assert export(tmp_path, [250, 20000], *args) == ExitCode.OK
+    below, above = choices(tmp_path)
+    assert below["written"]
+    assert above["basis"].startswith(basis)
+    assert above["written"] != newest
+
+
+def test_the_device_of_a_check_is_that_of_the_export(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that the environment names for AITER's generators, in any of its variables, is not that of the check."""
+    (program / "aiter/configs/model_configs/a8w8_bpreshuffle_tuned_gemm_dsv3.csv").unlink()
+    for name, value in (("GPU_ARCHS", "gfx942"), ("CU_NUM", "80"), ("AITER_GPU_TARGETS", "gfx942:80")):
+        monkeypatch.setenv(name, value)
+    assert export(tmp_path, [1000], "--installed", str(program), "--check", str(program)) == ExitCode.OK
+
+
 def test_replaced_rows_are_asked_for(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With --replace a choice takes the place of AITER's row of the shape, once; without an AITER it is refused."""
     assert export(tmp_path, [16], "--replace") == ExitCode.USAGE

@@ -21,6 +21,7 @@ from ckh.ops.aiter_moe.pool import kind_of, moe_pool, newer_name
 from ckh.ops.aiter_moe.problem import BOTH, AiterMoe
 from ckh.ops.aiter_moe.problem_files import load_problems
 from ckh.ops.aiter_moe.tuned_csv import looked_up
+from tests.ops.aiter_gemm.newer_aiter import write_aiter_of_mixtures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,7 @@ needs_aiter = pytest.mark.skipif(
 )
 FP4 = "torch.float4_e2m1fn_x2"
 FP8 = "torch.float8_e4m3fn"
+ASM = "_ZN5aiter_of_experts"
 HEAD = "token,model_dim,inter_dim,expert,topk,act_type,dtype,q_dtype_a,q_dtype_w,q_type,use_g1u1,doweight_stage1\n"
 # Of AITER's own table, gfx950, 256 compute units; the second has kernels of another library.
 TUNED = (
@@ -159,10 +161,11 @@ def test_a_servers_log_names_the_shapes(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("tokens", "found"), [(1, 1), (3, 4), (4, 4), (1000, 1024), (20000, 32768), (40000, 131072), (200000, 131072)]
+    ("tokens", "found"),
+    [(1, 1), (3, 4), (4, 4), (1000, 1024), (20000, 32768), (40000, 32768), (131071, 32768), (200000, 131072)],
 )
 def test_tokens_are_padded_as_aiter_pads_them(tokens: int, found: int) -> None:
-    """To powers of two, and to 32768 and 131072."""
+    """Up to powers of two, and from 32768 on down to 32768 or 131072."""
     assert looked_up(AiterMoe(tokens, 7168, 256, 256, 8)).tokens == found
 
 
@@ -250,6 +253,38 @@ def test_a_measured_kernel_that_the_installed_aiter_lacks_is_refused(
     args = ["--data", str(tuned), "--installed", str(source)]
     assert export(untuned(tmp_path, row(64, kind)), tmp_path / "out", *args) == ExitCode.BAD_DATA
     assert "has no kernels" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokens", "act", "basis"),
+    [
+        (64, "Silu", "AITER's own table"),
+        (40000, "Silu", "AITER's own table for 32768 tokens"),
+        (200000, "Silu", "AITER's own table for 32768 tokens"),  # of a smaller tier, as there is none of this
+        (128, "Silu", "AITER's own table"),  # of another activation, by kernels that are not CK's
+        (256, "Silu", "bounded by the slowest of all winners"),  # those of CK are of their activation alone
+        (500, "Silu", "bounded by the slowest of all winners for 512 tokens"),
+    ],
+)
+def test_mixtures_that_aiter_finds_a_row_for(
+    tokens: int, act: str, basis: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What newer versions find by tokens, activation or tier gets no choice; their code finds all that is written."""
+    kind = f"{FP8},{FP8},QuantType.per_Token"
+    rows = [TUNED.splitlines()[0]]
+    for own, of, first in ((64, "Silu", ASM), (32768, "Silu", ASM), (128, "Swiglu", ASM), (256, "Swiglu", ONE[0])):
+        key = row(own, kind, act=of).rsplit(",", 2)[0]
+        rows.append(f"256,{key},1,0,32,0,60,{first},0.0%,40,{ONE[1]},0.1%,100,0,1,2,")
+    table_text = "gfx," + "\ngfx950,".join(rows) + "\n"
+    source = write_aiter_of_mixtures(tmp_path / "aiter", GENERATOR.format(names=ONE, chip="chip_info"), table_text)
+    args = ["--installed", str(source), "--check", str(source), "--json"]
+    problems = untuned(tmp_path, row(tokens, kind, act=act), row(2, kind))
+    assert export(problems, tmp_path / "out", *args) == ExitCode.OK
+    document = json.loads(capsys.readouterr().out)
+    (checked,) = document["checked"]
+    assert (checked["rows_before"], checked["lost"], checked["problems"]) == (4, 0, [])
+    assert document["choices"][0]["basis"] == basis
+    assert document["choices"][0]["written"] == basis.startswith("bounded")
 
 
 @needs_aiter
