@@ -28,7 +28,7 @@ from ckh.bench.device import EMULATED_KIND, Device, DeviceOptions
 from ckh.bench.device_choice import open_device
 from ckh.bench.driver import Driver
 from ckh.bench.executed import RECORD, Executed, executed_classes, record_text
-from ckh.bench.harness import ACCEPTED, RAN, execute, loop_ends
+from ckh.bench.harness import ACCEPTED, execute, loop_ends
 from ckh.bench.limits import BenchLimits
 from ckh.bench.measure import ERROR_PREFIX
 from ckh.bench.plan import full_name
@@ -36,7 +36,7 @@ from ckh.ops import operation, operation_names, operation_of_kernel
 from ckh.ops.grouped_conv.rules import rule_set
 from ckh.paths import write_atomic
 from ckh.problems import Direction
-from ckh.schema import Status
+from ckh.schema import RIGHT, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +106,7 @@ def run(driver: Driver, kernel_class: str, kernel: Any, built: Built) -> Execute
         with driver.worker() as worker:
             replies = dict(execute(worker, built.library, loop_ends(device, kernel)))
     wrong = next(((one, reply) for one, reply in replies.items() if reply.status not in ACCEPTED), None)
-    ran = [reply for reply in replies.values() if reply.status in RAN]
+    ran = [reply for reply in replies.values() if reply.status in RIGHT]
     status = str(Status.VERIFIED) if ran else str(built.status)
     reason = "" if ran else built.message or "it refuses every problem"
     if wrong is not None:

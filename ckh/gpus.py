@@ -18,6 +18,8 @@ KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 # gfx_target_version is major * 10000 + minor * 100 + step; the name writes minor and step in base 16.
 _MAJOR, _MINOR = 10_000, 100
 
+_ROCR, _HIP, _CUDA = _CHOOSING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -44,13 +46,34 @@ def visible_gpus(nodes: Path = KFD_NODES, environ: Mapping[str, str] = os.enviro
     """
     texts = (text_of(node / "properties") for node in sorted(nodes.glob("*"), key=trailing_number))
     found = [gpu for text in texts if (gpu := _gpu_of(text)) is not None]
-    rocr = environ.get("ROCR_VISIBLE_DEVICES")
+    rocr = environ.get(_ROCR)
     if rocr is not None:
         found = _chosen(found, [word.strip() for word in rocr.split(",")], ends_when_repeated=True)
-    hip = environ.get("HIP_VISIBLE_DEVICES") or environ.get("CUDA_VISIBLE_DEVICES")
+    hip = environ.get(_HIP) or environ.get(_CUDA)
     if hip:
         found = _chosen(found, hip.split(","), ends_when_repeated=False)
     return tuple(replace(gpu, number=number) for number, (gpu, _) in enumerate(found))
+
+
+def remedy(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> str:
+    """What to do where the HIP runtime finds no GPU, or not all, by what the system shows."""
+    kfd, renders = root / "dev/kfd", sorted((root / "dev/dri").glob("renderD*"))
+    if not kfd.exists():
+        return (
+            "there is no /dev/kfd: load the kernel driver (modprobe amdgpu), or in a container start it with "
+            "--device=/dev/kfd --device=/dev/dri"
+        )
+    if locked := [path for path in (kfd, *renders) if not os.access(path, os.R_OK | os.W_OK)]:
+        return (
+            f"you may not open /{locked[0].relative_to(root)}: add yourself to the groups render and video (sudo "
+            "usermod -aG render,video $USER) and log in again, or start the container with --group-add"
+        )
+    for name in _CHOOSING:
+        if environ.get(name) is not None:
+            return f"{name}={environ[name]} chooses GPUs: unset it, or have it name one that is there"
+    if not renders:
+        return "there is no /dev/dri/renderD*: in a container start it with --device=/dev/dri"
+    return "dmesg | grep -i amdgpu says what the kernel driver lacks; rocminfo shows what ROCm finds"
 
 
 def _gpu_of(properties: str) -> tuple[Gpu, str] | None:

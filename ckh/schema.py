@@ -45,6 +45,8 @@ TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
 SHORTEST_MS = 1e-9  # 0.001 ns; a time below is none, and readers take the row for a bad one
 # Rows that carry a time of a kernel whose result was right.
 MEASURED = (Status.OK, Status.UNSTABLE)
+# Rows of a kernel whose result was right, on devices without times too.
+RIGHT = (*MEASURED, Status.VERIFIED)
 # Rows of a kernel that must not be believed, whatever another row says of it.
 WRONG = (Status.WRONG_RESULT, Status.NONDETERMINISTIC)
 

@@ -14,7 +14,7 @@ from ckh.bench.cluster_driver import driver_for
 from ckh.bench.compile import KernelBuilder
 from ckh.bench.computation import measured_of
 from ckh.bench.device import EMULATED_KIND, HOST_KIND, Device, DeviceOptions
-from ckh.bench.device_choice import default_device_kind, open_device
+from ckh.bench.device_choice import default_device_kind, open_device, require_usable
 from ckh.bench.few_plan import KnownBefore, few_plan
 from ckh.bench.history import History, read_history
 from ckh.bench.kernel_cache import KernelCache
@@ -121,6 +121,7 @@ class Campaign:
         resume: whether to go on with what the folder holds: the pairs of its plan, which are in its journal.
         force: whether a run in the folder may be replaced.
         limits: what the run may use, where its plan depends on that.
+        measures: whether it will measure: then this machine's device is tried before anything is planned.
 
     Raises:
         UsageError: the folder holds a run already and neither `resume` nor `force` is set, or it holds none to resume,
@@ -131,7 +132,7 @@ class Campaign:
         ModelError: the best kernels are requested, and there is no model that says which.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a run is that many choices, and its callers have them one by one
         self,
         device_kind: str | None,
         given: Given,
@@ -142,6 +143,7 @@ class Campaign:
         options: DeviceOptions | None = None,
         limits: BenchLimits | None = None,
         cluster: Cluster | None = None,
+        measures: bool = False,
     ) -> None:
         options = options or DeviceOptions()
         self._chosen_by = ""
@@ -157,6 +159,9 @@ class Campaign:
             kind, options = device_kind or last.device_kind, replace(options, cold=last.cold)
         self._kind = kind
         self.device: Device = open_device(kind, options)
+        self._is_tried = measures and cluster is None
+        if self._is_tried:
+            require_usable(self.device)
         self._request, self._cluster = DeviceRequest(kind, options), cluster
         self.out = out or _new_run(given, self.device.arch.name)
         if self._history is None:
@@ -220,6 +225,7 @@ class Campaign:
             yield CandidateGroup(kind, self.device.arch.name, kernels, refused)
 
     def _driver(self, limits: BenchLimits, stop: Stop, *, measures: bool) -> Driver:
+        measures = measures and not self._is_tried
         return driver_for(self._cluster, self._request, self.device, limits, stop, measures=measures)
 
     def build(self, limits: BenchLimits) -> tuple[dict[Kernel, BuildReport], StopReason]:

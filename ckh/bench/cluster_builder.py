@@ -66,6 +66,9 @@ class ClusterBuilder(KernelBuilder):
                 for key, one in new.items()
             }
 
+    def _require_toolchain(self, order: BuildOrder) -> None:
+        """Nothing: nodes that build find out about theirs."""
+
     def _from_nodes(self, keys: Sequence[str], order: BuildOrder) -> dict[str, Built]:
         """The libraries in the caches of nodes, taken into this one."""
         left = set(keys)

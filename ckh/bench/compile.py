@@ -24,6 +24,7 @@ from ckh.bench.compiling import run_compiler
 from ckh.bench.kernel_cache import CachedLibrary, Compilation, KernelCache, Part, fault
 from ckh.bench.limits import DEFAULT_COMPILE_TIMEOUT_S
 from ckh.bench.plan import full_name
+from ckh.bench.toolchain import require_toolchain
 from ckh.errors import CacheError
 from ckh.kernels.compiled import add_compiled
 from ckh.log import note
@@ -139,7 +140,12 @@ class KernelBuilder:
         advance: Callable[[int, str], None],
         should_stop: Callable[[], bool] = lambda: False,
     ) -> dict[Kernel, Built]:
-        """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out."""
+        """Build what the cache does not have, `jobs` at a time; when `should_stop`, the rest is left out.
+
+        Raises:
+            DeviceError: the toolchain is broken, so that no kernel can be built.
+            CacheError: there is no room.
+        """
         built: dict[Kernel, Built] = {}
         hashes: dict[Kernel, str] = {}
         sources: dict[str, tuple[Kernel, str]] = {}
@@ -165,6 +171,8 @@ class KernelBuilder:
         if made:
             advance(len(made), "")
         left = {key: source for key, source in order.sources.items() if key not in made}
+        if left:
+            self._require_toolchain(order)
         together = units(left, unit_size(len(left), self._device.unit_kernels, jobs))
         for results in self._build_units(together, order, jobs, advance):
             made |= results
@@ -173,7 +181,18 @@ class KernelBuilder:
             for key, result in self._build_unit(again, order, is_last=True):
                 made[key] = result
             advance(len(again), "")
+        if {made[key].status for key in left if key in made} == {Status.COMPILE_ERROR}:
+            self._require_toolchain(order)  # it may have been broken meanwhile
         return made
+
+    def _require_toolchain(self, order: BuildOrder) -> None:
+        """Find out whether any kernel can be built, before and after none could.
+
+        Raises:
+            DeviceError: none can.
+        """
+        if not order.should_stop():
+            require_toolchain(self._device, order.workshop, order.should_stop)
 
     def _build_units(
         self, together: Sequence[Sequence[str]], order: BuildOrder, jobs: int, advance: Callable[[int, str], None]

@@ -15,7 +15,7 @@ from ckh.bench.guard import end_guarded, guarded
 from ckh.schema import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 _POLL_S = 0.2
@@ -52,7 +52,11 @@ class CompilerRun:
 
 
 def run_compiler(
-    command: list[str], source: Path, timeout_s: float, should_stop: Callable[[], bool]
+    command: list[str],
+    source: Path,
+    timeout_s: float,
+    should_stop: Callable[[], bool],
+    environ: Mapping[str, str] = os.environ,
 ) -> CompilerRun | None:
     """Run a compiler in the folder of its source, where its temporary files go too; None when stopped.
 
@@ -63,6 +67,7 @@ def run_compiler(
         source: its input; the message does not repeat the name.
         timeout_s: when it is ended.
         should_stop: called again and again.
+        environ: the compiler's environment, but for TMPDIR.
 
     Raises:
         OSError: it cannot be started.
@@ -73,7 +78,7 @@ def run_compiler(
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(source.parent)},
+        env={**environ, "TMPDIR": str(source.parent)},
         start_new_session=True,
     ) as process:
         try:

@@ -115,6 +115,13 @@ class Device(Protocol):
     def compile_command(self, kernel: Kernel, source: Path, library: Path) -> list[str]:
         """The command that makes a shared library of a kernel's source."""
 
+    @property
+    def least_source(self) -> str:
+        """The source of the least kernel, which any toolchain that works can build."""
+
+    def least_command(self, source: Path, library: Path) -> list[str]:
+        """The command that makes a shared library of that."""
+
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
         """The facts to keep of a kernel that was just compiled, from the compiler's `messages`."""
 

@@ -11,6 +11,7 @@ from ckh.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
     from ckh.bench.device import Device
+    from ckh.bench.protocol import WorkerConfig
 
 
 def open_device(kind: str, options: DeviceOptions = DeviceOptions()) -> Device:
@@ -71,13 +72,18 @@ def caution_of(device: Device) -> str:
 
 
 def require_usable(device: Device) -> None:
-    """Find out whether the GPUs can be used, before hours of compilation.
+    """Find out whether the GPUs can be used, all at once, before hours of compilation.
 
     Raises:
         DeviceError: a worker cannot be started; says why.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from ckh.bench.process import WorkerProcess
 
-    for config in device.worker_configs():
-        if config.is_hip:
-            WorkerProcess(device, config).kill()
+    def start(config: WorkerConfig) -> None:
+        WorkerProcess(device, config).kill()
+
+    configs = list(dict.fromkeys(config for config in device.worker_configs() if config.is_hip))
+    with ThreadPoolExecutor(max(1, len(configs))) as pool:
+        list(pool.map(start, configs))

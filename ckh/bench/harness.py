@@ -14,7 +14,7 @@ from ckh.bench.serving import in_order
 from ckh.errors import CacheError
 from ckh.ops import operation_of_kernel
 from ckh.progress import progress
-from ckh.schema import Status
+from ckh.schema import RIGHT, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from ckh.bench.runner import JobRunner
 
 # What a kernel may come to without anything being wrong: it works, or it is refused with a reason.
-ACCEPTED = (Status.OK, Status.VERIFIED, Status.UNSTABLE, Status.INVALID, Status.UNSUPPORTED)
-# What it comes to if it ran and was right.
-RAN = (Status.OK, Status.VERIFIED, Status.UNSTABLE)
+ACCEPTED = (*RIGHT, Status.INVALID, Status.UNSUPPORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def _try_with(worker: JobRunner, driver: Driver, case: Case[Any, Any], built: Bu
         return Finding(case, Status.OK, "compiled and loaded, not run", name)
     replies = dict(execute(worker, built.library, _problems(driver, case)))
     wrong = next((one for one, reply in replies.items() if reply.status not in ACCEPTED), None)
-    executed = sum(reply.status in RAN for reply in replies.values())
+    executed = sum(reply.status in RIGHT for reply in replies.values())
     if wrong is None:
         reply = replies[case.problem]
         return Finding(case, reply.status, reply.message, name, executed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -22,8 +23,10 @@ from ckh.bench.codegen.unsupported import UnsupportedKernelError
 from ckh.bench.codegen.warp_gemms import dispatcher_macro
 from ckh.bench.computation import measured_of
 from ckh.bench.device import HIP_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
-from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile
+from ckh.bench.hip_runtime import LIBRARY_VARIABLE
+from ckh.bench.hip_toolchain import find_ck_tile, find_hipcc, known_ck_tile, runtime_beside
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.toolchain import LEAST_HIP
 from ckh.errors import DeviceError, UsageError
 from ckh.gpus import visible_gpus
 from ckh.kernels.judging import judge_table
@@ -147,6 +150,16 @@ class HipDevice:
         target = (f"--offload-arch={self._target}", f"-D{dispatcher_macro(self._headers)}")
         return [*self._compiler.command, *_FLAGS, *target, *folders, "-o", str(library), str(source)]
 
+    @property
+    def least_source(self) -> str:
+        """A kernel that stores a number, and its launch."""
+        return LEAST_HIP
+
+    def least_command(self, source: Path, library: Path) -> list[str]:
+        """One call of hipcc, without CK Tile's headers."""
+        target = f"--offload-arch={self._target}"
+        return [*self._compiler.command, *_FLAGS, target, "-o", str(library), str(source)]
+
     def inspect(self, kernel: Kernel, source: str, messages: str) -> Binary | None:
         """Resources as the compiler reported them, and the hash of the code."""
         resources = (parse_resources(messages, function) for function in _emission(kernel).functions)
@@ -165,8 +178,15 @@ class HipDevice:
         return worker_module_command()
 
     def worker_environment(self) -> dict[str, str]:
-        """Ours, with this worker's part of the cores for BLAS, which computes the references."""
-        return worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
+        """Ours, with this worker's part of the cores for BLAS, which computes the references, and the HIP runtime.
+
+        Kernels need the runtime of the compiler's ROCm, which the loader need not know.
+        """
+        environment = worker_environment(max(1, len(os.sched_getaffinity(0)) // max(1, len(self._numbers))))
+        with suppress(DeviceError):
+            if runtime := runtime_beside(self._compiler):
+                environment.setdefault(LIBRARY_VARIABLE, str(runtime))
+        return environment
 
     @property
     def caution(self) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ckh.errors import DeviceError
+from ckh.gpus import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIBRARY_VARIABLE = "CKH_HIP_LIBRARY"
-_FILE = "libamdhip64.so"
-_FILES = (_FILE, *(f"{_FILE}.{version}" for version in (7, 6, 5)))
+RUNTIME = "libamdhip64.so"
+_FILES = (RUNTIME, *(f"{RUNTIME}.{version}" for version in (7, 6, 5)))
 _DEFAULT_ROCM = "/opt/rocm"
 
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
@@ -28,6 +30,7 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "hipDeviceSynchronize": (),
     "hipGetLastError": (),
 }
+_INSTALL = f"install ROCm, or say where it is with ROCM_PATH, or name {RUNTIME} with {LIBRARY_VARIABLE}"
 _OUT_OF_MEMORY, _NO_DEVICE = 2, 100  # hipError_t
 _HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2  # hipMemcpyKind
 
@@ -52,7 +55,7 @@ class HipRuntime:
         try:
             self._declare()
         except AttributeError as error:
-            raise DeviceError(f"the HIP runtime cannot be used: {error}") from error
+            raise DeviceError(f"the HIP runtime cannot be used: {error}", _INSTALL) from error
         self._choose(gpu)
 
     def allocate(self, size: int) -> int:
@@ -95,11 +98,14 @@ class HipRuntime:
 
     def _choose(self, gpu: int) -> None:
         count = ctypes.c_int()
-        self._call("hipGetDeviceCount", ctypes.byref(count), allowed=_NO_DEVICE)
+        try:
+            self._call("hipGetDeviceCount", ctypes.byref(count), allowed=_NO_DEVICE)
+        except HipError as error:
+            raise DeviceError(error.message, remedy()) from error
         if count.value <= 0:
-            raise DeviceError("HIP finds no GPU")
+            raise DeviceError("HIP finds no GPU", remedy())
         if gpu >= count.value:
-            raise DeviceError(f"HIP has no GPU number {gpu}: it counts {count.value} from 0")
+            raise DeviceError(f"HIP has no GPU number {gpu}: it counts {count.value} from 0", remedy())
         self._call("hipSetDevice", gpu)
 
     def _call(self, name: str, *arguments: Any, what: str = "", allowed: int = 0) -> None:
@@ -112,6 +118,12 @@ class HipRuntime:
             raise kind(f"{name}{what}: {text} (error {code})")
 
 
+def preload() -> None:
+    """Load the runtime, if there is one, so that kernels which need it find it whatever the loader knows."""
+    with suppress(DeviceError):
+        _load()
+
+
 def _load() -> ctypes.CDLL:
     reason = ""
     for name in _candidates():
@@ -121,7 +133,7 @@ def _load() -> ctypes.CDLL:
             # That a file is there and cannot be loaded says more than that another is not there.
             if not reason or "No such file" not in str(error):
                 reason = str(error)
-    raise DeviceError(f"the HIP runtime cannot be loaded: {reason}")
+    raise DeviceError(f"the HIP runtime cannot be loaded: {reason}", _INSTALL)
 
 
 def _candidates() -> Iterator[str]:
@@ -131,7 +143,7 @@ def _candidates() -> Iterator[str]:
         return
     rocm = os.environ.get("ROCM_PATH")
     if rocm:
-        yield str(Path(rocm, "lib", _FILE))
+        yield str(Path(rocm, "lib", RUNTIME))
     yield from _FILES
     if not rocm:
-        yield str(Path(_DEFAULT_ROCM, "lib", _FILE))
+        yield str(Path(_DEFAULT_ROCM, "lib", RUNTIME))

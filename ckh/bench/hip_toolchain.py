@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ckh.bench.codegen.ck_tile import detect_interface, has_headers
 from ckh.bench.compiler import Compiler, version_of
+from ckh.bench.hip_runtime import RUNTIME
 from ckh.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ def _checked(text: str, environ: Mapping[str, str]) -> Compiler:
     if not version:
         raise DeviceError(f"the HIP compiler {text} cannot be run", f"name hipcc with --hipcc or {_HIPCC}")
     return Compiler(command, version)
+
+
+def runtime_beside(hipcc: Compiler) -> Path | None:
+    """The HIP runtime in the lib folder of the compiler's ROCm; None if there is none."""
+    runtime = Path(hipcc.command[0]).resolve().parent.parent / "lib" / RUNTIME
+    return runtime if runtime.is_file() else None
 
 
 def compiler_warning(hipcc: Compiler) -> str:

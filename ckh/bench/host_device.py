@@ -15,6 +15,7 @@ from ckh.bench.compiler import find_compiler
 from ckh.bench.computation import measured_of
 from ckh.bench.device import HOST_KIND, DeviceIdentity, headers_comment, worker_environment, worker_module_command
 from ckh.bench.protocol import WorkerConfig
+from ckh.bench.toolchain import LEAST_HOST
 from ckh.machine import processor_identity, processor_name
 from ckh.ops import operation_of_kernel
 
@@ -87,6 +88,15 @@ class HostDevice:
         """One call of the C++ compiler."""
         folder = f"-I{_emission(kernel).templates}"
         return [*self._compiler.command, *compile_flags(), folder, "-o", str(library), str(source)]
+
+    @property
+    def least_source(self) -> str:
+        """A kernel that does nothing."""
+        return LEAST_HOST
+
+    def least_command(self, source: Path, library: Path) -> list[str]:
+        """One call of the C++ compiler."""
+        return [*self._compiler.command, *compile_flags(), "-o", str(library), str(source)]
 
     @property
     def unit_kernels(self) -> int:

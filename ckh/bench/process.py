@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ckh.bench.device import Device
 
 _START_TIMEOUT_S = 120.0
+_HANGS = "dmesg may say why the GPU hangs; reset it (amd-smi reset --gpureset -g 0) or restart the machine"
 _STARTS = 3  # of a worker that something kills
 _EXIT_TIMEOUT_S = 1.0
 _TAIL_BYTES = 4096
@@ -79,13 +80,14 @@ class WorkerProcess:
                     raise DeviceError(f"the worker does not start: {error}") from error
             except DeadlineError as error:
                 self.kill()
-                raise DeviceError(f"the worker does not start: {error}") from error
+                raise DeviceError(f"the worker does not start: {error}", _HANGS if config.is_hip else "") from error
             except BaseException:
                 self.kill()
                 raise
         if ready.status is not Status.OK:
             self.kill()
-            raise DeviceError(f"no usable device: {ready.message}")
+            message, _, remedy = ready.message.partition("\n")
+            raise DeviceError(f"no usable device: {message}", remedy)
 
     def _start(self, device: Device, config: WorkerConfig) -> None:
         self._tail, self._received = bytearray(), bytearray()

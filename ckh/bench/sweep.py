@@ -28,7 +28,7 @@ from ckh.bench.serving import BegunTasks
 from ckh.bench.stop import StopReason
 from ckh.data.journal import EndRecord, KernelRecord, ReferenceRecord
 from ckh.progress import progress
-from ckh.schema import Status
+from ckh.schema import RIGHT, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,6 +50,7 @@ class Totals:
 
     Attributes:
         statuses: rows by status.
+        first_failures: of each status, the message of the first row that has no right result.
         remeasured: leaders measured again.
         drifted: pairs measured again because the machine drifted.
         suspects_left: pairs measured while it drifted that were not.
@@ -62,6 +63,7 @@ class Totals:
     """
 
     statuses: Counter[str] = field(default_factory=Counter)
+    first_failures: dict[str, str] = field(default_factory=dict)
     remeasured: int = 0
     drifted: int = 0
     suspects_left: int = 0
@@ -364,6 +366,8 @@ class Sweep:
             for row in rows:
                 results.add(row)
                 self.totals.statuses[str(row.status)] += 1
+                if row.status not in RIGHT:
+                    self.totals.first_failures.setdefault(str(row.status), row.message)
 
     def _row(self, worker: JobRunner, canonical: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
         return replace(result_row(self._run.run_id, canonical, kernel, reply, built), node=worker.node)

@@ -47,7 +47,7 @@ def main() -> int:
         memory = _memory(config)
         bench = Bench(memory, clock, fnuz_floats=config.fnuz_floats, has_times=not config.is_emulated)
     except DeviceError as error:
-        _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, error.message, is_last=True))
+        _write(replies, Reply(READY.id, Status.LAUNCH_ERROR, f"{error.message}\n{error.hint}", is_last=True))
         return error.exit_code
     _write(replies, Reply(READY.id, Status.OK))
     answered = _answers(clock, _work(bench, config), counts_threads=not config.is_hip)
@@ -59,10 +59,14 @@ def main() -> int:
 
 
 def _memory(config: WorkerConfig) -> Memory:
-    if config.load_only or not config.is_hip:
+    if not config.is_hip:
         return HostMemory()
     from ckh.bench.hip_memory import HipMemory
-    from ckh.bench.hip_runtime import LIBRARY_VARIABLE, HipRuntime
+    from ckh.bench.hip_runtime import LIBRARY_VARIABLE, HipRuntime, preload
+
+    if config.load_only:
+        preload()
+        return HostMemory()
 
     if config.is_emulated:
         from ckh.emulator.launch import attach

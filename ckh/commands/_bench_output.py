@@ -19,6 +19,7 @@ from ckh.tabletext import sparkline
 
 _MANY_UNSTABLE = 0.1  # share of times
 _SPARKS = 24  # bars in a line
+_FAILURES_SHOWN = 3  # statuses
 _TASKS_SHOWN = 20  # problems of a plan
 _WHAT_TO_DO = (
     "stop other programs, fix the clock (cpupower frequency-set --governor performance, "
@@ -260,6 +261,13 @@ def machine_lines(totals: Totals) -> list[str]:
     if lines:
         lines.append(f"to get steadier times: {_WHAT_TO_DO}")
     return lines
+
+
+def failure_text(totals: Totals) -> str:
+    """The most frequent failures of a run and the reason of the first of each, as the end of a sentence."""
+    shown = totals.statuses.most_common(_FAILURES_SHOWN)
+    parts = [f"{count} {status} ({totals.first_failures.get(status) or 'no reason'})" for status, count in shown]
+    return f": {'; '.join(parts)}" if parts else ""
 
 
 def _unstable_share(totals: Totals) -> float:

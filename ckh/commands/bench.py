@@ -120,6 +120,7 @@ def bench(
             options=options,
             limits=most,
             cluster=nodes,
+            measures=not (write_registry or dry_run or compile_only),
         )
         if write_registry is not None:
             _require_writable(write_registry, given, force=force)
@@ -197,5 +198,5 @@ def _measure(campaign: Campaign, limits: BenchLimits, *, as_json: bool, counts_d
     if outcome.reason is StopReason.INTERRUPTED:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if not outcome.is_any_right and (outcome.totals.statuses or not outcome.pairs_left):
-        warn("no pair has a right result: every kernel failed")
+        warn(f"no pair has a right result: every kernel failed{output.failure_text(outcome.totals)}")
         raise typer.Exit(int(ExitCode.NO_KERNEL))

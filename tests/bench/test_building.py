@@ -126,14 +126,12 @@ def test_without_a_compiler_nothing_is_built() -> None:
 
 
 def test_a_compiler_that_makes_no_file_is_said(tmp_path: Path) -> None:
-    """A wrapper that claims success is a failure of the kernel, and leaves no part of one behind."""
+    """A wrapper that claims success for everything is no compiler, and leaves nothing behind."""
     (tmp_path / "liar").write_text("#!/bin/sh\necho version 1\n", encoding="utf-8")
     (tmp_path / "liar").chmod(0o755)
     include = write_headers(tmp_path / "include")
-    made = build(HipDevice(DeviceOptions("gfx942", str(tmp_path / "liar"), str(include))), KERNELS[:1])
-    assert [(one.status, one.message) for one in made.values()] == [
-        (Status.COMPILE_ERROR, "the compiler wrote no library of a kernel: there is none")
-    ]
+    with pytest.raises(DeviceError, match="writes no library"):
+        build(HipDevice(DeviceOptions("gfx942", str(tmp_path / "liar"), str(include))), KERNELS[:1])
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
 

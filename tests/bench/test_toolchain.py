@@ -1,0 +1,150 @@
+"""Whether the toolchain works, found out before any kernel is compiled; a broken one condemns no kernel."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ckh.archs import load_arch
+from ckh.bench.building import build_and_load
+from ckh.bench.compile import KernelBuilder
+from ckh.bench.device import DeviceOptions
+from ckh.bench.driver import Driver
+from ckh.bench.hip_device import HipDevice
+from ckh.bench.host_device import HostDevice
+from ckh.bench.limits import BenchLimits
+from ckh.bench.toolchain import require_toolchain
+from ckh.cli import run
+from ckh.data.journal import read_journal
+from ckh.errors import DeviceError, ExitCode
+from ckh.ops.grouped_conv.pool import conv_pool
+from ckh.problems import Direction
+from ckh.schema import Status
+from tests.bench.fake_hipcc import FakeHipcc, write_headers
+from tests.bench.hip_stub.build import build_free_runtime
+from tests.real import compiles, skip_without_compiler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KERNEL = conv_pool(Direction.FORWARD, load_arch("gfx942"), dtype="fp16")[0]
+SAID = {
+    "fatal error: 'hip/hip_runtime.h' file not found": "hip-dev",
+    "clang++: error: cannot find ROCm device library; provide its path": "rocm-device-libs",
+    "ld.lld: error: unable to find library -lamdhip64": "hip-runtime-amd",
+    "clang++: error: invalid target ID 'gfx950'": "newer ROCm",
+    "a.cpp:2:10: fatal error: 'cstdint' file not found": "libstdc++-dev",
+    "error: something else": "HIPCC",
+}
+
+
+def device_with(folder: Path, script: str) -> HipDevice:
+    """A device whose compiler is a script of sh, which knows `$library`."""
+    hipcc = folder / "rocm/bin/hipcc"
+    hipcc.parent.mkdir(parents=True, exist_ok=True)
+    version = "[ \"$1\" = --version ] && echo 'HIP version: 7.0' && exit 0"
+    words = 'for word; do [ "$before" = -o ] && library=$word; before=$word; done'
+    hipcc.write_text(f"#!/bin/sh\n{version}\n{words}\n{script}\n", encoding="utf-8")
+    hipcc.chmod(0o755)
+    include = write_headers(folder / "include")
+    return HipDevice(DeviceOptions("gfx942", shlex.quote(str(hipcc)), str(include)))
+
+
+def test_the_host_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
+    """A toolchain that works is no error, and leaves no file."""
+    require_toolchain(HostDevice(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@compiles()
+def test_a_real_hip_compiler_makes_what_can_be_loaded(tmp_path: Path) -> None:
+    """With HIP's own headers, linker and runtime."""
+    skip_without_compiler()
+    require_toolchain(HipDevice(DeviceOptions("gfx942")), tmp_path)
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_each_fault_has_its_remedy(said: str, tmp_path: Path) -> None:
+    """Exit code 3; the error repeats what the compiler says, the hint names the package or the setting."""
+    device = device_with(tmp_path, f"echo {shlex.quote(said)} >&2; exit 1")
+    with pytest.raises(DeviceError) as caught:
+        require_toolchain(device, tmp_path)
+    assert caught.value.exit_code == ExitCode.NO_DEVICE
+    assert said in caught.value.message
+    assert SAID[said] in caught.value.hint
+
+
+def test_a_library_that_cannot_be_loaded_is_a_fault(tmp_path: Path) -> None:
+    """One that needs a runtime that is not there; the hint says where it is looked for."""
+    runtime = build_free_runtime(tmp_path, 9)
+    device = device_with(tmp_path, f"echo 'int f;' | gcc -shared -Wl,--no-as-needed {runtime} -x c - -o $library")
+    with pytest.raises(DeviceError) as caught:
+        require_toolchain(device, tmp_path)
+    assert "libamdhip64.so.9: cannot open shared object file" in caught.value.message
+    assert "ROCM_PATH" in caught.value.hint
+
+
+def test_an_interrupted_compiler_says_nothing(tmp_path: Path) -> None:
+    """A full disk or a lack of memory is no fault of the toolchain."""
+    require_toolchain(device_with(tmp_path, "echo 'No space left on device' >&2; exit 1"), tmp_path)
+
+
+def test_kernels_find_the_runtime_of_their_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the lib folder beside its bin folder, which the loader does not know; so `--compile-only` loads them."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("CKH_HIP_LIBRARY", raising=False)
+    monkeypatch.delenv("ROCM_PATH", raising=False)
+    FakeHipcc().write(tmp_path / "rocm/bin/fake")
+    script = (tmp_path / "rocm/bin/fake").read_text(encoding="utf-8")
+    runtime = build_free_runtime(tmp_path, 9)
+    linked = script.replace("gcc -shared", f"gcc -shared -Wl,--no-as-needed {runtime}")
+    hipcc = tmp_path / "rocm/bin/hipcc"
+    hipcc.write_text(linked, encoding="utf-8")
+    hipcc.chmod(0o755)
+    hipcc.with_name("hipcc.remarks").write_text("", encoding="utf-8")
+    device = HipDevice(DeviceOptions("gfx942", str(hipcc), str(write_headers(tmp_path / "include"))))
+    with pytest.raises(DeviceError, match=r"libamdhip64\.so\.9"):
+        build_and_load(Driver(device, BenchLimits(), lambda: False), [KERNEL])
+    (tmp_path / "rocm/lib").mkdir()
+    runtime.rename(tmp_path / "rocm/lib/libamdhip64.so")
+    hipcc.write_text(linked.replace(str(runtime), str(tmp_path / "rocm/lib/libamdhip64.so")), encoding="utf-8")
+    report = build_and_load(Driver(device, BenchLimits(), lambda: False), [KERNEL])[KERNEL]
+    assert (report.status, report.message) == (Status.OK, "")
+
+
+def test_a_toolchain_that_breaks_meanwhile_condemns_no_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no kernel compiles and neither does the simplest one any more, there is no result of any."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    once = tmp_path / "once"
+    good = "echo 'int f;' | gcc -shared -x c - -o $library"
+    device = device_with(tmp_path, f"mkdir {once} 2> /dev/null && {good} && exit 0; echo 'error: broken' >&2; exit 1")
+    with pytest.raises(DeviceError, match="error: broken"):
+        KernelBuilder(device).build([KERNEL], 1, lambda _count, _text: None)
+
+
+def test_a_run_goes_on_when_the_toolchain_is_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 and no row while it is broken; --resume then measures every pair."""
+    monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    compiler = tmp_path / "cxx"
+    whole = (
+        f"#!/bin/sh\n[ -e {tmp_path}/broken ] && [ $# -gt 1 ] && echo 'error: broken' >&2 && exit 1\nexec g++ \"$@\"\n"
+    )
+    compiler.write_text(whole, encoding="utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    (tmp_path / "broken").touch()
+    problem = "conv_forward_fp32_nhwgc_2d_n1_c8_k8_g1_i8x8_f3x3_s1x1_p1x1_d1x1"
+    (tmp_path / "problems.txt").write_text(problem, encoding="utf-8")
+    args = ["bench", "--problems", "problems.txt", "--kernels", "sample:1", "--out", "run"]
+    assert run(args) == ExitCode.NO_DEVICE
+    assert "error: the toolchain is broken: " in capsys.readouterr().err
+    assert read_journal(tmp_path / "run").rows == ()
+    (tmp_path / "broken").unlink()
+    assert run([*args[:1], "--resume", "--out", "run", "--device", "host"]) == ExitCode.OK
+    assert [row.status in (Status.OK, Status.UNSTABLE) for row in read_journal(tmp_path / "run").rows] == [True]
