@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckh.gpus import Gpu, detect_gpu_arch, visible_gpus
+from ckh.gpus import Gpu, detect_gpu_arch, remedy, visible_gpus
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,3 +133,19 @@ def test_the_detected_architecture_is_that_of_the_first_visible_gpu(
     assert detect_gpu_arch(nodes) == "gfx942"
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
     assert detect_gpu_arch(nodes) == "gfx90a"
+
+
+def test_each_reason_for_no_gpu_has_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of: no driver, no permission, a variable that chooses GPUs, no render device, and none of these."""
+    assert "modprobe amdgpu" in remedy(tmp_path, {})
+    (tmp_path / "dev/dri").mkdir(parents=True)
+    (tmp_path / "dev/kfd").touch()
+    assert "--device=/dev/dri" in remedy(tmp_path, {})
+    assert "HIP_VISIBLE_DEVICES=9" in remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"})
+    (tmp_path / "dev/dri/renderD128").touch()
+    assert "dmesg" in remedy(tmp_path, {})
+    locked = "dev/dri/renderD128"
+    monkeypatch.setattr("os.access", lambda path, _mode: not str(path).endswith(locked))
+    assert "/dev/dri/renderD128: add yourself to the groups render and video" in remedy(tmp_path, {})
+    locked = "kfd"
+    assert "/dev/kfd: add yourself to the groups render and video" in remedy(tmp_path, {"HIP_VISIBLE_DEVICES": "9"})

@@ -372,14 +372,15 @@ def test_a_run_of_the_best_kernels_needs_its_model_no_more(args: list[str], tmp_
 def test_a_run_in_which_everything_fails_is_no_success(
     args: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twelve rows and not one time: exit code 5, said aloud; that nothing is left to do changes nothing."""
+    """Twelve rows and not one time: exit code 5 with the reason; that nothing is left to do changes nothing."""
     compiler = tmp_path / "c++"
-    compiler.write_text('#!/bin/sh\ncase "$*" in *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n')
+    compiler.write_text('#!/bin/sh\ncase "$*" in */least.cpp*) ;; *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n')
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     assert run(args) == ExitCode.NO_KERNEL
-    assert "no pair has a right result: every kernel failed" in capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no pair has a right result: every kernel failed: 12 compile_error (error: no)" in said
     assert {str(row.status) for row in read_journal(Path("run")).rows} == {"compile_error"}
     assert run(["bench", "--resume", "--out", "run"]) == ExitCode.NO_KERNEL
 
@@ -529,6 +530,7 @@ def test_a_run_without_a_gpu_writes_nothing(
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert errors[0].startswith("error: no usable device: ")
+    assert "hint: install ROCm" in err
     assert "Traceback" not in err
     assert sorted(Path().rglob("*")) == before
 
