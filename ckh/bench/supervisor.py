@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ckh.bench.process import DeadlineError, WorkerDiedError, WorkerProcess
-from ckh.bench.protocol import Job, Op, Reply, WorkerConfig
+from ckh.bench.protocol import HIP, Job, Op, Reply, WorkerConfig
 from ckh.errors import DeviceError
 from ckh.schema import Status
 
@@ -169,9 +169,14 @@ class Supervisor:
     def _is_doubtful(self, reply: Reply, *, fresh: bool) -> bool:
         """True if something else than the kernel may be why it failed, so that it is to be tried again.
 
-        An earlier kernel may have left the worker broken, or without memory; and what killed it may not be the kernel.
+        An earlier kernel may have left the worker broken, or without memory; what killed it may not be the kernel; and
+        a GPU may have been reset, or hang, because of others.
         """
-        return reply.status in _DOUBTFUL and (not fresh or (reply.status is Status.CRASH and self._was_killed))
+        if not fresh:
+            return reply.status in _DOUBTFUL
+        if self._options.worker.kind == HIP:
+            return reply.status in (Status.CRASH, Status.TIMEOUT)
+        return reply.status is Status.CRASH and self._was_killed
 
     def _answer_or_prepare(self, run: _Run) -> Iterator[tuple[Job, Reply]]:
         """Answer the next jobs if they need not, or cannot, be done; have the worker ready for the others."""

@@ -6,7 +6,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from ckh.bench.codegen.ck_tile import template_dir
+
 _HERE = Path(__file__).parent
+_CXX = "g++"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,11 @@ class StubKernel:
         return [f"-D{name.upper()}={getattr(self, name)}" for name in names]
 
 
-def build_runtime(folder: Path) -> Path:
-    """The stub of the HIP runtime."""
+def build_runtime(folder: Path, soname: str = "") -> Path:
+    """The stub of the HIP runtime; kernels that are linked to it look for it by its soname, if it has one."""
     library = folder / "libstub.so"
-    _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "stub.c"), "-o", str(library))
+    named = [f"-Wl,-soname,{soname}"] if soname else []
+    _compile("gcc", "-O1", "-Wall", "-Wextra", "-Werror", str(_HERE / "stub.c"), "-lm", *named, "-o", str(library))
     return library
 
 
@@ -44,8 +48,17 @@ def build_free_runtime(folder: Path, major: int) -> Path:
 def build_kernel(kernel: StubKernel, runtime: Path, name: str) -> str:
     """A kernel, next to the runtime that it is linked to; its path."""
     library = runtime.with_name(f"{name}.so")
-    _compile("g++", "-std=c++17", "-O1", *kernel.flags, str(_HERE / "kernel.cpp"), str(runtime), "-o", str(library))
+    _compile(_CXX, "-std=c++17", "-O1", *kernel.flags, str(_HERE / "kernel.cpp"), str(runtime), "-o", str(library))
     return str(library)
+
+
+def build_exported(folder: Path) -> Path:
+    """exported.cpp, compiled: what kernels with the exported functions of real ones share, and each has for itself."""
+    part = folder / "exported.o"
+    headers = (f"-I{_HERE / 'include'}", f"-I{template_dir()}")
+    flags = ("-std=c++17", "-O1", "-fPIC", "-fno-gnu-unique")
+    subprocess.run([_CXX, *flags, *headers, "-c", str(_HERE / "exported.cpp"), "-o", str(part)], check=True)
+    return part
 
 
 def _compile(compiler: str, *arguments: str) -> None:

@@ -10,6 +10,7 @@
 extern "C" {
 void* stub_host(const void* device);
 int stub_launch(void);
+void stub_arm(const char* faults);
 int hipMemset(void* to, int byte, size_t size);
 }
 

@@ -1,43 +1,269 @@
-/* A HIP runtime without a GPU, for tests: malloc and memcpy, and trouble on command.
+/* A HIP runtime without a GPU, for tests: malloc and memcpy, a clock that is simulated, and trouble on command.
 
    Addresses "on the device" are not those of the host: using one there crashes, as it should.
-   Kernels of the tests call stub_host() for every pointer and stub_launch() when they start.
+   Kernels of the tests call stub_host() for every pointer. A kernel is a function of one pointer, its argument; or it
+   calls stub_launch() when it starts.
 
    CKH_STUB_GPUS            how many there are; 1 if not set
    CKH_STUB_MEMORY          the most bytes that hipMalloc gives at a time
-   CKH_STUB_STICKY_AFTER    from the launch of this number on, counted from 1, every call fails with error 700
    CKH_STUB_CORRUPT_AT      at the launch of this number, a bit of every buffer's first number flips
-   CKH_STUB_BROKEN          a file: if it exists, hipMalloc of as many bytes as it says, or more, fails with error 719
-   CKH_STUB_LOG             a file that gets a line for every hipMalloc and upload */
+   CKH_STUB_LOG             a file that gets a line for every hipMalloc and upload
+   CKH_STUB_FAULTS          what goes wrong (see stub_arm below)
+   CKH_STUB_STATE           a file with what goes wrong in every process that starts from now on; kernels write it
+   CKH_STUB_CLOCK           how the clock goes (see clocks below) */
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define OFFSET ((uintptr_t)1 << 60)
 #define GUARD 4096
 #define MOST 4096
 
-enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, ILLEGAL_ADDRESS = 700, LAUNCH_FAILURE = 719 };
+typedef struct { uint32_t x, y, z; } dim3;
 
-static struct {
-    char* start;
-    size_t size;
-} buffers[MOST];
-static long launches;
-static int last_error;
+enum { OK = 0, INVALID = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_HANDLE = 400 };
+
+static const struct { int code; const char* text; } errors[] = {
+    {INVALID, "invalid argument"},
+    {OUT_OF_MEMORY, "out of memory"},
+    {NO_DEVICE, "no ROCm-capable device is detected"},
+    {INVALID_DEVICE, "invalid device ordinal"},
+    {214, "uncorrectable ECC error encountered"},
+    {INVALID_HANDLE, "invalid resource handle"},
+    {700, "an illegal memory access was encountered"},
+    {709, "context is destroyed"},
+    {719, "unspecified launch failure"},
+    {999, "unknown error"},
+};
+
+static struct { char* start; size_t size; } buffers[MOST];
+static long launches, writes;
+static int last_error, lasting_error;
 
 static long number(const char* name, long otherwise) {
     const char* text = getenv(name);
     return text ? atol(text) : otherwise;
 }
 
-static int result(int code) {
-    const long sticky = number("CKH_STUB_STICKY_AFTER", 0);
-    if (sticky > 0 && launches >= sticky) code = ILLEGAL_ADDRESS;
+/* Faults: CALL[@N[+]]=EFFECT, separated by spaces. CALL is a function below or "*"; N is which call of it, counted from 1
+   since the fault was armed, and with "+" all from then on; without N all. EFFECT is the number of an error, with "!" one
+   that lasts; "ms:X", what hipEventElapsedTime says; "count:X", what hipGetDeviceCount says; "hang", "crash"; "page" or
+   "reset", which end the process as ROCm does at an access to no page and when the GPU is reset; "all", which is a reset
+   of all GPUs: of the other processes the next call to wait fails. */
+static struct fault { char call[48], effect[24]; long left; int onward; } faults[32];
+static int fault_count = -1; /* what the environment says was not read yet */
+static int has_clock;
+void stub_clock(const char* text);
+void stub_arm(const char* text);
+
+static void arm(const char* text) {
+    char words[1024], *rest = words, *word;
+    snprintf(words, sizeof words, "%s", text);
+    while ((word = strtok_r(rest, " \n", &rest))) {
+        struct fault one = {.left = 1, .onward = 1};
+        char which[24] = "", plus = 0;
+        if (fault_count >= 32 || sscanf(word, "%47[^@=]%23[@+0-9]=%23s", one.call, which, one.effect) != 3) {
+            if (fault_count >= 32 || sscanf(word, "%47[^@=]=%23s", one.call, one.effect) != 2) abort();
+        } else {
+            one.onward = sscanf(which, "@%ld%c", &one.left, &plus) == 2;
+        }
+        faults[fault_count++] = one;
+    }
+}
+
+static long resets; /* of all GPUs, before this process began */
+
+/* Reads the file of what is to last; how many resets of all GPUs it has seen. */
+static long read_state(char* line, int size) {
+    const char* name = getenv("CKH_STUB_STATE");
+    FILE* file = name ? fopen(name, "r") : NULL;
+    long count = 0;
+    if (!file) return 0;
+    while (fgets(line, size, file)) count += !strcmp(line, "reset\n");
+    fclose(file);
+    return count;
+}
+
+/* Adds a line to it. */
+static void write_state(const char* line) {
+    FILE* file = fopen(getenv("CKH_STUB_STATE"), "a");
+    if (!file) abort();
+    fprintf(file, "%s\n", line);
+    fclose(file);
+}
+
+static void read_environment(void) {
+    fault_count = 0;
+    if (!has_clock) stub_clock(getenv("CKH_STUB_CLOCK") ? getenv("CKH_STUB_CLOCK") : "");
+    const char* text = getenv("CKH_STUB_FAULTS");
+    char line[1024] = "";
+    resets = read_state(line, sizeof line);
+    if (strchr(line, '=')) arm(line);
+    if (text) stub_arm(text);
+}
+
+/* Arms faults: of this process, with "once " in front only if no process did so before, and with "always " also of every
+   process from then on. */
+void stub_arm(const char* text) {
+    if (fault_count < 0) read_environment();
+    const int once = !strncmp(text, "once ", 5), always = !strncmp(text, "always ", 7);
+    const char* program = text + (once ? 5 : always ? 7 : 0);
+    if ((once || always) && !access(getenv("CKH_STUB_STATE"), F_OK)) return;
+    if (once || always) write_state(once ? "once" : program);
+    arm(program);
+}
+
+static int end_as_rocm(const char* what) {
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+static int happens(const char* effect) {
+    if (!strcmp(effect, "hang")) for (;;) pause();
+    if (!strcmp(effect, "crash")) *(volatile int*)8 = 1;
+    if (!strcmp(effect, "page"))
+        end_as_rocm("Memory access fault by GPU node-1 (Agent handle: 0x55d0c0de) on address 0x7f0000000000. Reason: "
+                    "Page not present or supervisor privilege.");
+    if (!strcmp(effect, "reset")) end_as_rocm("HW Exception by GPU node-1 (Agent handle: 0x55d0c0de) reason :GPU Hang");
+    if (!strcmp(effect, "all")) write_state("reset"), effect = "999!";
+    const int code = atoi(effect);
+    if (strchr(effect, '!')) lasting_error = code;
+    return code;
+}
+
+static int is_due(struct fault* one, const char* call) {
+    if (strcmp(one->call, call) && strcmp(one->call, "*")) return 0;
+    const long left = --one->left;
+    return !left || (left < 0 && one->onward);
+}
+
+/* What a call is to return at once, as a fault or because an error lasts. */
+static int enter(const char* call) {
+    if (fault_count < 0) read_environment();
+    int code = lasting_error;
+    for (struct fault* one = faults; !code && one < faults + fault_count; ++one)
+        if (!strchr(one->effect, ':') && is_due(one, call)) code = happens(one->effect);
     if (code) last_error = code;
     return code;
 }
+
+/* What a call is to say instead of the truth. */
+static double said(const char* call, double truth) {
+    for (struct fault* one = faults; one < faults + fault_count; ++one)
+        if (strchr(one->effect, ':') && is_due(one, call)) return strtod(strchr(one->effect, ':') + 1, NULL);
+    return truth;
+}
+
+static int result(int code) {
+    if (code) last_error = code;
+    return code;
+}
+
+#define ENTER() do { const int fault = enter(__func__); if (fault) return fault; } while (0)
+
+/* Clocks: time passes by what is called and launched, not by waiting. The GPU works at the product of these speeds, given
+   as NAME=NUMBER,NUMBER,..., separated by spaces:
+     start=MS               the time at which the clock begins
+     ramp=MS,SPEED          until that time
+     throttle=MS,SPEED      from that time on
+     steps=MS,SPEED         to and fro, each for that long on average
+     idle=MS,SPEED,MS       for the second time after no kernel ran for the first one
+     other=MS,MS            another process, which comes after the first time, and stays for the second, on average
+     noise=SHARE            of a time, at most, by which what is between two events varies
+     launch=US              that the host takes for a launch, 2 if not said
+     host=MS                that the host takes to look at what it has downloaded
+     seed=N                 of what is random */
+enum { START, RAMP, THROTTLE, STEPS, IDLE, OTHER, NOISE, LAUNCH, HOST, SEED, SETTINGS };
+static const char* const setting_names[SETTINGS] = {"start", "ramp",   "throttle", "steps", "idle",
+                                                    "other", "noise", "launch", "host",     "seed"};
+static double settings[SETTINGS][3];
+static double host_ms, gpu_ms; /* the host's time, and until when the GPU has work */
+static double step_ms, other_ms, warm_ms, noise_factor;
+static int is_stepped, is_other;
+static uint64_t random_state;
+
+static double uniform(void) {
+    random_state += 0x9e3779b97f4a7c15u;
+    uint64_t z = random_state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 11) / 9007199254740992.0;
+}
+
+static double wait_of(double mean_ms) { return mean_ms > 0 ? -mean_ms * log(1 - uniform()) : INFINITY; }
+
+/* Begins time anew, with such a clock. */
+void stub_clock(const char* text) {
+    char words[512], *rest = words, *word;
+    memset(settings, 0, sizeof settings);
+    settings[THROTTLE][0] = settings[IDLE][0] = INFINITY;
+    settings[LAUNCH][0] = 2;
+    snprintf(words, sizeof words, "%s", text);
+    while ((word = strtok_r(rest, " ", &rest))) {
+        const char* value = strchr(word, '=');
+        int known = 0;
+        for (int i = 0; value && i < SETTINGS; ++i) {
+            if (strncmp(word, setting_names[i], (size_t)(value - word))) continue;
+            double* to = settings[i];
+            known = sscanf(value, "=%lf,%lf,%lf", to, to + 1, to + 2) > 0;
+        }
+        if (!known) abort();
+    }
+    random_state = (uint64_t)settings[SEED][0];
+    host_ms = gpu_ms = settings[START][0];
+    is_stepped = is_other = 0, warm_ms = 0, noise_factor = 1, has_clock = 1;
+    step_ms = host_ms + wait_of(settings[STEPS][0]), other_ms = host_ms + wait_of(settings[OTHER][0]);
+}
+
+double stub_now_ms(void) { return host_ms; }
+
+/* The GPU's speed at a time, and until when it has that. */
+static double speed_at(double ms, double* until) {
+    double speed = 1;
+    *until = INFINITY;
+    const struct { double ms, before, after; } changes[] = {
+        {settings[RAMP][0], settings[RAMP][1], 1},
+        {settings[THROTTLE][0], 1, settings[THROTTLE][1]},
+        {warm_ms, settings[IDLE][1], 1},
+    };
+    for (int i = 0; i < 3; ++i) {
+        speed *= ms < changes[i].ms ? changes[i].before : changes[i].after;
+        if (ms < changes[i].ms) *until = fmin(*until, changes[i].ms);
+    }
+    while (ms >= step_ms) is_stepped = !is_stepped, step_ms += wait_of(settings[STEPS][0]);
+    while (ms >= other_ms) is_other = !is_other, other_ms += wait_of(settings[OTHER][is_other]);
+    if (is_stepped) speed *= settings[STEPS][1];
+    *until = fmin(*until, fmin(step_ms, other_ms));
+    return is_other ? 0 : speed;
+}
+
+/* Gives the GPU work that takes so long at full speed. */
+static void work(double ms) {
+    if (host_ms > gpu_ms + settings[IDLE][0]) warm_ms = host_ms + settings[IDLE][2];
+    double until, at = fmax(host_ms, gpu_ms);
+    for (;;) {
+        const double speed = speed_at(at, &until), can_ms = speed > 0 ? (until - at) * speed : 0;
+        if (can_ms >= ms) {
+            gpu_ms = at + ms / speed;
+            return;
+        }
+        ms -= can_ms, at = until;
+    }
+}
+
+static int wait_for(double ms) {
+    char line[1024];
+    host_ms = fmax(host_ms, ms);
+    if (read_state(line, sizeof line) <= resets) return OK;
+    return last_error = lasting_error = 999;
+}
+
+#define BYTES_PER_MS 1e9 /* of the GPU's memory */
+#define LINK_BYTES_PER_MS 2e7
+#define CALL_MS 2e-4
 
 static void note(const char* what, size_t size) {
     const char* name = getenv("CKH_STUB_LOG");
@@ -45,16 +271,6 @@ static void note(const char* what, size_t size) {
     if (!file) return;
     fprintf(file, "%s %zu\n", what, size);
     fclose(file);
-}
-
-static int is_broken(size_t size) {
-    const char* name = getenv("CKH_STUB_BROKEN");
-    FILE* file = name ? fopen(name, "r") : NULL;
-    if (!file) return 0;
-    size_t least = 0;
-    const int found = fscanf(file, "%zu", &least);
-    fclose(file);
-    return found == 1 && size >= least;
 }
 
 void* stub_host(const void* device) { return (void*)((uintptr_t)device - OFFSET); }
@@ -68,24 +284,27 @@ static char* inside(const void* device, size_t size) {
 }
 
 int stub_launch(void) {
-    ++launches;
-    if (launches == number("CKH_STUB_CORRUPT_AT", 0))
+    ENTER();
+    if (++launches == number("CKH_STUB_CORRUPT_AT", 0))
         for (int i = 0; i < MOST; ++i)
             if (buffers[i].size > 2 * GUARD) buffers[i].start[GUARD + 1] ^= 0x40;
-    return result(OK);
+    return OK;
 }
 
 int hipGetDeviceCount(int* count) {
-    *count = (int)number("CKH_STUB_GPUS", 1);
+    ENTER();
+    *count = (int)said(__func__, (double)number("CKH_STUB_GPUS", 1));
     return result(*count ? OK : NO_DEVICE);
 }
 
-int hipSetDevice(int device) { return result(device < number("CKH_STUB_GPUS", 1) ? OK : INVALID_DEVICE); }
+int hipSetDevice(int device) {
+    ENTER();
+    return result(device < number("CKH_STUB_GPUS", 1) ? OK : INVALID_DEVICE);
+}
 
 int hipMalloc(void** pointer, size_t size) {
     note("malloc", size);
-    if (is_broken(size)) return result(LAUNCH_FAILURE);
-    if (result(OK)) return last_error;
+    ENTER();
     if (size > (size_t)number("CKH_STUB_MEMORY", 1L << 40)) return result(OUT_OF_MEMORY);
     for (int i = 0; i < MOST; ++i) {
         if (buffers[i].start) continue;
@@ -94,53 +313,123 @@ int hipMalloc(void** pointer, size_t size) {
         buffers[i].start = start;
         buffers[i].size = size;
         *pointer = (void*)((uintptr_t)start + OFFSET);
-        return result(OK);
+        return OK;
     }
     return result(OUT_OF_MEMORY);
 }
 
 int hipFree(void* pointer) {
+    ENTER();
     char* start = stub_host(pointer);
     for (int i = 0; i < MOST; ++i) {
         if (buffers[i].start != start) continue;
         free(start);
         buffers[i].start = NULL;
         buffers[i].size = 0;
-        return result(OK);
+        return OK;
     }
     return result(INVALID);
 }
 
 int hipMemcpy(void* to, const void* from, size_t size, int kind) {
+    ENTER();
     char* buffer = inside(kind == 1 ? to : from, size);
     if (!buffer) return result(INVALID);
-    if (kind == 1) note("upload", size);
+    if (kind == 1) note("upload", size), ++writes;
     memcpy(kind == 1 ? buffer : to, kind == 1 ? from : buffer, size);
-    return result(OK);
+    host_ms = fmax(host_ms, gpu_ms) + (double)size / LINK_BYTES_PER_MS + (kind == 1 ? 0 : settings[HOST][0]);
+    return OK;
 }
 
-int hipMemset(void* to, int byte, size_t size) {
+static int set(void* to, int byte, size_t size) {
     char* buffer = inside(to, size);
     if (!buffer) return result(INVALID);
     memset(buffer, byte, size);
-    return result(OK);
+    ++writes;
+    work((double)size / BYTES_PER_MS);
+    return OK;
 }
 
-int hipDeviceSynchronize(void) { return result(OK); }
+int hipMemset(void* to, int byte, size_t size) {
+    ENTER();
+    return set(to, byte, size);
+}
+
+int hipMemsetAsync(void* to, int byte, size_t size, void* stream) {
+    ENTER();
+    (void)stream;
+    return set(to, byte, size);
+}
+
+int hipDeviceSynchronize(void) {
+    ENTER();
+    return wait_for(gpu_ms);
+}
+
+/* Kernels, and how long the next ones take at full speed. What a kernel has just written it would write again, so it is
+   run again only when memory has changed since. */
+static double kernel_ms;
+static struct { const void* function; const void* argument; long writes; } ran;
+
+void stub_takes_ns(double ns) { kernel_ms = ns / 1e6; }
+
+int hipLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, void* stream) {
+    ENTER();
+    (void)grid, (void)block, (void)shared, (void)stream;
+    const int code = stub_launch();
+    if (code) return code;
+    void* argument = *(void**)arguments[0];
+    if (ran.function != function || ran.argument != argument || ran.writes != writes) {
+        ((void (*)(void*))(uintptr_t)function)(argument);
+        ran.function = function, ran.argument = argument, ran.writes = writes;
+    }
+    host_ms += settings[LAUNCH][0] / 1e3;
+    work(kernel_ms * noise_factor);
+    return OK;
+}
+
+/* Events hold when the GPU came to them. */
+int hipEventCreate(double** event) {
+    ENTER();
+    *event = calloc(1, sizeof **event);
+    return *event ? OK : result(OUT_OF_MEMORY);
+}
+
+int hipEventDestroy(double* event) {
+    ENTER();
+    free(event);
+    return OK;
+}
+
+int hipEventRecord(double* event, void* stream) {
+    ENTER();
+    (void)stream;
+    work(0);
+    host_ms += CALL_MS;
+    *event = gpu_ms;
+    noise_factor = 1 + settings[NOISE][0] * (2 * uniform() - 1);
+    return OK;
+}
+
+int hipEventSynchronize(double* event) {
+    ENTER();
+    return wait_for(*event);
+}
+
+int hipEventElapsedTime(float* ms, const double* start, const double* stop) {
+    ENTER();
+    *ms = (float)said(__func__, *stop - *start);
+    return OK;
+}
 
 int hipGetLastError(void) {
     const int code = last_error;
-    last_error = OK;
-    return result(OK) ? last_error : code;
+    last_error = lasting_error;
+    return code;
 }
 
 const char* hipGetErrorString(int code) {
-    switch (code) {
-        case INVALID: return "invalid argument";
-        case OUT_OF_MEMORY: return "out of memory";
-        case NO_DEVICE: return "no ROCm-capable device is detected";
-        case ILLEGAL_ADDRESS: return "an illegal memory access was encountered";
-        case LAUNCH_FAILURE: return "unspecified launch failure";
-        default: return "no error";
-    }
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; ++i)
+        if (errors[i].code == code) return errors[i].text;
+    return code ? "unknown error" : "no error";
 }

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-STICKY = 'setenv("CKH_STUB_STICKY_AFTER", "1", 1); reason = "illegal access"; return stub_launch()'
+STICKY = 'stub_arm("stub_launch=700!"); reason = "illegal access"; return stub_launch()'
 LOST = "hipMalloc of 0.0 MB: unspecified launch failure (error 719)"
 
 
@@ -63,11 +63,11 @@ def test_an_error_that_passes_is_a_launch_error(build: Callable[[StubKernel], st
 
 
 @pytest.mark.parametrize(
-    ("least_bytes", "message"),
+    ("lost", "message"),
     [
-        (0, "no usable device: " + LOST),
+        ("hipMalloc=719", "no usable device: " + LOST),
         (
-            8193,
+            "hipMalloc@2+=719",
             "no usable device: in a new worker, no inputs and reference: " + LOST,
         ),
     ],
@@ -76,15 +76,12 @@ def test_a_gpu_that_stays_broken_ends_the_run(
     build: Callable[[StubKernel], str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-    least_bytes: int,
+    lost: str,
     message: str,
 ) -> None:
     """If a new worker cannot use the GPU either, the kernel that broke it gets its reply before the error."""
-    broken = tmp_path / "broken"
-    monkeypatch.setenv("CKH_STUB_BROKEN", str(broken))
-    breaks = StubKernel(
-        before=f'FILE* f = fopen(getenv("CKH_STUB_BROKEN"), "w"); fprintf(f, "{least_bytes}"); fclose(f); {STICKY}'
-    )
+    monkeypatch.setenv("CKH_STUB_STATE", str(tmp_path / "state"))
+    breaks = StubKernel(before=f'stub_arm("always {lost}"); {STICKY}')
     libraries = [build(GOOD), build(breaks), build(GOOD)]
     jobs = [Job(Op.MEASURE, number, library=library, samples=1) for number, library in enumerate(libraries)]
     found: list[Status] = []

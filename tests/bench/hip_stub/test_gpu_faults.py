@@ -1,0 +1,269 @@
+"""The suite "Evil GPU": whatever a GPU does becomes a row of the kernel at work, or one line that ends the run.
+
+Kernels are compiled with the exported functions of real ones (`exports.hpp`), and run on stub.c.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ckh.bench import campaign as campaign_module
+from ckh.bench import process
+from ckh.bench.campaign import Campaign
+from ckh.bench.limits import BenchLimits
+from ckh.bench.process import WorkerProcess
+from ckh.bench.protocol import HIP, WorkerConfig
+from ckh.bench.stop import StopReason
+from ckh.data.journal import ResultRow, read_journal
+from ckh.data.settings import Given
+from ckh.errors import DeviceError, ExitCode
+from ckh.schema import Status
+from tests.bench.faults import OTHER_PROBLEM, PROBLEM
+from tests.bench.hip_stub.build import build_exported, build_runtime
+from tests.bench.hip_stub.gpu import GpuKernel, StubGpus
+from tests.bench.test_supervisor import THIRD_PROBLEM
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from ckh.bench.campaign import Outcome
+    from ckh.ops.grouped_conv.problem import ConvProblem
+
+LIMITS = BenchLimits(timeout_s=1.0, jobs=2)
+GOOD = GpuKernel()
+RIGHT = 10  # kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong, the status that the kernel's row must have, and a part of its message."""
+
+    faults: str
+    status: Status
+    message: str = ""
+
+
+# Of the GPU while a kernel is at work: armed by the kernel when it is run first.
+AT_WORK = {
+    "hangs in a launch": Fault("hipLaunchKernel=hang", Status.TIMEOUT, "no result within"),
+    "hangs when it is waited for": Fault("hipDeviceSynchronize=hang", Status.TIMEOUT, "no result within"),
+    "hangs when it is timed": Fault("hipEventSynchronize=hang", Status.TIMEOUT, "no result within"),
+    "illegal address": Fault(
+        "hipDeviceSynchronize=700!", Status.CRASH, "hipDeviceSynchronize: an illegal memory access was encountered"
+    ),
+    "illegal address at the launch": Fault("hipLaunchKernel=700!", Status.CRASH, "hipLaunchKernel: an illegal memory"),
+    "illegal address while it is timed": Fault("hipEventSynchronize=700!", Status.CRASH, "an illegal memory access"),
+    "access to no page": Fault("hipDeviceSynchronize=page", Status.CRASH, "Memory access fault by GPU node-1"),
+    "an error that lasts, seen when the result is read": Fault(
+        "hipMemcpy=719!", Status.CRASH, "hipMemcpy: unspecified launch failure (error 719)"
+    ),
+    "uncorrectable bits of memory": Fault("hipDeviceSynchronize=214!", Status.CRASH, "uncorrectable ECC error"),
+    "reset": Fault("hipDeviceSynchronize=reset", Status.CRASH, "reason :GPU Hang"),
+    "no memory for a launch": Fault("hipLaunchKernel=2", Status.LAUNCH_ERROR, "hipLaunchKernel: out of memory"),
+    "an error that does not last": Fault("hipDeviceSynchronize@1=999", Status.LAUNCH_ERROR, "unknown error"),
+    "no event": Fault("hipEventCreate=2", Status.LAUNCH_ERROR, "hipEventCreate: out of memory"),
+    "an event that is never recorded": Fault("hipEventElapsedTime=400", Status.LAUNCH_ERROR, "invalid resource handle"),
+    "events at one time": Fault("hipEventElapsedTime=ms:0", Status.LAUNCH_ERROR, "it took 0 ns"),
+    "events back in time": Fault("hipEventElapsedTime=ms:-0.5", Status.LAUNCH_ERROR, "it took -"),
+    "events without a time": Fault("hipEventElapsedTime=ms:nan", Status.LAUNCH_ERROR, "it took nan ns"),
+}
+
+# What happens to the GPU once, and not because of the kernel that is at work then.
+ONCE = {
+    "uncorrectable bits of memory": "hipDeviceSynchronize=214!",
+    "reset": "hipDeviceSynchronize=reset",
+    "lost while a kernel is timed": "hipEventSynchronize=999!",
+    "hangs": "hipDeviceSynchronize=hang",
+}
+
+# What a worker meets when it starts, and what the one line says.
+AT_START = {
+    "no GPU": ("hipGetDeviceCount=100", "HIP finds no GPU"),
+    "no GPUs": ("hipGetDeviceCount=count:0", "HIP finds no GPU"),
+    "fewer GPUs than none": ("hipGetDeviceCount=count:-1", "HIP finds no GPU"),
+    "fewer GPUs than the driver lists": ("hipGetDeviceCount=count:1", "HIP has no GPU number 1: it counts 1 from 0"),
+    "a GPU that cannot be chosen": ("hipSetDevice=101", "hipSetDevice: invalid device ordinal (error 101)"),
+    "no memory": ("hipMalloc=2", "hipMalloc of 0.0 MB: out of memory (error 2)"),
+    "a GPU that is lost": ("hipMalloc=999!", "hipMalloc of 0.0 MB: unknown error (error 999)"),
+    "a GPU that was reset": ("hipMemset=709!", "hipMemset: context is destroyed (error 709)"),
+    "a runtime that crashes": ("hipGetDeviceCount=crash", "killed by SIGSEGV"),
+    "a runtime that is ended": ("hipSetDevice=reset", "killed by SIGABRT; stderr: HW Exception by GPU node-1"),
+    "a runtime that hangs": ("hipGetDeviceCount=hang", "no reply in time"),
+    "a GPU whose memory hangs": ("hipMalloc=hang", "no reply in time"),
+}
+
+# What takes the GPU away for good while kernels are measured.
+LOST = {
+    "lost": ("always *=999!", "hipGetDeviceCount: unknown error (error 999)"),
+    "unplugged": ("always hipGetDeviceCount=100 hipDeviceSynchronize=100!", "HIP finds no GPU"),
+    "without memory": (
+        "always hipMalloc=719 hipDeviceSynchronize=719!",
+        "hipMalloc of 0.0 MB: unspecified launch failure (error 719)",
+    ),
+}
+
+
+class Runs:
+    """Runs of kernels on the stub, into one folder."""
+
+    def __init__(
+        self, folder: Path, device: StubGpus, patch: pytest.MonkeyPatch, problems: Sequence[ConvProblem] = (PROBLEM,)
+    ) -> None:
+        self.out, self.device = folder / "run", device
+        self.state = folder / "state"
+        self._problems, self._kernels = folder / "problems.txt", folder / "kernels"
+        self._problems.write_text("\n".join(problem.canonical() for problem in problems), encoding="utf-8")
+        self._kernels.write_text("\n".join(device.names), encoding="utf-8")
+        patch.setattr(campaign_module, "open_device", lambda _kind, _options: device)
+        patch.setenv("CKH_STUB_STATE", str(self.state))
+
+    def run(self, *, resume: bool = False, limits: BenchLimits = LIMITS) -> Outcome:
+        """Measure."""
+        given = Given(problems=str(self._problems), kernels=str(self._kernels))
+        return Campaign("host", given, self.out, resume=resume).run(limits)
+
+    @property
+    def rows(self) -> dict[str, list[ResultRow]]:
+        """Rows of the first pass by kernel."""
+        rows = read_journal(self.out).rows
+        return {name: [row for row in rows if row.kernel == name and not row.remeasured] for name in self.device.names}
+
+    @property
+    def statuses(self) -> Counter[Status]:
+        """Of these rows."""
+        return Counter(row.status for rows in self.rows.values() for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Stub:
+    """The stub of this session, and makes runs on it."""
+
+    runtime: Path
+    exported: Path
+    patch: pytest.MonkeyPatch
+
+    def runs(self, folder: Path, *kernels: GpuKernel, gpus: int = 1, problems: int = 1) -> Runs:
+        """Of these kernels."""
+        device = StubGpus(self.runtime, self.exported, kernels, gpus)
+        self.patch.setenv("CKH_STUB_GPUS", str(gpus))
+        return Runs(folder, device, self.patch, (PROBLEM, OTHER_PROBLEM, THIRD_PROBLEM)[:problems])
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """exported.cpp, compiled."""
+    return build_exported(tmp_path_factory.mktemp("exported"))
+
+
+@pytest.fixture
+def stub(hip_library: Path, exported: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """The stub, with which workers of this test work."""
+    return Stub(hip_library, exported, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def met(
+    hip_library: Path, exported: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, list[ResultRow]], list[ResultRow]]:
+    """One run that meets all faults of a GPU at work: rows by fault, and those of right kernels between them."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("faults")
+        patch.setenv("CKH_CACHE_DIR", str(folder / "cache"))
+        patch.setenv("CKH_HIP_LIBRARY", str(hip_library))
+        faulty = [GpuKernel(fault=fault.faults) for fault in AT_WORK.values()]
+        runs = Stub(hip_library, exported, patch).runs(folder, *faulty, *[GOOD] * RIGHT)
+        assert runs.run().reason is StopReason.COMPLETE
+        rows = list(runs.rows.values())
+    return dict(zip(AT_WORK, rows, strict=False)), [row for of_one in rows[len(AT_WORK) :] for row in of_one]
+
+
+@pytest.mark.parametrize("name", AT_WORK)
+def test_each_fault_is_the_row_of_its_kernel(name: str, met: tuple[dict[str, list[ResultRow]], Any]) -> None:
+    """One row, with its status and the reason."""
+    (row,) = met[0][name]
+    assert (row.status, AT_WORK[name].message in row.message, row.latency_ms) == (AT_WORK[name].status, True, None)
+
+
+def test_kernels_between_faults_are_measured(met: tuple[Any, list[ResultRow]]) -> None:
+    """Each right one has its time, as if nothing had happened."""
+    times = [row.latency_ms for row in met[1] if row.status is Status.OK]
+    assert times == pytest.approx([GOOD.us / 1e3] * RIGHT, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_happens_once_is_no_kernels_fault(name: str, stub: Stub, tmp_path: Path) -> None:
+    """The kernel at work, though the first of its worker, is tried again and measured."""
+    runs = stub.runs(tmp_path, *[GpuKernel(fault=f"once {ONCE[name]}")] * 3)
+    outcome = runs.run()
+    assert (runs.statuses, outcome.totals.restarts) == ({Status.OK: 3}, 1)
+
+
+def test_a_reset_of_all_gpus_is_no_kernels_fault(stub: Stub, tmp_path: Path) -> None:
+    """A kernel resets its GPU, and another worker's with it: that goes on in a new worker, all kernels are measured."""
+    resets = GpuKernel(fault="once hipDeviceSynchronize=all")
+    runs = stub.runs(tmp_path, resets, *[GOOD] * 9, gpus=2, problems=3)
+    outcome = runs.run()
+    assert outcome.reason is StopReason.COMPLETE
+    assert runs.statuses == {Status.OK: 30}
+    assert outcome.totals.restarts >= 1
+
+
+@pytest.mark.parametrize("name", AT_START)
+def test_what_a_worker_meets_when_it_starts_is_one_line(
+    name: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends with the exit code of a missing device and the reason, and has no rows."""
+    faults, message = AT_START[name]
+    monkeypatch.setattr(process, "_START_TIMEOUT_S", 1.5)
+    monkeypatch.setenv("CKH_STUB_FAULTS", faults)
+    device = StubGpus(stub.runtime, stub.exported, [])
+    with pytest.raises(DeviceError) as caught:
+        WorkerProcess(device, WorkerConfig(0, None, HIP, gpu=1 if "number 1" in message else 0))
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code is ExitCode.NO_DEVICE
+
+
+@pytest.mark.parametrize(
+    ("faults", "message"), [("hipMalloc@3+=2", "out of memory"), ("hipMalloc@3+=hang", "no result")]
+)
+def test_a_problem_without_inputs_is_a_row_of_each_kernel(
+    faults: str, message: str, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory that is not there, or never comes, is a launch error of each kernel, and the run goes on to its end."""
+    monkeypatch.setenv("CKH_STUB_FAULTS", faults)
+    runs = stub.runs(tmp_path, GOOD, GOOD)
+    assert runs.run(limits=BenchLimits(timeout_s=0.4, jobs=2)).reason is StopReason.COMPLETE
+    assert runs.statuses == {Status.LAUNCH_ERROR: 2}
+    assert all(message in row.message for rows in runs.rows.values() for row in rows)
+
+
+def test_kernels_of_another_rocm_are_rows_that_say_so(stub: Stub, tmp_path: Path) -> None:
+    """They need a library that is not there: each is a launch error with its name."""
+    other = build_runtime(tmp_path, "libamdhip64.so.99")
+    runs = replace(stub, runtime=other).runs(tmp_path, GOOD, GOOD)
+    assert runs.run().reason is StopReason.COMPLETE
+    assert runs.statuses == {Status.LAUNCH_ERROR: 2}
+    assert all("libamdhip64.so.99" in row.message for rows in runs.rows.values() for row in rows)
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_gpu_that_is_lost_ends_the_run_and_nothing_else(name: str, stub: Stub, tmp_path: Path) -> None:
+    """One line; what was measured is in the journal, and a resumed run measures the rest when the GPU is back."""
+    faults, message = LOST[name]
+    runs = stub.runs(tmp_path, GOOD, GOOD, GpuKernel(fault=faults), GOOD, problems=2)
+    with pytest.raises(DeviceError) as caught:
+        runs.run()
+    assert caught.value.message == f"no usable device: {message}"
+    assert caught.value.exit_code is ExitCode.NO_DEVICE
+    before = runs.statuses
+    assert before[Status.CRASH] == 1  # of the kernel that was at work
+    runs.state.write_text("over\n", encoding="utf-8")
+    outcome = runs.run(resume=True)
+    assert (outcome.reason, outcome.totals.statuses.total()) == (StopReason.COMPLETE, 8 - before.total())
+    assert runs.statuses == {Status.OK: 7, Status.CRASH: 1}
