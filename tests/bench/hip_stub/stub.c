@@ -1,8 +1,7 @@
 /* A HIP runtime without a GPU, for tests: malloc and memcpy, a clock that is simulated, and trouble on command.
 
    Addresses "on the device" are not those of the host: using one there crashes, as it should.
-   Kernels of the tests call stub_host() for every pointer. A kernel is a function of one pointer, its argument; or it
-   calls stub_launch() when it starts.
+   Kernels of the tests call stub_host() for every pointer, and those that are not launched call stub_launch().
 
    CKH_STUB_GPUS            how many there are; 1 if not set
    CKH_STUB_MEMORY          the most bytes that hipMalloc gives at a time
@@ -173,12 +172,13 @@ static int result(int code) {
      idle=MS,SPEED,MS       for the second time after no kernel ran for the first one
      other=MS,MS            another process, which comes after the first time, and stays for the second, on average
      noise=SHARE            of a time, at most, by which what is between two events varies
-     launch=US              that the host takes for a launch, 2 if not said
+     launch=US              that the host takes for a launch of a kernel or of a graph, 2 if not said
+     gap=US                 that the GPU takes for a kernel beside its work
      host=MS                that the host takes to look at what it has downloaded
      seed=N                 of what is random */
-enum { START, RAMP, THROTTLE, STEPS, IDLE, OTHER, NOISE, LAUNCH, HOST, SEED, SETTINGS };
+enum { START, RAMP, THROTTLE, STEPS, IDLE, OTHER, NOISE, LAUNCH, GAP, HOST, SEED, SETTINGS };
 static const char* const setting_names[SETTINGS] = {"start", "ramp",   "throttle", "steps", "idle",
-                                                    "other", "noise", "launch", "host",     "seed"};
+                                                    "other", "noise", "launch", "gap",      "host", "seed"};
 static double settings[SETTINGS][3];
 static double host_ms, gpu_ms; /* the host's time, and until when the GPU has work */
 static double step_ms, other_ms, warm_ms, noise_factor;
@@ -333,11 +333,13 @@ int hipFree(void* pointer) {
 
 int hipMemcpy(void* to, const void* from, size_t size, int kind) {
     ENTER();
-    char* buffer = inside(kind == 1 ? to : from, size);
-    if (!buffer) return result(INVALID);
-    if (kind == 1) note("upload", size), ++writes;
-    memcpy(kind == 1 ? buffer : to, kind == 1 ? from : buffer, size);
-    host_ms = fmax(host_ms, gpu_ms) + (double)size / LINK_BYTES_PER_MS + (kind == 1 ? 0 : settings[HOST][0]);
+    char* target = kind == 2 ? to : inside(to, size);
+    const char* source = kind == 1 ? from : inside(from, size);
+    if (!target || !source) return result(INVALID);
+    if (kind == 1) note("upload", size);
+    if (kind != 2) ++writes;
+    memcpy(target, source, size);
+    host_ms = fmax(host_ms, gpu_ms) + (double)size / LINK_BYTES_PER_MS + (kind == 2 ? settings[HOST][0] : 0);
     return OK;
 }
 
@@ -366,25 +368,120 @@ int hipDeviceSynchronize(void) {
     return wait_for(gpu_ms);
 }
 
-/* Kernels, and how long the next ones take at full speed. What a kernel has just written it would write again, so it is
-   run again only when memory has changed since. */
-static double kernel_ms;
-static struct { const void* function; const void* argument; long writes; } ran;
+/* Kernels are functions of one pointer, their argument, which the stub is told of with what they take at full speed; all
+   others are taken for empty ones. What a kernel has written it would write again: it is run again only when memory has
+   changed since it had that argument. */
+static struct { const void* function; double ms; } kernels[1024];
+static struct { const void *function, *argument; long writes; } ran[1024];
 
-void stub_takes_ns(double ns) { kernel_ms = ns / 1e6; }
+void stub_kernel(const void* function, double ns) {
+    for (int i = 0; i < 1024; ++i) {
+        if (kernels[i].function && kernels[i].function != function) continue;
+        kernels[i].function = function, kernels[i].ms = ns / 1e6;
+        return;
+    }
+    abort();
+}
 
-int hipLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, void* stream) {
+/* What a kernel takes, or NULL if it is an empty one. */
+static const double* ms_of(const void* function) {
+    for (int i = 0; i < 1024 && kernels[i].function; ++i)
+        if (kernels[i].function == function) return &kernels[i].ms;
+    return NULL;
+}
+
+static void run(const void* function, const void* argument) {
+    const double* ms = ms_of(function);
+    const size_t at = ((uintptr_t)argument >> 4) % 1024;
+    if (ms && (ran[at].function != function || ran[at].argument != argument || ran[at].writes != writes)) {
+        ((void (*)(const void*))(uintptr_t)function)(argument);
+        ran[at].function = function, ran[at].argument = argument, ran[at].writes = writes;
+    }
+    work(((ms ? *ms : 0) + settings[GAP][0] / 1e3) * noise_factor);
+}
+
+/* Streams take turns; one may have what it is given captured, as a graph. */
+struct graph { int count; struct { const void *function, *argument; } nodes[4096]; };
+struct stream { struct graph* captured; };
+
+int hipLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, struct stream* stream) {
     ENTER();
-    (void)grid, (void)block, (void)shared, (void)stream;
+    (void)grid, (void)block, (void)shared;
     const int code = stub_launch();
     if (code) return code;
-    void* argument = *(void**)arguments[0];
-    if (ran.function != function || ran.argument != argument || ran.writes != writes) {
-        ((void (*)(void*))(uintptr_t)function)(argument);
-        ran.function = function, ran.argument = argument, ran.writes = writes;
+    const void* argument = ms_of(function) ? *(void**)arguments[0] : NULL;
+    if (stream && stream->captured) {
+        struct graph* graph = stream->captured;
+        if (graph->count == 4096) return result(OUT_OF_MEMORY);
+        graph->nodes[graph->count].function = function, graph->nodes[graph->count++].argument = argument;
+        return OK;
     }
     host_ms += settings[LAUNCH][0] / 1e3;
-    work(kernel_ms * noise_factor);
+    run(function, argument);
+    return OK;
+}
+
+int hipStreamCreateWithFlags(struct stream** stream, unsigned flags) {
+    ENTER();
+    (void)flags;
+    *stream = calloc(1, sizeof **stream);
+    return *stream ? OK : result(OUT_OF_MEMORY);
+}
+
+int hipStreamDestroy(struct stream* stream) {
+    ENTER();
+    free(stream);
+    return OK;
+}
+
+int hipStreamSynchronize(struct stream* stream) {
+    ENTER();
+    (void)stream;
+    return wait_for(gpu_ms);
+}
+
+int hipStreamBeginCapture(struct stream* stream, int mode) {
+    ENTER();
+    (void)mode;
+    stream->captured = calloc(1, sizeof *stream->captured);
+    return stream->captured ? OK : result(OUT_OF_MEMORY);
+}
+
+int hipStreamEndCapture(struct stream* stream, struct graph** graph) {
+    *graph = stream->captured, stream->captured = NULL;
+    const int fault = enter(__func__);
+    if (!fault) return OK;
+    free(*graph);
+    *graph = NULL;
+    return fault;
+}
+
+int hipGraphInstantiateWithFlags(struct graph** executable, struct graph* graph, unsigned long long flags) {
+    ENTER();
+    (void)flags;
+    *executable = malloc(sizeof **executable);
+    if (!*executable) return result(OUT_OF_MEMORY);
+    **executable = *graph;
+    return OK;
+}
+
+int hipGraphLaunch(struct graph* executable, struct stream* stream) {
+    ENTER();
+    (void)stream;
+    host_ms += settings[LAUNCH][0] / 1e3;
+    for (int i = 0; i < executable->count; ++i) run(executable->nodes[i].function, executable->nodes[i].argument);
+    return OK;
+}
+
+int hipGraphDestroy(struct graph* graph) {
+    ENTER();
+    free(graph);
+    return OK;
+}
+
+int hipGraphExecDestroy(struct graph* executable) {
+    ENTER();
+    free(executable);
     return OK;
 }
 
