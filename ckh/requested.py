@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ckh.errors import UsageError
+from ckh.prose import shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,6 +121,11 @@ def padded_sizes(problem: Any, padded: Any) -> dict[str, int]:
     """The sizes in which a padded problem differs from the one that was requested."""
     before = problem.to_dict()
     return {name: size for name, size in padded.to_dict().items() if size != before[name]}
+
+
+def typed_again(given: Mapping[str, Any]) -> str:
+    """Options by name, as they are typed."""
+    return " ".join(f"{as_option(name)} {shell_word(value)}" for name, value in given.items())
 
 
 def as_option(name: str) -> str:

@@ -15,8 +15,7 @@ from ckh.commands._common import OP_HELP
 from ckh.log import warn
 from ckh.ops import DEFAULT_OPERATION, all_requested, meant_operation, own_options
 from ckh.problems import Direction
-from ckh.prose import shell_word
-from ckh.requested import as_option
+from ckh.requested import as_option, typed_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,7 +102,7 @@ class Typed:
 
     def as_typed(self) -> str:
         """The options that were given, to be typed again."""
-        return " ".join(f"{as_option(name)} {shell_word(value)}" for name, value in self.given.items())
+        return typed_again(self.given)
 
     def chooser(self, arch: str | None) -> Chooser:
         """The chooser of a model for an architecture; None: the model's, or this machine's."""

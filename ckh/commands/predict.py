@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -302,8 +302,7 @@ def _ranking(found: Answer, top: int, again: str) -> Ranking:
 
     spec, doubts = found.model.spec, found.model.not_measured
     if doubts is not None:
-        probing = () if spec.op.measured is None else (f"{again} --probe 5",)
-        doubts = replace(doubts, next_commands=(*probing, *doubts.next_commands))
+        doubts = doubts if spec.op.measured is None else doubts.with_probe(again)
     return Ranking(
         problem=found.problem,
         path=str(found.model.path),

@@ -141,7 +141,11 @@ class ProblemKind:
 
     def flops(self, example: Problem) -> Expression:
         """The operations of a problem of the example's kind."""
-        return value_of(lambda size: self._stand_in(example, size).flops)
+        return self.value(example, lambda problem: problem.flops)
+
+    def value(self, example: Problem, number: Callable[[Any], int]) -> Expression:
+        """A number of a problem of the example's kind."""
+        return value_of(lambda size: number(self._stand_in(example, size)))
 
     def rule(self, example: Problem, reason: Reason) -> Tree:
         """Judge a kernel on a problem of the example's kind: true, or why it does not apply."""

@@ -147,16 +147,16 @@ def _file_group(
 ) -> FileGroup:
     if not group.candidates:
         return FileGroup(group.key, (), (), (), 0, None, Checks())
-    spec = model.spec
+    spec, inputs = model.spec, model.inputs
     kernels = tuple(one.kernel for one in group.candidates)
     prepared = prepare_pool(
-        spec.engine,
-        spec.feature_names,
+        inputs.engine,
+        inputs.names,
         model.hardware,
-        spec.op.kernel_features(kernels, spec.encoding),
-        spec.op.problem_features([group.example]),
+        inputs.of_kernels(kernels),
+        inputs.of_problem(group.example),
         forests,
-        list(kind.sizes),
+        [*kind.sizes, *inputs.further_sizes],
     )
     steps = [record("STEP", condition=condition, yes=yes, no=no) for condition, yes, no in rules.steps]
     names = [number_of[spec.op.kernel_name(kernel)] for kernel in kernels]

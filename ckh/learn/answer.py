@@ -19,13 +19,13 @@ from ckh.learn.artifact import Model, Wanted, load_model, wanted_for
 from ckh.learn.batches import known_candidates, neighbours, own_candidates, scored
 from ckh.learn.filled import FilledModel
 from ckh.learn.frequent import frequent, held_out
-from ckh.learn.known import Known, find_known
+from ckh.learn.known import Known, find_known, not_measured
 from ckh.learn.listed import kernel_list
 from ckh.learn.probes import in_front
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond
 from ckh.learn.ties import TiedKernels, row_lengths, row_starts
-from ckh.learn.transfer import EstimateModel
+from ckh.learn.transfer import EstimateModel, estimate_of
 from ckh.paths import files_of_models
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Answer:
     @property
     def compiled(self) -> int | None:
         """How many candidates an estimate takes the compiler's registers and LDS of; None: no estimate answers."""
-        estimate = _estimate_of(self.model)
+        estimate = estimate_of(self.model)
         if estimate is None:
             return None
         known = estimate.compiled
@@ -198,16 +198,10 @@ class Answer:
         return NoKernelError(f"no kernel of {self.model.spec.arch} applies to {self.problem.canonical()}: {why}")
 
 
-def _estimate_of(model: Model) -> EstimateModel | None:
-    """The estimate that scores kernels, alone or beside a model, if one does."""
-    estimate = model.estimate if isinstance(model, FilledModel) else model
-    return estimate if isinstance(estimate, EstimateModel) else None
-
-
 def known_of(problem: Problem, model: Model, kernels: Sequence[Kernel], left_out: Iterable[str] = ()) -> Known:
     """A model's knowledge of a problem, of this device, and of kernels; `left_out` as of `Known`."""
     if model.not_measured is not None:
-        return Known(source=f"nothing was measured for this; {model.not_measured.source} answers")
+        return not_measured(model.not_measured.source)
     if unmeasured := known_candidates(problem, model).unmeasured:
         return Known(source=f"no kernel of {unmeasured} was measured on {model.spec.arch}")
     found = model.measured

@@ -36,12 +36,13 @@ from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import lightgbm
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
+    from ckh.features.engine import FeatureEngine
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.learn.frequent import Table
     from ckh.learn.measured_set import MeasuredSet
@@ -200,6 +201,25 @@ def load_model(path: Path | str) -> Model:
     return Model(folder, read_spec(folder))
 
 
+@dataclass(frozen=True, slots=True)
+class ModelInputs:
+    """What a model's scores are computed from.
+
+    Attributes:
+        engine: the features.
+        names: those that it has, in order.
+        of_kernels: the raw columns of kernels.
+        of_problem: those of a problem.
+        further_sizes: numbers of a problem among these besides the sizes of its operation.
+    """
+
+    engine: FeatureEngine
+    names: tuple[str, ...]
+    of_kernels: Callable[[Sequence[Kernel]], Mapping[str, Any]]
+    of_problem: Callable[[Problem], Mapping[str, Any]]
+    further_sizes: tuple[str, ...] = ()
+
+
 class Model:
     """A loaded model. Its forests are read when they are first needed.
 
@@ -237,6 +257,17 @@ class Model:
         self._measured: list[MeasuredSet | None] = []
         self._targets = [spec.rank_by, *([TFLOPS] if TFLOPS in spec.targets and spec.rank_by != TFLOPS else [])]
         self._scorer = PoolScorer(spec, self.hardware, self._targets, self.packed_forest)
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The operation's features that it learned from."""
+        spec = self.spec
+        return ModelInputs(
+            engine=spec.engine,
+            names=spec.feature_names,
+            of_kernels=lambda kernels: spec.op.kernel_features(kernels, spec.encoding),
+            of_problem=lambda problem: spec.op.problem_features([problem]),
+        )
 
     @property
     def measured(self) -> MeasuredSet | None:

@@ -10,16 +10,18 @@ where a kernel was compiled, else what kernels of its tile take.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ckh.features.engine import Columns, Feature, FeatureEngine
 from ckh.kernels.table import column_of
 from ckh.problems import DTYPE_BYTES
 from ckh.ranking.axes import coded, keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +45,22 @@ _REGISTERS, _REGISTERS_A_LOAD = 60, 3
 _REGISTER_BYTES = 4
 _LESS_LDS = 1e-12  # of kernels that take as long, that with less LDS and the shorter trip comes first
 _KB = 1024
+
+ESTIMATE_FEATURE = "estimate"
+PROBLEM_INPUTS = ("tiled_m", "tiled_n", "tiled_k", "tiled_batches", "moved_bytes")
+_TILE_M = "estimate_tile_m"
+# The block's tile, blocks on a compute unit at most, the clocks of a trip and of a block's end, whether a trip's loads
+# go on beside another's computing, and what orders kernels that take as long.
+_OF_KERNELS = (
+    _TILE_M,
+    "estimate_tile_n",
+    "estimate_tile_k",
+    "estimate_in_flight",
+    "estimate_trip_clocks",
+    "estimate_end_clocks",
+    "estimate_prefetches",
+    "estimate_later",
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,31 +124,83 @@ def estimated_us(
         arch: a GPU, whose peaks are known.
         compiled: what the compiler reported of each kernel, if anything; empty: of none.
     """
+    shapes = kernels if isinstance(kernels, KernelShapes) else KernelShapes.of(kernels)
+    of_kernels = kernel_inputs(shapes, problem.dtype, arch, compiled)
+    return np.asarray(-minus_us([problem], [sizes], of_kernels, arch)[0])
+
+
+def minus_us(
+    problems: Sequence[Problem], sizes: Sequence[TiledSizes], kernels: Mapping[str, NDArray[np.float64]], arch: ArchSpec
+) -> NDArray[np.float64]:
+    """Minus the estimated times in microseconds, shape (problems, kernels).
+
+    Args:
+        problems: what is to be computed.
+        sizes: their matrix products.
+        kernels: the kernels (`kernel_inputs`).
+        arch: a GPU, whose peaks are known.
+    """
+    score = np.empty((len(problems), len(kernels[_TILE_M])))
+    for row, problem, tiled in zip(score, problems, sizes, strict=True):
+        row[:] = _minus_us(arch, Columns({**problem_inputs(problem, tiled), **kernels}, {}, {}))
+    return score
+
+
+def estimate_engine(op_type: str, arch: ArchSpec) -> FeatureEngine:
+    """The estimate of an architecture as the only feature of an engine: minus the time in microseconds."""
+    feature = Feature(ESTIMATE_FEATURE, "-us", partial(_minus_us, arch))
+    return FeatureEngine(op_type, (feature,), (), {}, {}, frozenset(_OF_KERNELS))
+
+
+def problem_inputs(problem: Problem, sizes: TiledSizes) -> dict[str, float]:
+    """What the estimate reads of a problem, by the names of `PROBLEM_INPUTS`."""
+    values = sizes.m, sizes.n, sizes.k, sizes.batches, problem.bytes
+    return dict(zip(PROBLEM_INPUTS, values, strict=True))
+
+
+def kernel_inputs(
+    shape: KernelShapes, dtype: str, arch: ArchSpec, compiled: Sequence[Resources | None] = ()
+) -> dict[str, NDArray[np.float64]]:
+    """What the estimate reads of kernels, whatever the problem, as columns; `compiled` as of `estimated_us`."""
     assert arch.peaks is not None
-    shape = kernels if isinstance(kernels, KernelShapes) else KernelShapes.of(kernels)
-    width = DTYPE_BYTES[problem.dtype]
-    blocks = _tiles(sizes.m, shape.tile_m) * _tiles(sizes.n, shape.tile_n) * sizes.batches
-    trips = _tiles(sizes.k, shape.tile_k)
+    width = DTYPE_BYTES[dtype]
     lds = (shape.tile_m + shape.tile_n) * shape.tile_k * width * shape.buffers
     in_flight = _blocks_per_cu(shape, width, lds, arch)
     for index, resources in enumerate(compiled):
         if resources is not None:
             lds[index] = resources.lds_bytes
             in_flight[index] = compiled_blocks_per_cu(resources, int(shape.waves[index]), arch)
-    cus = arch.hardware.num_cus
-    at_once = np.clip(np.ceil(blocks / cus), 1, in_flight)
-    busy = _trip_clocks(shape, width, _flops_per_clock(shape, problem.dtype, arch.peaks), arch)
+    busy = _trip_clocks(shape, width, _flops_per_clock(shape, dtype, arch.peaks), arch)
+    ends = shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
+    later = _LESS_LDS * (lds + busy)
+    columns = (
+        shape.tile_m,
+        shape.tile_n,
+        shape.tile_k,
+        in_flight,
+        busy,
+        ends,
+        shape.prefetches.astype(np.float64),
+        later,
+    )
+    return dict(zip(_OF_KERNELS, columns, strict=True))
+
+
+def _minus_us(arch: ArchSpec, c: Columns) -> Any:
+    """Minus the time: a formula of NumPy's, which is traced for C as well."""
+    assert arch.peaks is not None
+    m, n, k, batches, moved = (c[name] for name in PROBLEM_INPUTS)
+    tile_m, tile_n, tile_k, in_flight, busy, block_ends, prefetches, later = (c[name] for name in _OF_KERNELS)
+    cus = float(arch.hardware.num_cus)
+    blocks = np.ceil(m / tile_m) * np.ceil(n / tile_n) * batches
+    at_once = np.minimum(np.maximum(np.ceil(blocks / cus), 1.0), in_flight)
     work = at_once * busy
-    trip = np.where(shape.prefetches, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
-    ends = 2 * _LATENCY_CLOCKS + at_once * shape.tile_m * shape.tile_n * width / _L2_BYTES_PER_CLOCK
-    clocks = np.ceil(blocks / (cus * at_once)) * (trips * trip + ends)
-    memory_us = problem.bytes / arch.peaks.bandwidth_gb_s / 1e3
-    us = _LAUNCH_US + np.maximum(clocks / arch.hardware.max_clock_mhz, memory_us)
-    return np.asarray(us * (1 + _LESS_LDS * (lds + busy)))
-
-
-def _tiles(size: int, tile: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(np.ceil(size / tile))
+    trip = np.where(prefetches > 0, np.maximum(work, _LATENCY_CLOCKS), work + _LATENCY_CLOCKS)
+    ends = 2 * _LATENCY_CLOCKS + at_once * block_ends
+    clocks = np.ceil(blocks / (cus * at_once)) * (np.ceil(k / tile_k) * trip + ends)
+    memory_us = moved / arch.peaks.bandwidth_gb_s / 1e3
+    us = _LAUNCH_US + np.maximum(clocks / float(arch.hardware.max_clock_mhz), memory_us)
+    return -(us * (1 + later))
 
 
 def compiled_blocks_per_cu(resources: Resources, waves: int, arch: ArchSpec) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ckh.learn.artifact import Model
+from ckh.learn.completed import Completion, filled, tie_broken
 from ckh.learn.scoring import Remembered
 from ckh.training import RANK
 
@@ -18,17 +19,22 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Knows
     from ckh.ops.base import Kernel, Problem
 
-_TIE_BREAK = 1e-9  # less than two leaves of trees differ by, more than a double's last digits
 _POOLS = 64  # of which it is remembered which kernels are known
 
 
-class _EstimatedModel(Model):
+class CompletedModel(Model):
     """A model whose scores the analytic estimate completes, in a way of each subclass.
+
+    Attributes:
+        completion: that way.
+        estimate: what scores all kernels.
 
     Args:
         model: the model, as one of this GPU and element type, which predicts no speed.
         estimate: what scores all kernels.
     """
+
+    completion: ClassVar[Completion]
 
     def __init__(self, model: Model, estimate: Model) -> None:
         super().__init__(model.path, model.spec)
@@ -56,8 +62,13 @@ class _EstimatedModel(Model):
     ) -> NDArray[np.float64]:
         raise NotImplementedError
 
+    def _estimated(self, problems: Sequence[Problem], pool: Sequence[Kernel]) -> list[list[float]]:
+        """Minus the estimated times of each problem's kernels."""
+        found: list[list[float]] = self.estimate.score_pool(problems, pool, tflops=False)[0].tolist()
+        return found
 
-class FilledModel(_EstimatedModel):
+
+class FilledModel(CompletedModel):
     """A model that ranks all kernels: those that it has learned from by its trees, the others by an estimate.
 
     Args:
@@ -65,6 +76,8 @@ class FilledModel(_EstimatedModel):
         knows: the kernels that it has learned from.
         estimate: what scores all kernels.
     """
+
+    completion = Completion.FILLED
 
     def __init__(self, model: Model, knows: Knows, estimate: Model) -> None:
         super().__init__(model, estimate)
@@ -87,41 +100,18 @@ class FilledModel(_EstimatedModel):
         is_known = self.is_known(pool)
         if is_known.all():
             return score
-        return filled(score, self.estimate.score_pool(problems, pool, tflops=False)[0], is_known)
+        rows = zip(score.tolist(), self._estimated(problems, pool), strict=True)
+        return np.array([filled(own, minus_us, is_known.tolist()) for own, minus_us in rows])
 
 
-class TieBreakingModel(_EstimatedModel):
+class TieBreakingModel(CompletedModel):
     """A model whose ties the analytic estimate orders, such as instructions that another element type does not have."""
+
+    completion = Completion.TIE_BROKEN
 
     def _completed(
         self, score: NDArray[np.float64], problems: Sequence[Problem], pool: Sequence[Kernel]
     ) -> NDArray[np.float64]:
         """The model's scores, and up to a billionth by the place in the estimate's."""
-        estimated, _ = self.estimate.score_pool(problems, pool, tflops=False)
-        return np.asarray(score + _TIE_BREAK * np.stack([_places(row) for row in estimated]))
-
-
-def _places(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The places of scores among their distinct values, from 0 for the lowest to 1."""
-    distinct, places = np.unique(scores, return_inverse=True)
-    return np.asarray(places / max(1, len(distinct) - 1))
-
-
-def filled(
-    score: NDArray[np.float64], estimated: NDArray[np.float64], is_known: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Scores in which those of unknown kernels are read off a line, the least squares of known scores by estimates.
-
-    The line never falls: a kernel that is estimated to be faster scores no less.
-
-    Args:
-        score: a model's scores, those of unknown kernels without meaning; shape (problems, kernels).
-        estimated: minus the logarithms of estimated times, the same shape.
-        is_known: which kernels the model knows, at least one; shape (kernels,).
-    """
-    known, mean = estimated[:, is_known], estimated[:, is_known].mean(axis=1, keepdims=True)
-    middle = score[:, is_known].mean(axis=1, keepdims=True)
-    variance = ((known - mean) ** 2).sum(axis=1, keepdims=True)
-    product = ((known - mean) * (score[:, is_known] - middle)).sum(axis=1, keepdims=True)
-    slope = np.divide(product, variance, out=np.zeros_like(product), where=variance > 0)
-    return np.where(is_known, score, middle + np.maximum(slope, 0.0) * (estimated - mean))
+        rows = zip(score.tolist(), self._estimated(problems, pool), strict=True)
+        return np.array([tie_broken(own, minus_us) for own, minus_us in rows])

@@ -116,6 +116,11 @@ class Known(NamedTuple):
 ALL_KNOWN = Known()
 
 
+def not_measured(source: str) -> Known:
+    """The knowledge of an answer that a model of something else gives, or an estimate."""
+    return Known(source=f"nothing was measured for this; {source} answers")
+
+
 def find_known(
     problem: Problem,
     arch: str,

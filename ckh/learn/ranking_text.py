@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -72,6 +72,10 @@ class NotMeasured:
     source: str
     worth: str | None
     next_commands: tuple[str, ...]
+
+    def with_probe(self, again: str) -> NotMeasured:
+        """The same, where the command that was typed measures its first choices if it is typed so again."""
+        return replace(self, next_commands=(f"{again} --probe 5", *self.next_commands))
 
     def lines(self) -> list[str]:
         """For people."""

@@ -19,14 +19,23 @@ import numpy as np
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
-from ckh.learn.artifact import Model, find_model, fitting_models, list_models
-from ckh.learn.estimate import KernelShapes, estimated_us
+from ckh.learn.artifact import Model, ModelInputs, find_model, fitting_models, list_models, wanted_for
+from ckh.learn.estimate import (
+    ESTIMATE_FEATURE,
+    PROBLEM_INPUTS,
+    KernelShapes,
+    estimate_engine,
+    kernel_inputs,
+    minus_us,
+    problem_inputs,
+)
 from ckh.learn.filled import FilledModel, TieBreakingModel
 from ckh.learn.ranking_text import NotMeasured
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.paths import model_folders
 from ckh.problems import DTYPE_BYTES, Direction
+from ckh.ranking.packed import input_forest
 from ckh.training import RANK
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
     from ckh.kernels.pools import Candidates
     from ckh.learn.artifact import ModelRef, Wanted
     from ckh.ops.base import Kernel, Problem, Worth
+    from ckh.ranking.packed import PackedForest
     from ckh.resources import Resources
 
 ESTIMATE = "analytic estimate"
@@ -73,10 +83,11 @@ class EstimateModel(Model):
         super().__init__(Path(ESTIMATE), spec)
         self._tiled = op.tiled if has_estimate(wanted) else None
         self.compiled = {} if self._tiled is None else compiled(wanted.arch, wanted.op_type)
-        # The last pool that was scored, and what is known of it, which takes longer to find than the estimate.
+        self._arch = load_arch(wanted.arch)
+        # The last pool that was scored, and its shapes, which take longer to find than the estimate.
         self._pool: Sequence[Kernel] | None = None
-        self._shapes, self._shape_of = KernelShapes.of(()), np.empty(0, np.intp)
-        self._known: list[Resources | None] = []
+        self._shapes: dict[str, NDArray[np.float64]] = {}
+        self._shape_of = np.empty(0, np.intp)
 
     def score_pool(
         self,
@@ -85,18 +96,46 @@ class EstimateModel(Model):
         *,
         tflops: bool = True,  # noqa: ARG002 - as of a model
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """Minus the logarithm of the estimated times, shape (problems, kernels); no TFLOPS are expected."""
+        """Minus the estimated times in microseconds, shape (problems, kernels); no TFLOPS are expected."""
         if self._tiled is None:
             return np.zeros((len(problems), len(pool))), None
         if self._pool is not pool:
-            name = self.spec.op.kernel_name
-            known = [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
             shapes, every = KernelShapes.of(pool), np.arange(len(pool))
-            self._shapes, self._shape_of = (shapes, every) if known else shapes.distinct()
-            self._pool, self._known = pool, known
-        arch = load_arch(self.spec.arch)
-        times = [estimated_us(one, self._tiled(one), self._shapes, arch, self._known) for one in problems]
-        return -np.log(np.stack(times))[:, self._shape_of], None
+            distinct, self._shape_of = (shapes, every) if self.compiled else shapes.distinct()
+            self._shapes = kernel_inputs(distinct, self.spec.dtype, self._arch, self._compiled(pool))
+            self._pool = pool
+        scores = minus_us(problems, [self._tiled(one) for one in problems], self._shapes, self._arch)
+        return scores[:, self._shape_of], None
+
+    @property
+    def can_score(self) -> bool:
+        """Whether there is an estimate."""
+        return self._tiled is not None
+
+    @property
+    def inputs(self) -> ModelInputs:
+        """The estimate as the only feature, of what it reads of kernels and of problems as matrix products."""
+        assert self._tiled is not None
+        tiled, op = self._tiled, self.spec.op
+        return ModelInputs(
+            engine=estimate_engine(op.name, self._arch),
+            names=(ESTIMATE_FEATURE,),
+            of_kernels=lambda pool: kernel_inputs(
+                KernelShapes.of(pool), self.spec.dtype, self._arch, self._compiled(pool)
+            ),
+            of_problem=lambda one: {**op.problem_features([one]), **problem_inputs(one, tiled(one))},
+            further_sizes=PROBLEM_INPUTS,
+        )
+
+    def packed_forest(self, target: str) -> PackedForest:
+        """The estimate itself in the place of trees."""
+        assert target == RANK
+        return input_forest(ESTIMATE_FEATURE)
+
+    def _compiled(self, pool: Sequence[Kernel]) -> list[Resources | None]:
+        """What the compiler reported of each kernel; none where it reported nothing of any."""
+        name = self.spec.op.kernel_name
+        return [self.compiled.get(name(kernel)) for kernel in pool] if self.compiled else []
 
     def predict(self, problem: Problem, kernels: Sequence[Kernel], target: str = RANK) -> NDArray[np.float64]:
         """The scores of kernels, shape (kernels,)."""
@@ -151,6 +190,30 @@ def stand_in(wanted: Wanted, problem: Problem) -> Model:
     models = [as_of(ref, wanted) for ref in [*near, *far]]
     without = max(models, key=lambda model: _known_kernels(problem, model), default=EstimateModel(wanted))
     return find_model(wanted) if has_kernels(problem, without) else without
+
+
+def estimate_of(model: Model) -> EstimateModel | None:
+    """The estimate that scores kernels, alone or in the place of a model that does not know them; None without one."""
+    estimate = model.estimate if isinstance(model, FilledModel) else model
+    return estimate if isinstance(estimate, EstimateModel) else None
+
+
+def is_for_all_sizes(problem: Problem, model: Model) -> bool:
+    """True if a stand-in would be chosen for such problems of all sizes for which it knows an applicable kernel.
+
+    It is not where another model would come first, if one of its kernels applied.
+    """
+    wanted = wanted_for(problem, model.spec.arch)
+    if fitting_models(wanted):
+        return False
+    for refs in _others_nearest_first(wanted):
+        for ref in refs:
+            other = as_of(ref, wanted)
+            if has_kernels(problem, other):
+                break
+            if _known_kernels(problem, other):
+                return False
+    return True
 
 
 class _Option(NamedTuple):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import groupby
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ckh.errors import CkhError, ModelError, UsageError
 from ckh.log import warn
@@ -16,31 +15,31 @@ from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
+from ckh.quick.prepared_pool import PreparedPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
-from ckh.ranking.library import OpenModel, is_available
+from ckh.ranking.library import is_available
 from ckh.requested import padded_sizes, requested_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from ckh.learn.frequent import Frequent
     from ckh.learn.known import Known
     from ckh.learn.measured_set import MeasuredSet
     from ckh.learn.probes import Probe
-    from ckh.learn.ranking_text import KernelRow, Ranking
+    from ckh.learn.ranking_text import KernelRow, NotMeasured, Ranking
     from ckh.ops.base import Problem
     from ckh.quick.request import Request
-    from ckh.ranking.library import RankedCandidate
+    from ckh.ranking.library import OpenModel, RankedCandidate
 
-# Operations of expressions, as `ckh.export.integers` names them.
-_OPERATIONS: dict[str, Callable[..., int]] = {
-    "number": lambda value: value,
-    "plus": operator.add,
-    "less": operator.sub,
-    "times": operator.mul,
-    "over": operator.floordiv,
-    "modulo": operator.mod,
-}
+
+class _Ranked(NamedTuple):
+    """A ranking by C: of which problem, its numbers, how many kernels apply, and these."""
+
+    run: Problem
+    sizes: list[int]
+    candidates: int
+    choices: Sequence[RankedCandidate]
 
 
 def text_of(request: Request) -> str | None:
@@ -83,7 +82,8 @@ def _prepared(request: Request, *, warns: bool) -> str | None:
             return None
         facts, model_path = found
         ranking = _ranking(problem_of(request, facts), facts, model_path, request)
-        offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
+        if ranking.not_measured is None:
+            offer_once(ranking.problem, facts["op"], ranking.arch, ranking.device, Path(ranking.path))
         for text in facts["unusable"] if warns else ():
             warn(text)
         with whole_names(is_whole="wide" in request.flags):
@@ -122,15 +122,16 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
-    model = OpenModel(path)
-    run, sizes, count, choices = _ranked(problem, facts, model, facts["pool"])
+    pool = PreparedPool(facts, path)
+    model = pool.model
+    run, sizes, count, choices = _ranked(problem, facts, pool)
     far = beyond(run, facts["reach"])
     has_speeds = facts["tells_tflops"] and not far
     if probe is None:
         kernels = _rows(choices, model, request.top, has_speeds=has_speeds)
     else:
         kernels = [_row(one, model.kernel_name(one.kernel), has_speeds=has_speeds) for one in choices]
-    reasons = model.reasons(facts["key"], sizes, facts["pool"])
+    reasons = pool.reasons(sizes)
     if probe is not None:
         probe, kernels = _in_front(probe, kernels)
         kernels = _tied(probe, kernels)
@@ -149,6 +150,9 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
         beyond=far,
         probe=probe,
         kernels=shown,
+        not_measured=_not_measured(facts, request),
+        estimated=_applying(facts["estimated"], reasons),
+        compiled=None if facts["compiled"] is None else _applying(facts["compiled"], reasons),
         known=_known(problem, facts, shown),
         frequent=_frequent(problem, facts["frequent"]),
         bands=facts["bands"],
@@ -156,23 +160,19 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     )
 
 
-def _ranked(
-    problem: Problem, facts: dict[str, Any], model: OpenModel, top: int
-) -> tuple[Problem, list[int], int, Sequence[RankedCandidate]]:
-    """The problem that kernels run, padded where none applies to it as it is; its sizes, and C's ranking.
+def _ranked(problem: Problem, facts: dict[str, Any], pool: PreparedPool) -> _Ranked:
+    """The ranking of a problem, or of it padded where no kernel applies to it as it is.
 
     Raises:
-        CkhError: C reports an error.
+        ModelError: none applies to either, or C reports an error.
     """
     part = requested(facts["op"])
     padded = problem if part is None else part.padded(problem)
-    sizes, of_padded = ([getattr(one, name) for name in facts["sizes"]] for one in (problem, padded))
-    try:
-        return problem, sizes, *model.rank(facts["key"], sizes, top)
-    except ModelError:  # none applies
-        if padded == problem:
-            raise
-        return padded, of_padded, *model.rank(facts["key"], of_padded, top)
+    for run in dict.fromkeys((problem, padded)):
+        sizes = pool.sizes(run)
+        with suppress(ModelError) if run != padded else nullcontext():
+            return _Ranked(run, sizes, *pool.rank(sizes))
+    raise AssertionError("the last one is ranked, or raises")
 
 
 def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
@@ -181,9 +181,26 @@ def _measured_set(facts: dict[str, Any]) -> MeasuredSet | None:
     return read_measured(Path(facts["path"]), facts["limits"])
 
 
-def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:
-    from ckh.learn.known import find_known
+def _not_measured(facts: dict[str, Any], request: Request) -> NotMeasured | None:
+    from ckh.learn.ranking_text import NotMeasured
 
+    fact = facts["not_measured"]
+    if fact is None:
+        return None
+    found = NotMeasured(**{**fact, "next_commands": tuple(fact["next_commands"])})
+    return found.with_probe(f"ckh predict {request.as_typed()}") if facts["is_measured_here"] else found
+
+
+def _applying(numbers: Sequence[int], reasons: Sequence[int]) -> int:
+    """How many of some kernels apply."""
+    return sum(reasons[number] < 0 for number in numbers)
+
+
+def _known(problem: Problem, facts: dict[str, Any], shown: Sequence[KernelRow]) -> Known:
+    from ckh.learn.known import find_known, not_measured
+
+    if facts["not_measured"] is not None:
+        return not_measured(facts["not_measured"]["source"])
     kinds = dict.fromkeys(facts["unmeasured"][one.kernel] for one in shown if one.kernel in facts["unmeasured"])
     return find_known(
         problem,
@@ -266,17 +283,7 @@ def _refused(facts: dict[str, Any], reasons: Sequence[int], sizes: Sequence[int]
     words: dict[int, str] = {}
     for reason in reasons:
         if reason >= 0 and reason not in words:
-            words[reason] = "".join(map(str, (_value(part, sizes) for part in facts["reasons"][reason])))
+            words[reason] = "".join(map(str, (value_of(part, sizes) for part in facts["reasons"][reason])))
         if reason >= 0 and words[reason]:
             counts[words[reason]] += 1
     return dict(counts.most_common())
-
-
-def _value(part: Any, sizes: Sequence[int]) -> Any:
-    """Words as they are, an expression of `ckh.export.integers` as its value."""
-    if not isinstance(part, list):
-        return part
-    operation, *operands = part
-    if operation == "size":
-        return sizes[operands[0]]
-    return _OPERATIONS[operation](*(_value(operand, sizes) for operand in operands))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ckh.ops import built_in_requested, meant_operation
+from ckh.requested import typed_again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,12 +33,21 @@ class Request(NamedTuple):
         kind: the others, by name; empty if not given. Calls with the same are answered by the same model and pool
             unless sizes say otherwise.
         flags: those that were given.
+        op: the operation, if it was given.
     """
 
     sizes: dict[str, int | str]
     top: int
     kind: dict[str, str]
     flags: frozenset[str] = frozenset()
+    op: str = ""
+
+    def as_typed(self) -> str:
+        """The options that say the problem and what ranks its kernels, to be typed again."""
+        names = [option.name for part in built_in_requested().values() for option in part.options]
+        sizes = {name: self.sizes[name] for name in names if name in self.sizes}
+        others = {"op": self.op, **{name: self.kind[name] for name in ("variant", "dtype", "arch", "model")}}
+        return typed_again(sizes | {name: value for name, value in others.items() if value})
 
     def chooser(self) -> Chooser:
         """The chooser of a model for such calls."""
@@ -84,7 +94,8 @@ def parse(args: Sequence[str]) -> Request | None:
         return None
     kind = {name: str(given.get(name, "")) for name in TEXTS}
     sizes = {name: value for name, value in given.items() if name not in (*NUMBERS, *TEXTS)}
-    kind["op"] = kind["op"] or meant_operation(sizes, parts) or ""
+    op = kind["op"]
+    kind["op"] = op or meant_operation(sizes, parts) or ""
     request = {**sizes, "variant": kind["variant"]}
     kind |= {f"pool of {name}": part.pool(request) for name, part in parts.items()}
-    return Request(sizes, top, kind, frozenset(flags))
+    return Request(sizes, top, kind, frozenset(flags), op)

@@ -1,7 +1,7 @@
 """Prepared answers in the cache: where they are, and whether they still hold.
 
-Where a kind of problems cannot be prepared, as pools too large for it and analytic estimates, the printed answers
-themselves are kept, each for exactly the options that were given.
+Where a kind of problems cannot be prepared, as of pools too large for it, the printed answers themselves are kept, each
+for exactly the options that were given.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from ckh.prose import room
 from ckh.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ckh.quick.request import Request
 
-VERSION = 12  # of what is prepared, and how
+VERSION = 13  # of what is prepared, and how
 _FOLDER = "answers"
 _BACKEND = "CKH_RANK_BACKEND"
 _CHECK = 9  # bytes of the checksum before facts
@@ -42,6 +44,11 @@ def paths(request: Request) -> tuple[Path, Path]:
     return folder / f"{name}.json", folder / f"{name}.ckhm"
 
 
+def estimate_path(model: Path) -> Path:
+    """The file of the estimate that completes a model, beside the model's."""
+    return model.with_suffix(".estimate.ckhm")
+
+
 def _kind(request: Request) -> list[Any]:
     folder = str(Path.cwd()) if request.kind["model"] else ""
     return [VERSION, request.kind, os.environ.get("CKH_MODELS", ""), folder]
@@ -55,11 +62,18 @@ def _name(of: list[Any]) -> str:
 def stamp(request: Request) -> str:
     """Everything that an answer follows from besides its problem: it holds while this stays the same.
 
-    Files by time and size: models in every folder where they are looked for, and what is known of architectures.
+    Files by time and size: models in every folder where they are looked for, what is known of architectures, and what
+    compilers reported.
     """
-    found = files_of_models(*filter(None, [request.kind["model"]]))
+    found = [*files_of_models(*filter(None, [request.kind["model"]])), *_compiled(request)]
     state = (f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)
     return "\n".join((__version__, json.dumps(request.kind), *os.uname(), *state, detected_arch()))
+
+
+def _compiled(request: Request) -> Iterable[tuple[str, os.stat_result]]:
+    """The file of what compilers reported of the operation's kernels on the architecture, if there is one."""
+    arch, op = request.kind["arch"] or detected_arch(), request.kind["op"] or DEFAULT_OPERATION
+    return (one for one in files(str(cache_dir(RESOURCES))) if Path(one[0]).stem == f"{arch}-{op}")
 
 
 def read_printed(request: Request) -> str | None:
@@ -93,9 +107,9 @@ def _options(request: Request) -> list[Any]:
 
 
 def _printed_stamp(request: Request) -> str:
-    """As `stamp`, and what a printed answer follows from as well: probes, what compilers reported, ckh's own code."""
+    """As `stamp`, and what a printed answer follows from as well: probes, ckh's own code."""
     parts = ("learn", "kernels", "commands", f"ops/{request.kind['op'] or DEFAULT_OPERATION}")
-    folders = [user_data_dir() / PROBES, cache_dir(RESOURCES), *(_PACKAGE / part for part in parts)]
+    folders = [user_data_dir() / PROBES, *(_PACKAGE / part for part in parts)]
     found = [one for folder in folders for one in files(str(folder))]
     return "\n".join((stamp(request), *(f"{path} {one.st_mtime_ns} {one.st_size}" for path, one in found)))
 

@@ -167,7 +167,7 @@ def decode(content: bytes | mmap.mmap) -> PackedForest:
         names = tuple(content[_START : _START + name_bytes].decode().split("\n"))
     except UnicodeDecodeError as error:
         raise ModelError("damaged packed model") from error
-    forest = PackedForest(names, **arrays, high_exponent=high_exponent, low_exponent=low_exponent)
+    forest = PackedForest(names, **arrays, high_exponent=high_exponent, low_exponent=low_exponent, is_input=False)
     _check(forest)
     return forest
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ckh.ranking.layout import FileWriter, record
+from ckh.ranking.layout import FileWriter, numbers, record
 from ckh.ranking.plan import make_plan
 from ckh.ranking.pool import Pool
 from ckh.ranking.program import APPLIES, Checks, trace_program, write_program
@@ -182,9 +182,10 @@ def _program(group: FileGroup) -> bytes:
 
 
 def _write_forest(writer: FileWriter, forest: PackedForest, *, is_log: bool) -> None:
+    form = numbers("FORMS")["INPUT" if forest.is_input else "LOG" if is_log else "SUM"]
     writer.section(
         "FOREST",
-        exponents=record("EXPONENTS", high=forest.high_exponent, low=forest.low_exponent, is_log=is_log),
+        exponents=record("EXPONENTS", high=forest.high_exponent, low=forest.low_exponent, form=form),
         roots=forest.roots,
         nodes=forest.nodes,
         leaves=forest.leaves,

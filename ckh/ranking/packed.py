@@ -48,6 +48,7 @@ class PackedForest:
         words: 32-bit words of all bit sets.
         high_exponent: what the high parts count in, as a power of two.
         low_exponent: what the low parts count in.
+        is_input: whether the score is the value of the first family's input, whatever the trees say.
     """
 
     feature_names: tuple[str, ...]
@@ -60,6 +61,7 @@ class PackedForest:
     words: NDArray[np.uint32]
     high_exponent: int
     low_exponent: int
+    is_input: bool = False
 
     @property
     def low_bits(self) -> int:
@@ -79,6 +81,23 @@ class PackedForest:
         low = (sums[..., 1] - (carry << shift)).astype(np.float64)
         scores: NDArray[np.float64] = high * np.ldexp(1.0, self.high_exponent) + low * np.ldexp(1.0, self.low_exponent)
         return scores
+
+
+def input_forest(name: str) -> PackedForest:
+    """A forest whose score is its only input: one tree tests it, so that it is placed and computed as any input."""
+    return PackedForest(
+        feature_names=(name,),
+        roots=np.zeros(1, np.int32),
+        nodes=np.array([[0, ~0, ~1]], np.int32),
+        leaves=np.zeros((2, 2), np.int64),
+        families=np.array([[0, 0, 0, 1]], np.int32),
+        thresholds=np.zeros(1),
+        sets=np.zeros((1, 2), np.int32),
+        words=np.zeros(0, np.uint32),
+        high_exponent=0,
+        low_exponent=-low_bits_of(1),
+        is_input=True,
+    )
 
 
 def pack(forest: Forest) -> PackedForest:

@@ -8,7 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,7 +35,7 @@ from tests.export.conftest import COMPILERS
 from tests.export.conftest import run as run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 CONVOLUTIONS = [
     "--n 16 --c 256",
@@ -50,6 +52,9 @@ GEMMS = [
     "--m 100 --n 31 --k 1 --top 2000",
     "--op gemm_universal --m 64 --n 64 --k 64 --layout ccr --dtype fp32 --arch host",
 ]
+
+
+COMPILED = "grouped_conv_forward_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
 
 
 def asked(line: str) -> Request:
@@ -95,6 +100,64 @@ def test_solvers_are_those_of_the_full_command(
         for flags in ("", " --json", " --why"):
             told = f"--op miopen_conv --arch gfx90a {line}{flags}"
             assert text_of(asked(told)) == full(capsys, told)
+
+
+def random_convolutions(seed: int) -> Iterator[str]:
+    """Options of convolutions, of which some need channels to be padded and some have no kernel."""
+    random = Random(seed)
+    while True:
+        groups, size = random.choice([1, 1, 4]), random.randint(5, 60)
+        channels, filters = (groups * random.choice([3, 8, 16, 64, 200]) for _ in "ck")
+        further = random.choice(["", " --stride 2", " --y 1", " --n 64", " --n 3 --pad 0"])
+        yield f"--c {channels} --k {filters} --g {groups} --hi {size}{further}"
+
+
+def random_gemms(seed: int) -> Iterator[str]:
+    """Options of GEMMs, some with sizes that no tile divides."""
+    random = Random(seed)
+    while True:
+        m, n, k = (random.choice([1, 16, 31, 100, 128, 1000, 4096, 7168]) for _ in "mnk")
+        yield f"--m {m} --n {n} --k {k}"
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("problems", "options", "basis"),
+    [
+        (random_convolutions, "--arch gfx942", "estimate"),
+        (random_convolutions, "--arch gfx942 --variant bwd_weight", "estimate"),
+        (random_convolutions, "--arch gfx950 --dtype fp16", "model"),
+    ],
+)
+def test_answers_without_a_model_are_those_of_the_full_command(
+    problems: Callable[[int], Iterator[str]],
+    options: str,
+    basis: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of twelve random sizes after the first: of the estimate, and of a model that it completes."""
+    monkeypatch.delenv("CKH_MODELS")
+    add_compiled("gfx942", "grouped_conv", COMPILED, Resources(512, 0, 100, 65536, 0, 0, 0, occupancy=1))
+    lines = problems(len(options))
+    assert prepare(asked(f"{next(lines)} {options}"))
+    for number, line in enumerate(islice(lines, 12)):
+        told = f"{line} {options} --top {number * number + 1} {['', '--json', '--why'][number % 3]}"
+        assert text_of(asked(told)) == full(capsys, told)
+    first = json.loads(full(capsys, f"{next(lines)} {options} --json"))
+    assert first["not_measured"]["basis"] == basis
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_compiled_kernel_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was prepared of an estimate does not count once a kernel of the operation was compiled for the GPU."""
+    monkeypatch.delenv("CKH_MODELS")
+    line, none = asked("--c 64 --arch gfx942"), Resources(*range(len(RESOURCE_NAMES)))
+    assert prepare(line)
+    add_compiled("gfx942", "gemm_universal", COMPILED, none)
+    assert text_of(line) is not None
+    add_compiled("gfx942", "grouped_conv", COMPILED, none)
+    assert text_of(line) is None
 
 
 @pytest.mark.usefixtures("alone")
@@ -356,7 +419,8 @@ def _program_range(content: bytes) -> tuple[int, int]:
 
 @pytest.fixture
 def printed_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """Options that an estimate answers, and an empty cache and data folder."""
+    """Options that an estimate answers, of a pool that is not prepared, and an empty cache and data folder."""
+    monkeypatch.setattr("ckh.quick.prepare.MOST_KERNELS", 1)
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CKH_DATA_DIR", str(tmp_path / "data"))
     return ["predict", "--variant", "bwd_data", "--dtype", "fp16", "--arch", "gfx90a", "--n", "16", "--c", "96"]

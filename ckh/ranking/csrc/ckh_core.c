@@ -163,9 +163,39 @@ static void compute_features(const ckh_group *group, workspace *w, int32_t b, co
   ckh_features(w->registers, size, constants, rows);
 }
 
+/* The class of a variant in a partition. */
+static int32_t class_of(const ckh_rank_plan *plan, int32_t partition, int32_t variant) {
+  const size_t words = ((size_t)plan->variants + 63) / 64;
+  int32_t found = plan->class_starts[partition];
+  while (!(plan->class_masks[(size_t)found * words + (size_t)variant / 64] >> variant % 64 & 1)) found++;
+  return found - plan->class_starts[partition];
+}
+
+/* The value of a forest's first input for a candidate of a block, by its place there. */
+static double input_of(const ckh_rank_plan *plan, const double *constants, const double *rows, int32_t place) {
+  const ckh_source *source = (const ckh_source *)plan->family;
+  int32_t row = source->source;
+  if (source->kind == 0) return constants[row];
+  if (source->partition >= 0) row += class_of(plan, source->partition, plan->variant_of[place]);
+  return rows[(size_t)row * (size_t)plan->tiles + (size_t)plan->tile_of[place]];
+}
+
+/* Scores a block's candidates for problems whose features are computed, with one of the forests. */
+static int score_forest(const ckh_model *model, const ckh_group *group, workspace *w, int32_t index, int32_t f,
+                        size_t problems, double *out, int32_t portable) {
+  const ckh_rank_plan *plan = group->plan + index;
+  const size_t some = (size_t)plan->candidates, cells = (size_t)plan->rows * (size_t)plan->tiles;
+  if (model->forest[f].exponents->form != CKH_FORM_INPUT)
+    return ckh_rank_scores(w->state[index], (int64_t)problems, w->constants, w->rows, out, (int64_t)some, portable);
+  for (size_t p = 0; p < problems; p++)
+    for (size_t i = 0; i < some; i++)
+      out[p * some + i] = input_of(plan, w->constants + p * (size_t)plan->constants, w->rows + p * cells, (int32_t)i);
+  return CKH_RANK_OK;
+}
+
 /* Scores a block's candidates for problems that there is room for, with some of the forests. */
-static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t problems, const double *size,
-                       int32_t forests, double *const *scores, int32_t portable) {
+static int score_block(const ckh_model *model, const ckh_group *group, workspace *w, int32_t b, size_t problems,
+                       const double *size, int32_t forests, double *const *scores, int32_t portable) {
   const ckh_block *block = group->block + b;
   const ckh_counts *counts = group->program->counts;
   const size_t candidates = (size_t)group->own.kernel_count, some = (size_t)block->candidate_count;
@@ -176,8 +206,7 @@ static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t p
   for (int32_t f = 0; f < forests; f++) {
     const int is_all = some == candidates;
     double *out = is_all ? scores[f] : w->of_block;
-    if (ckh_rank_scores(w->state[f * group->block_count + b], (int64_t)problems, w->constants, w->rows, out,
-                        (int64_t)some, portable))
+    if (score_forest(model, group, w, f * group->block_count + b, f, problems, out, portable))
       return CKH_ERROR_NO_MEMORY;
     for (size_t p = 0; !is_all && p < problems; p++)
       for (size_t i = 0; i < some; i++) scores[f][p * candidates + (size_t)block->candidate[i]] = out[p * some + i];
@@ -188,12 +217,12 @@ static int score_block(const ckh_group *group, workspace *w, int32_t b, size_t p
 static int score(const ckh_model *model, const ckh_group *group, workspace *w, size_t problems, const double *size,
                  int32_t forests, double *const *scores, int32_t portable) {
   for (int32_t b = 0; b < group->block_count; b++) {
-    const int error = score_block(group, w, b, problems, size, forests, scores, portable);
+    const int error = score_block(model, group, w, b, problems, size, forests, scores, portable);
     if (error) return error;
   }
   for (int32_t f = 0; f < forests; f++) {
     const size_t all = problems * (size_t)group->own.kernel_count;
-    if (!model->forest[f].exponents->is_log) continue;
+    if (model->forest[f].exponents->form != CKH_FORM_LOG) continue;
     for (size_t i = 0; i < all; i++) scores[f][i] = expm1(scores[f][i]);
   }
   return CKH_OK;
@@ -235,7 +264,7 @@ static int score_some(const ckh_model *model, const ckh_group *group, workspace 
     for (int32_t b = 0; b < group->block_count; b++)
       if (score_few_of_block(group, w, f, b, size, chosen + at, few, scores + at)) return CKH_ERROR_NO_MEMORY;
   }
-  for (int32_t i = 0; model->forest[f].exponents->is_log && i < count; i++) scores[i] = expm1(scores[i]);
+  for (int32_t i = 0; model->forest[f].exponents->form == CKH_FORM_LOG && i < count; i++) scores[i] = expm1(scores[i]);
   return CKH_OK;
 }
 

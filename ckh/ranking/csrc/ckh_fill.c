@@ -150,7 +150,9 @@ static int are_numbers(const ckh_forest *forest) {
   int64_t shift;
   if (forest->exponents_count != 1 || forest->sets_count != forest->thresholds_count || forest->roots_count > MAX_TREES)
     return 0;
-  if (exponents->high < -4096 || exponents->high > 4096 || exponents->is_log < 0 || exponents->is_log > 1) return 0;
+  if (exponents->high < -4096 || exponents->high > 4096) return 0;
+  if (exponents->form < 0 || exponents->form >= CKH_FORM_COUNT) return 0;
+  if (exponents->form == CKH_FORM_INPUT && forest->family_count != 1) return 0;
   shift = (int64_t)exponents->high - exponents->low;
   if (shift < 1 || shift > 62) return 0;
   for (int32_t i = 0; i < forest->nodes_count; i++)
@@ -251,6 +253,8 @@ static void fill_plan(reader *r, const ckh_forest *forest, const ckh_group *grou
   require(r, are_masks(plan.variant_masks, plan.variant_masks_count, made->variant_tests, variants));
   for (int32_t i = 0; i < plan.family_count && !r->error; i++)
     require(r, is_source(program, made, plan.family + i, forest->family[i].count));
+  if (forest->exponents->form == CKH_FORM_INPUT) /* masks alone tell no values */
+    require(r, !r->error && plan.family->source >= 0);
 }
 
 static void fill_block(reader *r, const ckh_model *model, ckh_group *group, int32_t b) {
@@ -401,6 +405,7 @@ int ckh_fill(ckh_model *model, const void *data, size_t bytes) {
     require(r, !r->error && ckh_is_program(model->program + i));
   }
   for (int32_t f = 0; f < facts->forests && !r->error; f++) fill_forest(r, model->forest + f, model->ranked + f);
+  require(r, r->error || facts->tflops < 0 || model->forest[facts->tflops].exponents->form != CKH_FORM_INPUT);
   for (int32_t g = 0; g < facts->groups && !r->error; g++) fill_group(r, model, model->group + g);
   require(r, !r->left);
   return r->error;

@@ -13,6 +13,8 @@ extern "C" {
 enum { CKH_KEYS = 4 };                       /* direction, dtype, layout, one more; 0 where the kind has none */
 enum { CKH_MOST_SIZES = 32 };                /* of a problem */
 enum { CKH_MOST_FORESTS = 8 };               /* of a model */
+#define CKH_FORM(name) CKH_FORM_##name,
+enum { CKH_FORMS(CKH_FORM) CKH_FORM_COUNT }; /* of a forest's scores */
 enum { CKH_APPLIES = -1, CKH_REFUSED = -2 }; /* where decisions end; below, with further reasons */
 
 /* ---- what lies in a file ---- */

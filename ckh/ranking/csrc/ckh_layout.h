@@ -26,8 +26,10 @@
 #define CKH_COMPARISON(X) X(relation) X(a) X(b)
 #define CKH_STEP(X) X(condition) X(yes) X(no)
 
-/* Of forests, as ckh/ranking/packed.py explains them. */
-#define CKH_EXPONENTS(X) X(high) X(low) X(is_log)
+/* Of forests, as ckh/ranking/packed.py explains them; `form` is what the score is: the sum of leaves, exp(sum) - 1, or
+   the value of the first family's input, whatever the trees say. */
+#define CKH_EXPONENTS(X) X(high) X(low) X(form)
+#define CKH_FORMS(X) X(SUM) X(LOG) X(INPUT)
 #define CKH_BRANCH(X) X(test) X(left) X(right)
 #define CKH_FAMILY(X) X(input) X(flags) X(first) X(count)
 #define CKH_SET(X) X(first) X(count)
