@@ -24,7 +24,7 @@ from ckh.learn.measured_set import MEASURED_NAME, read_measured
 from ckh.learn.published import forest_path, model_file, read_forest
 from ckh.learn.ranked import Ranked, in_order
 from ckh.learn.reach import beyond, reach_of
-from ckh.learn.scoring import PoolScorer, Remembered
+from ckh.learn.scoring import ModelInputs, PoolScorer, Remembered
 from ckh.learn.spec import ANY, SPEC_NAME, ModelSpec, may_be_for, read_spec
 from ckh.learn.unusable import leave_out
 from ckh.ops import operation_of_problem
@@ -36,13 +36,12 @@ from ckh.ranking.lightgbm_text import Forest, parse_forest
 from ckh.training import BANDWIDTH, LATENCY, TFLOPS, Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import lightgbm
     from numpy.typing import NDArray
 
     from ckh.data.dataset import Dataset
-    from ckh.features.engine import FeatureEngine
     from ckh.kernels.pools import Candidates, KernelList
     from ckh.learn.frequent import Table
     from ckh.learn.measured_set import MeasuredSet
@@ -201,25 +200,6 @@ def load_model(path: Path | str) -> Model:
     return Model(folder, read_spec(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class ModelInputs:
-    """What a model's scores are computed from.
-
-    Attributes:
-        engine: the features.
-        names: those that it has, in order.
-        of_kernels: the raw columns of kernels.
-        of_problem: those of a problem.
-        further_sizes: numbers of a problem among these besides the sizes of its operation.
-    """
-
-    engine: FeatureEngine
-    names: tuple[str, ...]
-    of_kernels: Callable[[Sequence[Kernel]], Mapping[str, Any]]
-    of_problem: Callable[[Problem], Mapping[str, Any]]
-    further_sizes: tuple[str, ...] = ()
-
-
 class Model:
     """A loaded model. Its forests are read when they are first needed.
 
@@ -260,14 +240,8 @@ class Model:
 
     @property
     def inputs(self) -> ModelInputs:
-        """The operation's features that it learned from."""
-        spec = self.spec
-        return ModelInputs(
-            engine=spec.engine,
-            names=spec.feature_names,
-            of_kernels=lambda kernels: spec.op.kernel_features(kernels, spec.encoding),
-            of_problem=lambda problem: spec.op.problem_features([problem]),
-        )
+        """What scores are computed from: the operation's features that it learned from."""
+        return ModelInputs.of(self.spec)
 
     @property
     def measured(self) -> MeasuredSet | None:
@@ -352,7 +326,8 @@ class Model:
         Raises:
             ModelError: there is no such target, or its file is damaged.
         """
-        return self._predict(self.matrix(problem, kernels), target)
+        raw = reference.scores(self.packed_forest(target), self.matrix(problem, kernels))
+        return self._linear(raw, target)
 
     @property
     def shown_beside(self) -> tuple[str, ...]:
@@ -485,9 +460,6 @@ class Model:
         op = self.spec.op
         columns = {**op.problem_features([problem]), **op.kernel_features(kernels, self.spec.encoding)}
         return self.spec.engine.matrix(columns, self.hardware, self.spec.feature_names)
-
-    def _predict(self, matrix: NDArray[np.float64], target: str) -> NDArray[np.float64]:
-        return self._linear(reference.scores(self.packed_forest(target), matrix), target)
 
     def _linear(self, raw: NDArray[np.float64], target: str) -> NDArray[np.float64]:
         return np.expm1(raw) if target in self.spec.log_targets else raw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ckh.ranking.evaluator import Ranker
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from ckh.features.engine import FeatureEngine
     from ckh.learn.spec import ModelSpec
     from ckh.ops.base import Kernel, Problem
     from ckh.ranking.packed import PackedForest
@@ -48,6 +50,35 @@ class Remembered(Generic[_Value]):
             self._values.move_to_end(key)
             if len(self._values) > self._most:
                 self._values.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInputs:
+    """What a model's scores are computed from.
+
+    Attributes:
+        engine: the features.
+        names: those that it has, in order.
+        of_kernels: the raw columns of kernels.
+        of_problem: those of a problem.
+        further_sizes: numbers of a problem among these besides the sizes of its operation.
+    """
+
+    engine: FeatureEngine
+    names: tuple[str, ...]
+    of_kernels: Callable[[Sequence[Kernel]], Mapping[str, Any]]
+    of_problem: Callable[[Problem], Mapping[str, Any]]
+    further_sizes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, spec: ModelSpec) -> ModelInputs:
+        """Those of a model of the operation's features."""
+        return cls(
+            engine=spec.engine,
+            names=spec.feature_names,
+            of_kernels=lambda kernels: spec.op.kernel_features(kernels, spec.encoding),
+            of_problem=lambda problem: spec.op.problem_features([problem]),
+        )
 
 
 class PoolScorer:

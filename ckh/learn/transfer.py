@@ -19,7 +19,7 @@ import numpy as np
 from ckh.archs import HOST, arch_names, load_arch
 from ckh.errors import ModelError
 from ckh.kernels.compiled import compiled
-from ckh.learn.artifact import Model, ModelInputs, find_model, fitting_models, list_models, wanted_for
+from ckh.learn.artifact import Model, find_model, fitting_models, list_models, wanted_for
 from ckh.learn.estimate import (
     ESTIMATE_FEATURE,
     PROBLEM_INPUTS,
@@ -31,6 +31,7 @@ from ckh.learn.estimate import (
 )
 from ckh.learn.filled import FilledModel, TieBreakingModel
 from ckh.learn.ranking_text import NotMeasured
+from ckh.learn.scoring import ModelInputs
 from ckh.learn.spec import ANY, ModelSpec
 from ckh.ops import operation
 from ckh.paths import model_folders

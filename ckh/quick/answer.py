@@ -15,7 +15,7 @@ from ckh.ops import requested
 from ckh.paths import PROBES, user_data_dir
 from ckh.prose import whole_names
 from ckh.quick import shipped
-from ckh.quick.prepared_pool import PreparedPool, value_of
+from ckh.quick.scored_pool import ScoredPool, value_of
 from ckh.quick.store import is_wanted, keep_printed, paths, read_facts, read_printed, stamp
 from ckh.ranking.library import is_available
 from ckh.requested import padded_sizes, requested_problem
@@ -122,7 +122,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     from ckh.learn.reach import beyond
 
     probe = _measured(problem, facts["arch"]) if "no_measured" not in request.flags else None
-    pool = PreparedPool(facts, path)
+    pool = ScoredPool(facts, path)
     model = pool.model
     run, sizes, count, choices = _ranked(problem, facts, pool)
     far = beyond(run, facts["reach"])
@@ -160,7 +160,7 @@ def _ranking(problem: Problem, facts: dict[str, Any], path: Path, request: Reque
     )
 
 
-def _ranked(problem: Problem, facts: dict[str, Any], pool: PreparedPool) -> _Ranked:
+def _ranked(problem: Problem, facts: dict[str, Any], pool: ScoredPool) -> _Ranked:
     """The ranking of a problem, or of it padded where no kernel applies to it as it is.
 
     Raises:

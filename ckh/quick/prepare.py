@@ -11,7 +11,7 @@ from ckh.errors import CkhError
 from ckh.export.integers import Expression
 from ckh.ops.base import TiledSizes
 from ckh.paths import write_atomic
-from ckh.quick.prepared_pool import PreparedPool
+from ckh.quick.scored_pool import ScoredPool
 from ckh.quick.store import encode_facts, estimate_path, is_wanted, paths, read_facts, stamp
 from ckh.ranking.library import is_available
 
@@ -96,7 +96,7 @@ def _prepared(model: Model, found: Candidates[Kernel], problem: Problem) -> tupl
 
 def _can_open(facts: dict[str, Any], path: Path) -> bool:
     with suppress(CkhError):
-        return bool(PreparedPool(facts, path))
+        return bool(ScoredPool(facts, path))
     return False
 
 

@@ -374,7 +374,9 @@ def test_a_run_in_which_everything_fails_is_no_success(
 ) -> None:
     """Twelve rows and not one time: exit code 5 with the reason; that nothing is left to do changes nothing."""
     compiler = tmp_path / "c++"
-    compiler.write_text('#!/bin/sh\ncase "$*" in */least.cpp*) ;; *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n')
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in */least.cpp*) ;; *.cpp*) echo "error: no" >&2; exit 1;; esac\nexec g++ "$@"\n'
+    )
     compiler.chmod(0o755)
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("CKH_CACHE_DIR", str(tmp_path / "cache"))

@@ -29,7 +29,7 @@ _OPERATIONS: dict[str, Callable[..., int]] = {
 }
 
 
-class PreparedPool:
+class ScoredPool:
     """The kernels of a kind of problems, and the model or estimate, or both, that rank them.
 
     Args:
