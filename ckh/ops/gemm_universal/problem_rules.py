@@ -14,6 +14,7 @@ from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.pipelines import ALWAYS_PADDED_PIPELINES
 from ckh.ops.gemm_universal.problem import contiguous_axes, output_dtype
 from ckh.ops.gemm_universal.vectors import Loads, effective_widths
+from ckh.problems import DTYPE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
@@ -25,6 +26,7 @@ BOOK = RuleBook()
 rule = BOOK.rule
 
 _HALF = frozenset({"fp16", "bf16"})
+_MAX_OFFSET = 2**31 - 1
 
 
 @rule
@@ -103,7 +105,23 @@ def _split_k(
             yield f"split_k {problem.split_k} needs an even vector_c for {output_dtype(dtype)} results"
 
 
-PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
+@rule
+def _addressable(arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
+    if not arch.is_gpu:
+        return
+    for name, size, most in _extents(problem):
+        if size > most:
+            yield f"{name} has {size} elements; CK Tile's offsets reach {most}"
+
+
+def _extents(problem: GemmProblem) -> Iterator[tuple[str, int, int]]:
+    """Each matrix with its elements, and how many CK Tile's offsets reach: loads count elements, stores bytes."""
+    yield "A", problem.m * problem.k, _MAX_OFFSET
+    yield "B", problem.k * problem.n, _MAX_OFFSET
+    yield "C", problem.m * problem.n, _MAX_OFFSET // int(DTYPE_BYTES[output_dtype(problem.dtype)])
+
+
+PROBLEM_RULES: tuple[Rule, ...] = (_same_kind, _padding, _whole_vectors, _split_k, _addressable)
 
 # Every tile and vector width divides this, of pools and of kernels that were measured or that a user names.
 _MOST_DIVISOR = 2**10 * 3**2 * 5 * 7 * 11 * 13
@@ -113,4 +131,5 @@ def rule_key(problem: GemmProblem) -> Hashable:
     """All that the rules read in a problem: a kernel keeps to them, or not, for all problems of one key alike."""
     m, n = (gcd(size, _MOST_DIVISOR) for size in (problem.m, problem.n))
     k = gcd(problem.k, _MOST_DIVISOR) if problem.split_k == 1 else problem.k
-    return problem.dtype, problem.layout, problem.split_k, m, n, k
+    reached = (size <= most for _, size, most in _extents(problem))
+    return problem.dtype, problem.layout, problem.split_k, m, n, k, *reached

@@ -12,7 +12,7 @@ from ckh.kernels.judging import Rule, RuleBook
 from ckh.kernels.pipelines import LEAST_TRIPS_PIPELINES
 from ckh.kernels.table import TRIPLES
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
-from ckh.problems import Direction
+from ckh.problems import DTYPE_BYTES, Direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -32,6 +32,9 @@ _VECTOR_CHANNELS: dict[Direction, tuple[tuple[str, str], ...]] = {
 # A forward kernel that merges groups loads A and stores C across groups.
 _MERGED_FORWARD = (("vector_b", "c_per_group"), ("vector_c", "g"))
 _MEANING = {"c_per_group": "C/G", "k_per_group": "K/G", "g": "G"}
+# What the byte offsets of CK Tile's tensors reach.
+_MAX_TENSOR_BYTES = 2**31 - 1
+_FP32_BYTES = int(DTYPE_BYTES["fp32"])
 
 
 @rule
@@ -98,6 +101,42 @@ def _least_trips(arch: ArchSpec, problem: ConvProblem, stepping: tuple[str, int]
         yield f"{pipeline} in bwd_weight needs {least} trips over K, {problem.gemm_sizes[2]} gives {trips}"
 
 
+@BOOK.quantity
+def addressing(variant: Direction, dtype: str, explicit_gemm: bool | None, two_stage: bool) -> tuple[bool, int, int]:
+    """Whether a kernel cuts the batch into addressable parts, and the bytes of an image's and of a filter's element.
+
+    Source: GetSplitedNSize in CK Tile's transform_conv_fwd_to_gemm.hpp and transform_conv_bwd_data_to_gemm.hpp.
+    Backward weight and explicit GEMMs do not cut; explicit GEMMs of forward count fp32 elements; two stages keep the
+    filter in fp32 first.
+    """
+    size = int(DTYPE_BYTES.get(dtype, 0))
+    cuts_batch = variant is not Direction.BWD_WEIGHT and not explicit_gemm
+    image = _FP32_BYTES if explicit_gemm and variant is Direction.FORWARD else size
+    return cuts_batch, image, _FP32_BYTES if two_stage else size
+
+
+@rule
+def _addressable(arch: ArchSpec, problem: ConvProblem, addressing: tuple[bool, int, int]) -> Iterator[str]:
+    if not arch.is_gpu:
+        return
+    cuts_batch, image_bytes, filter_bytes = addressing
+    images, scope = (1, "image of the ") if cuts_batch else (problem.n, "")
+    x, w, y = _elements(problem)
+    tensors = ((f"{scope}input", images * x * image_bytes), (f"{scope}output", images * y * image_bytes))
+    for name, size in (*tensors, ("filter", w * filter_bytes)):
+        if size > _MAX_TENSOR_BYTES:
+            yield f"the {name} has {size} bytes; CK Tile's offsets reach {_MAX_TENSOR_BYTES}"
+
+
+def _elements(problem: ConvProblem) -> tuple[int, int, int]:
+    """Elements of an image of the input, of the filter, and of an image of the output."""
+    return (
+        problem.c * problem.di * problem.hi * problem.wi,
+        problem.k * problem.c_per_group * problem.z * problem.y * problem.x,
+        problem.k * problem.do * problem.ho * problem.wo,
+    )
+
+
 def _is_1x1(problem: ConvProblem) -> bool:
     return (problem.z, problem.y, problem.x) == (1, 1, 1)
 
@@ -130,6 +169,7 @@ PROBLEM_RULES: tuple[Rule, ...] = (
     _merged_groups,
     _specialization,
     _least_trips,
+    _addressable,
 )
 
 # All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
@@ -145,4 +185,12 @@ def rule_key(problem: ConvProblem) -> Hashable:
     # Only rules of backward weight depend on how long K is.
     depth = min(problem.gemm_sizes[2], _MOST_DEPTH) if problem.variant is Direction.BWD_WEIGHT else 0
     kind = (problem.variant, problem.dtype, problem.ndim, problem.layout)
-    return (*kind, *channels, _has_one_channel(problem), *specialized, depth)
+    return (*kind, *channels, _has_one_channel(problem), *specialized, depth, *_reached(problem))
+
+
+def _reached(problem: ConvProblem) -> Iterator[bool]:
+    """Whether offsets reach the tensors that `_addressable` may compare, in the order of its sizes."""
+    x, w, y = _elements(problem)
+    for size in (int(DTYPE_BYTES[problem.dtype]), _FP32_BYTES):
+        for elements in (x, y, problem.n * x, problem.n * y, w):
+            yield size * elements <= _MAX_TENSOR_BYTES

@@ -6,13 +6,13 @@ C and K are channels per group here, as they are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from math import gcd
+from math import gcd, prod
 
 from ckh.archs import ArchSpec
 from ckh.ops.grouped_conv.kernel import ConvKernel
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.ops.grouped_conv.variants import FILTER1X1_PAD0, FILTER1X1_STRIDE1_PAD0, FILTER3X3
-from ckh.problems import Direction
+from ckh.problems import DTYPE_BYTES, Direction
 
 ProblemRule = Callable[[ConvKernel, ArchSpec, ConvProblem], Iterator[str]]
 
@@ -74,6 +74,24 @@ def _compv6_loops(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> I
         yield f"compv6 in bwd_weight needs {arch.least_trips} trips over K, {problem.gemm_sizes[2]} gives {loops}"
 
 
+def _addressable(kernel: ConvKernel, arch: ArchSpec, problem: ConvProblem) -> Iterator[str]:
+    if not arch.is_gpu:
+        return
+    element = int(DTYPE_BYTES[kernel.dtype])
+    is_whole = kernel.variant is Direction.BWD_WEIGHT or kernel.explicit_gemm
+    pixel = 4 if kernel.explicit_gemm and kernel.variant is Direction.FORWARD else element
+    name = "the {}" if is_whole else "the image of the {}"
+    cut = 1 if is_whole else problem.n
+    sizes = {
+        name.format("input"): prod(problem.input_shape) // cut * pixel,
+        name.format("output"): prod(problem.output_shape) // cut * pixel,
+        "the filter": prod(problem.weight_shape) * (4 if kernel.two_stage else element),
+    }
+    for tensor, size in sizes.items():
+        if size >= 2**31:
+            yield f"{tensor} has {size} bytes; CK Tile's offsets reach 2147483647"
+
+
 def _is_1x1(problem: ConvProblem) -> bool:
     return (problem.z, problem.y, problem.x) == (1, 1, 1)
 
@@ -106,6 +124,7 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     _merged_groups,
     _specialization,
     _compv6_loops,
+    _addressable,
 )
 
 # All vector widths and numbers of merged groups of pools divide the first; the trips that a kernel needs are within the
@@ -128,4 +147,5 @@ def kernel_key(kernel: ConvKernel) -> Hashable:
     """All that the rules read in a kernel: a problem refuses kernels with one key for the same reasons, or not."""
     kind = (kernel.variant, kernel.dtype, kernel.ndim_spatial, kernel.layout, kernel.specialization)
     widths = (kernel.vector_a, kernel.vector_b, kernel.vector_c, kernel.num_groups_to_merge)
-    return (*kind, *widths, kernel.tile_k if kernel.pipeline == "compv6" else 0)
+    tensors = (kernel.explicit_gemm, kernel.two_stage)
+    return (*kind, *widths, kernel.tile_k if kernel.pipeline == "compv6" else 0, *tensors)

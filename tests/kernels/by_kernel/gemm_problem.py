@@ -63,7 +63,15 @@ def _split_k(kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterat
             yield f"split_k {problem.split_k} needs an even vector_c for {output_dtype(kernel.dtype)} results"
 
 
-PROBLEM_RULES: tuple[ProblemRule, ...] = (_same_kind, _padding, _whole_vectors, _split_k)
+def _addressable(_kernel: GemmKernel, arch: ArchSpec, problem: GemmProblem) -> Iterator[str]:
+    m, n, k = problem.m, problem.n, problem.k
+    stored = {"fp32": 4, "int32": 4}.get(output_dtype(problem.dtype), 2)
+    for name, size, most in (("A", m * k, 2**31 - 1), ("B", k * n, 2**31 - 1), ("C", m * n, (2**31 - 1) // stored)):
+        if arch.is_gpu and size > most:
+            yield f"{name} has {size} elements; CK Tile's offsets reach {most}"
+
+
+PROBLEM_RULES: tuple[ProblemRule, ...] = (_same_kind, _padding, _whole_vectors, _split_k, _addressable)
 
 # Every tile and vector width of pools divides this.
 _MOST_DIVISOR = 768

@@ -204,3 +204,20 @@ def test_native_widths_by_hand(changes: dict[str, Any], widths: tuple[int, int, 
     assert native_widths(kernel(**changes), arch) == widths
     fixed = kernel(**changes, vector_b=2)
     assert effective_widths(fixed, arch) == (widths[0], 2, widths[2])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "refused"),
+    [
+        ({"m": 2**16, "n": 2**13, "k": 2**14}, None),  # C of 2^29 elements
+        ({"m": 2**16, "n": 2**14, "k": 2**14}, ("C", 2**30, 2**30 - 1)),
+        ({"m": 2**16, "n": 2**13, "k": 2**15}, ("A", 2**31, 2**31 - 1)),
+        ({"m": 2**13, "n": 2**16, "k": 2**15}, ("B", 2**31, 2**31 - 1)),
+    ],
+)
+def test_matrices_beyond_32_bit_offsets(sizes: dict[str, int], refused: tuple[str, int, int] | None) -> None:
+    """Loads count elements and stores bytes, of two here."""
+    arch = load_arch("gfx942")
+    problem = GemmProblem(**sizes, dtype="fp16", layout="rcr")
+    reasons = [] if refused is None else ["{} has {} elements; CK Tile's offsets reach {}".format(*refused)]
+    assert GEMM_RULES.of_problem(kernel(), arch, problem) == reasons

@@ -287,6 +287,46 @@ def test_compv6_in_bwd_weight_needs_four_trips_over_k() -> None:
         assert CONV_RULES.of_problem(kernel, arch, problem_on(arch, direction, n=4, hi=8, wi=8)) == []
 
 
+@pytest.mark.parametrize(
+    ("direction", "sizes", "sized"),
+    [
+        # 64 channels of 4096 x 4096 in bf16 are 2^31 bytes.
+        (Direction.FORWARD, {"n": 4, "hi": 4096, "wi": 4095, "k": 8}, {}),
+        (Direction.FORWARD, {"n": 1, "hi": 4096, "wi": 4096, "k": 8}, {"image of the input": 2**31}),
+        (Direction.FORWARD, {"n": 1, "hi": 4096, "wi": 4096, "c": 8}, {"image of the output": 2**31}),
+        (Direction.BWD_DATA, {"n": 1, "hi": 4096, "wi": 4096, "k": 8}, {"image of the input": 2**31}),
+        (Direction.BWD_WEIGHT, {"n": 4, "hi": 2048, "wi": 2048, "k": 8}, {"input": 2**31}),
+        (Direction.BWD_WEIGHT, {"n": 3, "hi": 2048, "wi": 2048}, {}),
+        (Direction.FORWARD, {"c": 2**15, "k": 2**15, "y": 1, "x": 1, "pad_h": 0, "pad_w": 0}, {"filter": 2**31}),
+    ],
+)
+def test_tensors_beyond_32_bit_offsets(direction: Direction, sizes: dict[str, int], sized: dict[str, int]) -> None:
+    """CK Tile cuts the batch but no image; backward weight cuts nothing, and no GPU kernel takes what is larger."""
+    arch, host = load_arch("gfx942"), load_arch("host")
+    problem = problem_on(arch, direction, **sizes)
+    reasons = [f"the {name} has {size} bytes; CK Tile's offsets reach {2**31 - 1}" for name, size in sized.items()]
+    for kernel in (kernel_on(arch, direction), kernel_on(arch, direction, split_image=True)):
+        assert CONV_RULES.of_problem(kernel, arch, problem) == reasons
+    assert not CONV_RULES.of_problem(kernel_on(host, direction), host, problem_on(host, direction, **sizes))
+
+
+def test_explicit_gemms_and_two_stages_reach_less() -> None:
+    """An explicit GEMM takes the batch as a whole, forward as if it were fp32; two stages have an fp32 filter."""
+    arch = load_arch("gfx942")
+    plain = {"y": 1, "x": 1, "pad_h": 0, "pad_w": 0, "k": 8}
+    explicit = {"specialization": FILTER1X1_STRIDE1_PAD0, "explicit_gemm": True}
+    for direction, n in ((Direction.FORWARD, 2), (Direction.BWD_DATA, 4)):
+        problem = problem_on(arch, direction, n=n, hi=2048, wi=2048, **plain)  # 2^28 elements an image
+        kernel = kernel_on(arch, direction, **explicit)
+        assert CONV_RULES.of_problem(replace(kernel, explicit_gemm=False), arch, problem) == []
+        (reason,) = CONV_RULES.of_problem(kernel, arch, problem)
+        assert reason.startswith(f"the input has {2**31} bytes")
+    two_stage = kernel_on(arch, Direction.BWD_WEIGHT, two_stage=True)
+    problem = problem_on(arch, Direction.BWD_WEIGHT, **{**plain, "c": 2**15, "k": 2**14})
+    assert CONV_RULES.of_problem(replace(two_stage, two_stage=False), arch, problem) == []
+    assert len(CONV_RULES.of_problem(two_stage, arch, problem)) == 1
+
+
 def test_check_without_a_problem_is_the_architectures_verdict() -> None:
     """The parts add up: nothing is asked twice or lost."""
     arch = load_arch("gfx942")
