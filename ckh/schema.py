@@ -29,6 +29,7 @@ class Status(StrEnum):
     WRONG_RESULT = "wrong_result"
     NONDETERMINISTIC = "nondeterministic"  # right once, but runs that must be equal bit for bit are not: a race
     UNSTABLE = "unstable"
+    LAUNCH_BOUND = "launch_bound"  # right, but so short that its time is that of launching it
     PREDICTED = "predicted"  # not measured: a model's choice, read back from what was exported
 
 
@@ -44,7 +45,7 @@ TRIED_AGAIN = (Status.COMPILE_INTERRUPTED,)
 
 SHORTEST_MS = 1e-9  # 0.001 ns; a time below is none, and readers take the row for a bad one
 # Rows that carry a time of a kernel whose result was right.
-MEASURED = (Status.OK, Status.UNSTABLE)
+MEASURED = (Status.OK, Status.UNSTABLE, Status.LAUNCH_BOUND)
 # Rows of a kernel whose result was right, on devices without times too.
 RIGHT = (*MEASURED, Status.VERIFIED)
 # Rows of a kernel that must not be believed, whatever another row says of it.
@@ -80,13 +81,16 @@ _RESULT = (
     Column("samples", "int64", "", "number of samples", nullable=True),
     Column("tflops", "float64", "TFLOPS", "flops / latency", nullable=True),
     Column("bandwidth_gb_s", "float64", "GB/s", "bytes of X, W and Y / latency", nullable=True),
-    Column("is_valid", "bool", "", "status is ok or unstable and the time is positive"),
+    Column("is_valid", "bool", "", "status is ok, unstable or launch_bound and the time is positive"),
     Column("non_zero", "int64", "", "non-zero outputs, in AMD's data", nullable=True),
     Column("remeasured", "bool", "", "measured again among the leaders of its problem", nullable=True),
     Column("earlier_ms", "float64", "ms", "of a pair measured more than once, the earlier time", nullable=True),
     Column("later_ms", "float64", "ms", "the later one; geometric means where there are more than two", nullable=True),
     Column("measured_at", "float64", "s", "when it was measured, in seconds since 1970 (UTC)", nullable=True),
+    Column("launch_ms", "float64", "ms", "of a kernel that does nothing, timed in the same way", nullable=True),
+    Column("by_graph", "bool", "", "timed by a graph of launches, not launch by launch", nullable=True),
 )
+LAUNCHING = ("launch_ms", "by_graph")
 WHERE_WHEN = ("measured_at", "node")  # that rows of ckh bench say of themselves
 REPEATED = ("earlier_ms", "later_ms")  # independent measurements of one pair, which show its noise
 # Of the operations that have it: what a kernel needs besides its operands and its result.

@@ -31,11 +31,17 @@ def needed_columns(op: AnyOperation) -> frozenset[str]:
 def times_of(dataset: Dataset) -> Times:
     """Times of all rows; a row without a usable time takes for ever: to choose it is an efficiency of 0.
 
-    Problems without any usable time keep an infinite oracle; `judged` leaves them out.
+    Of a problem's kernels whose times are those of launching them none is faster than another: they have the least of
+    these times. Problems without any usable time keep an infinite oracle; `judged` leaves them out.
     """
     frame = dataset.frame
     is_valid = frame["is_valid"].to_numpy(dtype=bool)
     latency = np.where(is_valid, frame["latency_ms"].to_numpy(dtype=np.float64), np.inf)
+    is_bound = is_valid & (frame["status"] == Status.LAUNCH_BOUND).to_numpy(dtype=bool)
+    if is_bound.any():
+        least = np.full(dataset.problem_ids.max() + 1, np.inf)
+        np.minimum.at(least, dataset.problem_ids[is_bound], latency[is_bound])
+        latency[is_bound] = least[dataset.problem_ids[is_bound]]
     return Times(dataset.problem_ids, latency, frame["spread"].to_numpy(dtype=np.float64))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import zlib
+from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ckh.bench.hip_runtime import HipError, HipMemoryError
 from ckh.bench.kernel_cache import loadable
 from ckh.bench.library import KernelLibrary
 from ckh.bench.protocol import Job, Phase, PhaseClock, Reply
+from ckh.bench.stopwatch import Stopwatch
 from ckh.bench.typed import element_type
 from ckh.bench.verify import Limits
 from ckh.errors import CkhError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # What a device without times says of a right result: the largest error of an element.
 ERROR_PREFIX, ERROR_SUFFIX = "largest error ", " of the largest output"
+_NO_LAUNCHES = timing.Launching()  # of the host, which calls its kernels
 
 
 class KernelFailure(Exception):  # noqa: N818 - it is a result, not a fault of ours
@@ -85,6 +88,22 @@ def _uniform(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return values
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Times of a kernel, each the mean of so many runs, and how they were taken."""
+
+    samples_ns: tuple[float, ...]
+    loops: int
+    launching: timing.Launching = _NO_LAUNCHES
+    by_graph: bool = False
+
+    def reply(self, job: Job) -> Reply:
+        """The reply to a job."""
+        launch_ns = self.launching.of(by_graph=self.by_graph)
+        reply = Reply(job.id, Status.OK, "", self.samples_ns, self.loops)
+        return replace(reply, launch_ns=launch_ns, by_graph=self.by_graph)
+
+
 class Bench:
     """Measures kernels in a memory, one problem after another.
 
@@ -105,6 +124,7 @@ class Bench:
         self._has_times = has_times
         self._libraries: dict[str, KernelLibrary] = {}
         self._problem: _Problem | None = None
+        self._stopwatch = Stopwatch(memory, self._check_code)
 
     def load(self, job: Job) -> Reply:
         """Load a library, without running anything; the reply's message is the kernel's name if it states one."""
@@ -130,11 +150,11 @@ class Bench:
         if not self._has_times:
             error = problem.limits.error(problem.first, problem.split(library))
             return Reply(job.id, Status.VERIFIED, f"{ERROR_PREFIX}{error:.1e}{ERROR_SUFFIX}")
-        samples, loops = self._time_samples(library, problem, first_ns, job.samples)
+        times = self._time_samples(library, problem, first_ns, job.samples)
         self._check_again(library, problem)
-        middle = timing.summarize(samples).median_ns
+        middle = timing.summarize(times.samples_ns).median_ns
         problem.best_ns = min(problem.best_ns, middle) if problem.best_ns > 0 else middle
-        return Reply(job.id, Status.OK, "", samples, loops)
+        return times.reply(job)
 
     def time(self, job: Job) -> Reply:
         """Check and take samples of a kernel that was measured before; before each is a warm-up that is not counted.
@@ -148,12 +168,14 @@ class Bench:
             self._run(library, problem)
         else:
             self._run_checked(library, problem)
+        launching = _NO_LAUNCHES if is_warm else self._stopwatch.launching(library)
+        by_graph = launching.wants_graph(timing.MIN_SAMPLE_NS / job.loops)
         with self._clock.phase(Phase.TIME):
             samples: list[float] = []
             for number in range(job.samples):
                 if number or not is_warm:
-                    self._time(library, problem, 1, 1)
-                samples += self._time(library, problem, job.loops, 1)
+                    self._warm_up(library, problem, timing.MIN_SAMPLE_NS / job.loops, by_graph=by_graph)
+                samples += self._time(library, problem, job.loops, 1, by_graph=by_graph)
         if is_warm:
             with self._clock.phase(Phase.VERIFY):
                 complaint, _ = self._judged(problem, problem.split(library))
@@ -161,7 +183,7 @@ class Bench:
                 raise KernelFailure(Status.WRONG_RESULT, f"in a later run than the first, {complaint}")
         else:
             self._check_again(library, problem)
-        return Reply(job.id, Status.OK, "", tuple(samples), job.loops)
+        return _Times(tuple(samples), job.loops, launching, by_graph=by_graph).reply(job)
 
     def _current(self) -> _Problem:
         if self._problem is None:
@@ -263,9 +285,7 @@ class Bench:
         where, result = self._memory.overrun(), self._memory.result()
         return f"the kernel wrote out of bounds: {where}" if where else problem.limits.complaint(result, split), result
 
-    def _time_samples(
-        self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int
-    ) -> tuple[tuple[float, ...], int]:
+    def _time_samples(self, library: KernelLibrary, problem: _Problem, first_ns: float, wanted: int) -> _Times:
         is_timed = self._memory.times_first_runs
         if not is_timed:
             self._run_again(library, problem)
@@ -276,18 +296,44 @@ class Bench:
             with self._clock.phase(Phase.TIME):
                 first_ns = self._time(library, problem, 1, 1)[0]
             if timing.is_hopeless(first_ns, problem.best_ns):
-                return (first_ns,), 1
+                return _Times((first_ns,), 1)
+        warmed = self._warmed if is_timed else self._warmed_gpu
+        return self._sampled(library, problem, wanted, warmed(library, problem, first_ns))
+
+    def _warmed(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
+        """An estimate of the time of the host's kernel, which is warm then."""
         estimate_ns = first_ns
         if warm_up := timing.warm_up_loops(first_ns):
-            if is_timed:
-                estimate_ns = self._run_again(library, problem)
-            if warm_up > 1 or not is_timed:
+            estimate_ns = self._run_again(library, problem)
+            if warm_up > 1:
                 with self._clock.phase(Phase.CALIBRATE):
                     estimate_ns = self._time(library, problem, warm_up, 1)[0]
+        return _Times((estimate_ns,), 1)
+
+    def _warmed_gpu(self, library: KernelLibrary, problem: _Problem, first_ns: float) -> _Times:
+        """The same of a GPU's, and how it is to be timed."""
+        with self._clock.phase(Phase.CALIBRATE):
+            estimate_ns = self._warm_up(library, problem, first_ns)
+            launching = self._stopwatch.launching(library)
+            if launching.wants_graph(estimate_ns):
+                try:
+                    graph_ns = self._warm_up(library, problem, estimate_ns, by_graph=True)
+                    return _Times((graph_ns,), 1, launching, by_graph=True)
+                except KernelFailure:
+                    pass  # nothing but the graph fails: it is launched one by one, and judged by that
+        return _Times((estimate_ns,), 1, launching)
+
+    def _sampled(self, library: KernelLibrary, problem: _Problem, wanted: int, warmed: _Times) -> _Times:
+        """Samples of a warm kernel whose time was estimated; all that are wanted, if fewer are not enough."""
+        (estimate_ns,) = warmed.samples_ns
         loops = timing.loops_for(estimate_ns)
         with self._clock.phase(Phase.TIME):
             count = timing.sample_count(estimate_ns, problem.best_ns, wanted)
-            return self._time(library, problem, loops, count), loops
+            samples = self._time(library, problem, loops, count, by_graph=warmed.by_graph)
+            if timing.is_too_few(samples, problem.best_ns, wanted):
+                more = timing.sample_count(min(samples), 0.0, wanted)
+                samples = self._time(library, problem, loops, more, by_graph=warmed.by_graph)
+        return replace(warmed, samples_ns=samples, loops=loops)
 
     def _run_again(self, library: KernelLibrary, problem: _Problem) -> float:
         """Run a kernel a second time and compare what it wrote; the ns that this took."""
@@ -295,12 +341,16 @@ class Bench:
         self._check_again(library, problem)
         return again_ns
 
-    def _time(self, library: KernelLibrary, problem: _Problem, loops: int, samples: int) -> tuple[float, ...]:
-        times = (ctypes.c_double * samples)()
-        self._check_code(library, library.time(*self._arguments(problem), loops, samples, times))
-        if reason := timing.complaint(tuple(times)):
+    def _warm_up(self, library: KernelLibrary, problem: _Problem, run_ns: float, *, by_graph: bool = False) -> float:
+        return self._stopwatch.warm_up(library, problem.c, run_ns, by_graph=by_graph)
+
+    def _time(
+        self, library: KernelLibrary, problem: _Problem, loops: int, samples: int, *, by_graph: bool = False
+    ) -> tuple[float, ...]:
+        times = self._stopwatch.time(library, problem.c, loops, samples, by_graph=by_graph)
+        if reason := timing.complaint(times):
             raise KernelFailure(Status.LAUNCH_ERROR, reason)
-        return tuple(times)
+        return times
 
 
 def answer(job: Job, work: Callable[[Job], Reply]) -> Reply:

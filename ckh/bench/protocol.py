@@ -23,7 +23,7 @@ _SHOWN = 80
 # The others are not a worker's to find out.
 _NO_WORKERS = (
     *(Status.COMPILE_ERROR, Status.COMPILE_TIMEOUT, Status.COMPILE_INTERRUPTED),
-    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.PREDICTED),
+    *(Status.INVALID, Status.TIMEOUT, Status.UNSTABLE, Status.LAUNCH_BOUND, Status.PREDICTED),
 )
 _STATUSES = tuple(str(status) for status in Status if status not in _NO_WORKERS)
 
@@ -162,6 +162,9 @@ def job_from_line(line: str) -> Job:
 class Reply:
     """The result of a job: `samples_ns` are times of one loop; `seconds` says by phase where the time went.
 
+    `launch_ns` is what a kernel that does nothing takes, timed in the same way, 0 where that is not known; `by_graph`
+    says that a graph launched the kernel.
+
     `signed` is its `signature`. After a reply that `is_last` the worker ends, because its GPU, or the worker itself,
     cannot be used any more.
     """
@@ -174,6 +177,8 @@ class Reply:
     seconds: Seconds | None = None
     is_last: bool = False
     signed: str = ""
+    launch_ns: float = 0.0
+    by_graph: bool = False
 
     def to_line(self) -> bytes:
         """As one line, in which the message is cut where it is too long."""
@@ -233,4 +238,6 @@ _IS_VALID: dict[str, Callable[[Any], bool]] = {
     "seconds": _are_seconds,
     "is_last": lambda value: isinstance(value, bool),
     "signed": lambda value: isinstance(value, str),
+    "launch_ns": lambda value: _is_time(value) or (type(value) is float and value == 0),
+    "by_graph": lambda value: isinstance(value, bool),
 }

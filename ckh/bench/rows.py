@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from ckh.bench.timing import UNSTABLE_SPREAD, complaint, summarize
+from ckh.bench.timing import UNSTABLE_SPREAD, complaint, is_launch_bound, summarize
 from ckh.data.journal import ResultRow, RunRecord
 from ckh.schema import Status
 from ckh.version import __version__
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ckh.data.settings import Settings
 
 NS_PER_MS = 1e6
-_MIN_SAMPLES_FOR_SPREAD = 3
 
 
 def new_record(identity: DeviceIdentity, settings: Settings, pairs: int | None = None) -> RunRecord:
@@ -52,7 +51,7 @@ def with_times(reply: Reply) -> Reply:
 
 
 def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Built) -> ResultRow:
-    """The row of a (problem, kernel) pair, both by name. One that is OK or unstable has positive, finite times."""
+    """The row of a (problem, kernel) pair, both by name. One with a status of `MEASURED` has positive, finite times."""
     reply = with_times(reply)
     row = ResultRow(
         run_id=run_id,
@@ -66,14 +65,20 @@ def result_row(run_id: str, problem: str, kernel: str, reply: Reply, built: Buil
     if reply.status is not Status.OK:
         return row
     timing = summarize(reply.samples_ns)
-    is_unstable = len(reply.samples_ns) >= _MIN_SAMPLES_FOR_SPREAD and timing.spread > UNSTABLE_SPREAD
+    status, message = Status.OK, ""
+    if is_launch_bound(timing.median_ns, reply.launch_ns, by_graph=reply.by_graph):
+        status, message = Status.LAUNCH_BOUND, f"{timing.median_ns / reply.launch_ns:.1f} times an empty kernel"
+    elif timing.spread > UNSTABLE_SPREAD:
+        status, message = Status.UNSTABLE, f"the samples spread by {timing.spread:.1%}"
     return replace(
         row,
-        status=Status.UNSTABLE if is_unstable else Status.OK,
-        message=f"the samples spread by {timing.spread:.1%}" if is_unstable else "",
+        status=status,
+        message=message,
         latency_ms=timing.median_ns / NS_PER_MS,
         latency_min_ms=timing.min_ns / NS_PER_MS,
         spread=round(timing.spread, 6),
         samples_ns=reply.samples_ns,
         loops=reply.loops,
+        launch_ms=reply.launch_ns / NS_PER_MS or None,
+        by_graph=reply.by_graph,
     )

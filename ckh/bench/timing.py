@@ -2,11 +2,13 @@
 
 A sample runs the kernel as many times as make it last half a millisecond. A kernel that is far slower than the best one
 seen on the problem gets fewer samples: its exact time does not matter, and most of the time of a sweep would go there.
+
+A GPU is warmed up before, by runs of the kernel: until it was busy for long enough, and three samples in a row agree.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
 from typing import TYPE_CHECKING
@@ -30,6 +32,18 @@ _MAX_TIMING_NS = 2e9
 # Median absolute deviation / median above which a time is called unstable.
 UNSTABLE_SPREAD = 0.05
 
+# A kernel that takes fewer launches than this, launched one by one, waits for the host; a graph has no host in it.
+LEAST_LAUNCHES = 3.0
+LEAST_GRAPH_LAUNCHES = 1.5
+
+# How long a GPU is busy before its first sample: at first, after so many seconds of idleness, and between kernels.
+_FIRST_WARM_UP_NS = 250e6
+_IDLE_S, _IDLE_WARM_UP_NS = 0.2, 25e6
+_WARM_UP_NS = 1.5e6
+_MORE_WARM_UP_NS = 50e6  # of a kernel whose samples do not agree
+_STEADY, _STEADY_RATIO = 3, 1.02
+_MAX_WARM_UPS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -38,6 +52,57 @@ class Timing:
     median_ns: float
     min_ns: float
     spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Launching:
+    """What a kernel that does nothing takes, in ns: launched one by one, and by a graph; 0: not known."""
+
+    single_ns: float = 0.0
+    graph_ns: float = 0.0
+
+    def wants_graph(self, run_ns: float) -> bool:
+        """True if a kernel is too short to be launched one by one, and there are graphs."""
+        return self.graph_ns > 0 and run_ns < LEAST_LAUNCHES * self.single_ns
+
+    def of(self, *, by_graph: bool) -> float:
+        """The one of both."""
+        return self.graph_ns if by_graph else self.single_ns
+
+
+def is_launch_bound(run_ns: float, launch_ns: float, *, by_graph: bool) -> bool:
+    """True if a time says more of launching, which takes `launch_ns`, than of the kernel."""
+    return run_ns < (LEAST_GRAPH_LAUNCHES if by_graph else LEAST_LAUNCHES) * launch_ns
+
+
+@dataclass(slots=True)
+class WarmUp:
+    """The runs of a kernel before it is timed on a GPU that was idle for so many seconds, None: since ever."""
+
+    idle_s: float | None
+    _times_ns: list[float] = field(default_factory=list)
+    _spent_ns: float = 0.0
+
+    def add(self, run_ns: float, loops: int) -> None:
+        """Count that many runs, which took so long each."""
+        self._times_ns.append(run_ns)
+        self._spent_ns += run_ns * loops
+
+    @property
+    def is_over(self) -> bool:
+        """True if the device was busy for long enough, and its clock is steady or will not be."""
+        if len(self._times_ns) >= _MAX_WARM_UPS:
+            return True
+        needed_ns = _WARM_UP_NS
+        if self.idle_s is None:
+            needed_ns = _FIRST_WARM_UP_NS
+        elif self.idle_s > _IDLE_S:
+            needed_ns = _IDLE_WARM_UP_NS
+        if self._spent_ns < needed_ns:
+            return False
+        last = self._times_ns[-_STEADY:]
+        is_steady = len(last) == _STEADY and max(last) <= _STEADY_RATIO * min(last)
+        return is_steady or self._spent_ns >= needed_ns + _MORE_WARM_UP_NS
 
 
 def is_possible(sample_ns: float) -> bool:
@@ -61,6 +126,13 @@ def sample_count(estimate_ns: float, best_ns: float, wanted: int) -> int:
             if estimate_ns > factor * best_ns:
                 return min(wanted, count)
     return min(wanted, max(1, int(_MAX_TIMING_NS // max(estimate_ns, 1.0))))
+
+
+def is_too_few(samples_ns: Sequence[float], best_ns: float, wanted: int) -> bool:
+    """True if a kernel that was thought slow needs more samples: it is faster than that, or they do not agree."""
+    found = summarize(samples_ns)
+    few = len(samples_ns) < sample_count(found.min_ns, 0.0, wanted)
+    return few and (found.spread > UNSTABLE_SPREAD or len(samples_ns) < sample_count(found.min_ns, best_ns, wanted))
 
 
 def is_hopeless(run_ns: float, best_ns: float) -> bool:

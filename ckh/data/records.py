@@ -96,8 +96,10 @@ class ResultRow:
 
     `node` is the machine and device of a cluster that measured it; empty: the run's own.
 
-    Times are None unless the status is ok or unstable. `latency_ms` is the median, `spread` the median absolute
-    deviation over it.
+    Times are None unless the status is ok, unstable or launch_bound. `latency_ms` is the median, `spread` the median
+    absolute deviation over it.
+
+    `launch_ms` is the time of a kernel that does nothing, timed in the same way: by a graph, or launch by launch.
     """
 
     run_id: str
@@ -114,6 +116,8 @@ class ResultRow:
     source_hash: str = ""
     time: float = 0.0
     node: str = ""
+    launch_ms: float | None = None
+    by_graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ckh.assess.baselines import (
 )
 from ckh.assess.measured import times_of
 from ckh.assess.metrics import choices
+from ckh.data.dataset import Dataset
 from ckh.ops.grouped_conv.names import kernel_name
 from ckh.ops.grouped_conv.problem import ConvProblem
 from ckh.problems import Direction
@@ -21,8 +22,6 @@ from tests.learn.conftest import build, kernels
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ckh.data.dataset import Dataset
 
 A, B, C = kernels()[:3]
 SMALL = ConvProblem(Direction.FORWARD, 1, 16, 16, 1, 8, 8, 3, 3)
@@ -40,6 +39,16 @@ def chosen(scores: np.ndarray, dataset: Dataset) -> list[str]:
 def test_a_random_choice_has_the_mean_efficiency() -> None:
     """Expected efficiency is the mean over the kernels of a problem, a failure counting 0."""
     assert random_efficiency(times_of(KNOWN)).tolist() == pytest.approx([(1 + 1 / 2 + 1 / 4) / 3, (1 / 2 + 1 + 0) / 3])
+
+
+def test_launch_bound_kernels_are_alike() -> None:
+    """Their times are the least of theirs on the problem; a failure stays one, and other kernels' times are theirs."""
+    data = build(
+        [(SMALL, A, 3), (SMALL, B, 2), (SMALL, C, 4), (LARGE, A, 20), (LARGE, B, 10), (LARGE, C, 1)], failed=[5]
+    )
+    statuses = ["launch_bound", "launch_bound", "ok", "launch_bound", "ok", str(data.frame["status"][5])]
+    bound = Dataset(data.frame.assign(status=statuses), data.metadata, data.op.name)
+    assert times_of(bound).latency_ms.tolist() == [2, 2, 4, 20, 10, float("inf")]
 
 
 def test_mean_efficiency_is_over_the_problems_of_a_kernel() -> None:

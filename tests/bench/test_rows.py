@@ -19,6 +19,36 @@ def test_the_row_of_samples() -> None:
 
 
 @pytest.mark.parametrize(
+    ("samples_ns", "status"),
+    [
+        ((1.00e6, 1.10e6), Status.OK),  # 4.8 % from the median 1.05
+        ((1.00e6, 1.12e6), Status.UNSTABLE),  # 5.7 % from 1.06
+        ((1e6,), Status.OK),
+    ],
+)
+def test_two_samples_that_do_not_agree_are_unstable(samples_ns: tuple[float, ...], status: Status) -> None:
+    """As any number of samples, when they spread by more than 5 %; one cannot."""
+    assert result_row("run", "problem", "kernel", Reply(1, Status.OK, "", samples_ns, 1), BUILT).status is status
+
+
+@pytest.mark.parametrize(
+    ("median_ns", "by_graph", "status"),
+    [
+        (12_000.0, False, Status.OK),  # three launches of 4 us
+        (11_999.0, False, Status.LAUNCH_BOUND),
+        (6_000.0, True, Status.OK),  # one and a half
+        (5_999.0, True, Status.LAUNCH_BOUND),
+    ],
+)
+def test_the_row_of_a_kernel_that_is_shorter_than_its_launch(median_ns: float, by_graph: bool, status: Status) -> None:
+    """It has its time and that of an empty kernel, and is launch-bound however its samples spread."""
+    samples = (median_ns / 2, median_ns, median_ns) if status is Status.LAUNCH_BOUND else (median_ns,)
+    reply = Reply(1, Status.OK, "", samples, 1, launch_ns=4000.0, by_graph=by_graph)
+    row = result_row("run", "problem", "kernel", reply, BUILT)
+    assert (row.status, row.latency_ms, row.launch_ms, row.by_graph) == (status, median_ns / 1e6, 0.004, by_graph)
+
+
+@pytest.mark.parametrize(
     ("samples_ns", "said"),
     [
         ((), "there is no time"),

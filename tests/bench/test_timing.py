@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 
 from ckh.bench.timing import (
     MAX_LOOPS,
+    Launching,
     Timing,
+    WarmUp,
     complaint,
     is_hopeless,
+    is_too_few,
     loops_for,
     sample_count,
     summarize,
@@ -91,6 +94,57 @@ def test_warm_up_lasts_half_a_sample_unless_the_first_run_did(first_ns: float, l
 def test_a_long_run_far_from_the_best_is_hopeless(first_ns: float, best_ns: float, suffices: bool) -> None:
     """It takes both: more than ten times the best, and the length of a sample."""
     assert is_hopeless(first_ns, best_ns) is suffices
+
+
+@pytest.mark.parametrize(
+    ("samples_ns", "too_few"),
+    [
+        ((400.0, 401.0), False),  # slow, and both agree
+        ((400.0, 500.0), True),  # 11 % from the median 450
+        ((250.0, 251.0), True),  # not slow, whatever was estimated
+        ((2000.0,), False),
+        ((100.0,), True),
+        ((400.0, 500.0, 400.0, 400.0, 900.0), False),  # all there are
+    ],
+)
+def test_a_kernel_that_was_paused_gets_all_samples(samples_ns: tuple[float, ...], too_few: bool) -> None:
+    """Fewer than all are enough of a kernel only if they agree, and are as slow as the estimate was."""
+    assert is_too_few(samples_ns, 100.0, 5) is too_few
+
+
+def test_a_graph_times_what_takes_fewer_than_three_launches() -> None:
+    """Where there are graphs, and the time of an empty kernel is known."""
+    assert [Launching(4000, 1500).wants_graph(run_ns) for run_ns in (11_999, 12_000)] == [True, False]
+    assert not Launching(4000, 0).wants_graph(5000)
+    assert not Launching(0, 0).wants_graph(5000)
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "times_ns", "over_at"),
+    [
+        (0.01, (0.5e6,) * 9, 3),  # 1.5 ms, and three that agree
+        (0.01, (0.25e6,) * 9, 6),  # 1.5 ms
+        (0.01, (0.6e6, 0.5e6, 0.5e6, 0.5e6), 4),
+        (0.01, (0.5e6, 0.505e6, 0.51e6, 0.51e6), 3),  # by 2 %
+        (0.01, (0.5e6, 0.505e6, 0.511e6, 0.511e6, 0.511e6), 4),  # by more
+        (0.21, (0.5e6,) * 99, 50),  # 25 ms
+        (None, (0.5e6,) * 999, 500),  # 250 ms
+        (0.01, (0.5e6, 1e6) * 99, 69),  # never agree: 51.5 ms
+        (None, (1.0,) * 1001, 1000),  # of a clock that stands still
+    ],
+)
+def test_a_gpu_is_warm_after_some_time_when_samples_agree(
+    idle_s: float | None, times_ns: tuple[float, ...], over_at: int
+) -> None:
+    """First after 250 ms, after a pause after 25, else after 1.5; three in a row agree within 2 %, or 50 ms more."""
+    warm_up = WarmUp(idle_s)
+    for count, time_ns in enumerate(times_ns):
+        assert warm_up.is_over is (count >= over_at), count
+        if warm_up.is_over:
+            return
+        warm_up.add(time_ns, 1)
+    assert warm_up.is_over
+    assert len(times_ns) == over_at
 
 
 def test_summary_of_five_samples_by_hand() -> None:

@@ -207,6 +207,9 @@ def _table(
         "measured_at": np.array([row.time or None for row in rows], dtype=np.float64),
         "node": [row.node or None for row in rows],
     }
+    if any(row.launch_ms for row in rows):
+        extra["launch_ms"] = np.array([row.launch_ms for row in rows], dtype=np.float64)
+        extra["by_graph"] = [row.by_graph if row.launch_ms else None for row in rows]
     before = [earlier.get((row.problem, row.kernel)) if row.latency_ms else None for row in rows]
     if any(before):
         after = [row.latency_ms if time else None for row, time in zip(rows, before, strict=True)]

@@ -21,11 +21,13 @@ class StubKernel:
     after: str = ""
     skip: str = "false"
     workspace: str = "0"
+    short: str = "0"
+    graph: str = "0"
 
     @property
     def flags(self) -> list[str]:
         """Of the compiler."""
-        names = ("element", "before", "after", "skip", "workspace")
+        names = ("element", "before", "after", "skip", "workspace", "short", "graph")
         return [f"-D{name.upper()}={getattr(self, name)}" for name in names]
 
 

@@ -11,7 +11,7 @@ from ckh.bench.protocol import Job, Op
 from ckh.schema import Status
 from tests.bench.faults import FaultyDevice
 from tests.bench.hip_stub.build import StubKernel
-from tests.bench.hip_stub.workers import GOOD, ask, config, problem, supervise
+from tests.bench.hip_stub.workers import GOOD, ask, config, problem, setup, supervise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,5 +108,36 @@ def test_the_first_run_is_no_sample(build: Callable[[StubKernel], str]) -> None:
             assert reply.samples_ns == (SAMPLE_NS,) * count
         timed = ask(worker, Job(Op.TIME, 3, library=slow_first, samples=2, loops=2))
         assert timed.samples_ns == (SAMPLE_NS,) * 2
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"),
+    [
+        (StubKernel(short="2500", graph="1500"), (4000.0, 1500.0, True)),  # 4000 ns launch by launch
+        (StubKernel(short="2500"), (4000.0, 4000.0, False)),
+        (StubKernel(short="12000", graph="1500"), (12000.0, 4000.0, False)),
+    ],
+)
+def test_a_kernel_shorter_than_three_launches_is_timed_by_a_graph(
+    build: Callable[[StubKernel], str], kernel: StubKernel, found: tuple[float, float, bool]
+) -> None:
+    """Where there are graphs; the reply has what launching takes in the same way."""
+    (reply,), _ = supervise([build(kernel)])
+    assert reply.status is Status.OK, reply.message
+    assert (reply.samples_ns[0], reply.launch_ns, reply.by_graph) == found
+
+
+def test_leaders_are_timed_by_graphs_too(build: Callable[[StubKernel], str]) -> None:
+    """A kernel whose sample is of many runs is short."""
+    library = build(StubKernel(short="2500", graph="1500"))
+    worker = WorkerProcess(FaultyDevice(), config())
+    try:
+        assert ask(worker, setup()).status is Status.OK
+        for loops, by_graph in ((125, True), (41, False)):
+            reply = ask(worker, Job(Op.TIME, 3, library=library, samples=2, loops=loops))
+            assert reply.status is Status.OK, reply.message
+            assert (reply.by_graph, reply.samples_ns) == (by_graph, (4000.0, 4000.0))
     finally:
         worker.kill()

@@ -98,6 +98,14 @@ def test_rows_say_which_device_measured_them_and_when(tmp_path: Path) -> None:
     assert Dataset(without).content_hash == datasets["near"].content_hash != datasets["far"].content_hash
 
 
+def test_rows_say_what_launching_took(tmp_path: Path) -> None:
+    """Where it is known; a launch-bound row counts."""
+    short = replace(OK, status=Status.LAUNCH_BOUND, launch_ms=0.25, by_graph=True)
+    row, failed = rows_of(write(tmp_path, short, FAILED))
+    assert (row["status"], row["is_valid"], row["launch_ms"], row["by_graph"]) == ("launch_bound", True, 0.25, True)
+    assert (failed["launch_ms"], failed["by_graph"]) == (None, None)
+
+
 def test_of_a_problem_the_rows_of_the_last_device_count(tmp_path: Path) -> None:
     """What one device began and another measured anew is not mixed: the rows of the first stay in the journal alone."""
     begun = [replace(one, node="a/hip0") for one in (OK, FAILED)]

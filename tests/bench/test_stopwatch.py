@@ -1,0 +1,111 @@
+"""Kernels that are timed with a simulated GPU: its clock rises when it is busy, launches take the host some time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ckh.bench.library import BY_GRAPH, OF_NOTHING
+from ckh.bench.stopwatch import Stopwatch
+from ckh.bench.timing import Launching
+
+if TYPE_CHECKING:
+    from ckh.bench.library import KernelLibrary
+    from ckh.bench.memory import Memory
+
+LAUNCH_NS, GAP_NS = 4000.0, 1500.0  # of the host, launch by launch; of a graph
+
+
+@dataclass
+class Gpu:
+    """A GPU at half its clock until it was busy for `ramp_ns`, and one kernel of `kernel_ns` at full clock."""
+
+    kernel_ns: float
+    ramp_ns: float = 0.0
+    has_graphs: bool = True
+    flush_bytes: int = 0
+    busy_ns: float = 0.0
+    probed: int = 0
+
+    def time_by(
+        self, how: int, _problem: Any, _sets: Any, _count: int, _first: int, loops: int, samples: int, times: Any
+    ) -> int:
+        """As a library's."""
+        if how & BY_GRAPH and not self.has_graphs:
+            return 1
+        kernel_ns = 0.0 if how & OF_NOTHING else self.kernel_ns
+        for sample in range(samples):
+            at_clock_ns = kernel_ns * (1 if self.busy_ns >= self.ramp_ns else 2)
+            times[sample] = at_clock_ns + GAP_NS if how & BY_GRAPH else max(at_clock_ns, LAUNCH_NS)
+            self.busy_ns += times[sample] * loops
+        return 0
+
+    def flush_buffer(self) -> tuple[int, int]:
+        """As a memory's."""
+        return self.flush_bytes, self.flush_bytes
+
+    def pointers(self) -> tuple[int, int, int, int]:
+        """As a memory's."""
+        return 1, 2, 3, 4
+
+    def probe(self) -> None:
+        """As a memory's."""
+        self.probed += 1
+
+    def stopwatch(self) -> Stopwatch:
+        """A stopwatch for it."""
+        return Stopwatch(cast("Memory", self), lambda _library, code: pytest.fail(str(code)) if code else None)
+
+    @property
+    def library(self) -> KernelLibrary:
+        """Its kernel."""
+        return cast("KernelLibrary", self)
+
+
+@pytest.mark.parametrize("kernel_ns", [500.0, 20e3, 3e6])
+def test_a_cold_clock_is_not_timed(kernel_ns: float) -> None:
+    """Of a GPU whose first 200 ms are at half clock, the first kernel is timed at full clock, as those after it."""
+    gpu = Gpu(kernel_ns, ramp_ns=200e6)
+    stopwatch = gpu.stopwatch()
+    wanted_ns = max(kernel_ns, LAUNCH_NS)
+    for most_ns in (270e6, 20e6):
+        before_ns = gpu.busy_ns
+        assert stopwatch.warm_up(gpu.library, None, 2 * kernel_ns) == wanted_ns
+        assert stopwatch.time(gpu.library, None, 1, 2) == (wanted_ns, wanted_ns)
+        assert gpu.busy_ns - before_ns < most_ns
+
+
+def test_launching_is_measured_once() -> None:
+    """By launches and by a graph."""
+    gpu = Gpu(1000.0)
+    stopwatch = gpu.stopwatch()
+    assert stopwatch.launching(gpu.library) == Launching(LAUNCH_NS, GAP_NS)
+    busy_ns = gpu.busy_ns
+    assert stopwatch.launching(gpu.library) == Launching(LAUNCH_NS, GAP_NS)
+    assert gpu.busy_ns == busy_ns > 0
+
+
+def test_a_gpu_without_graphs_has_launches() -> None:
+    """It is asked whether it still works."""
+    gpu = Gpu(1000.0, has_graphs=False)
+    assert gpu.stopwatch().launching(gpu.library) == Launching(LAUNCH_NS, 0.0)
+    assert gpu.probed == 1
+
+
+def test_nothing_is_emptied_within_a_graph() -> None:
+    """Where caches are emptied before each launch, there are no graphs."""
+    gpu = Gpu(1000.0, flush_bytes=1 << 20)
+    assert gpu.stopwatch().launching(gpu.library) == Launching(LAUNCH_NS, 0.0)
+
+
+def test_short_kernels_differ_in_a_graph() -> None:
+    """Launch by launch a kernel of 1 us takes as long as one of 2 us, and in a graph it does not."""
+    times = {}
+    for by_graph in (False, True):
+        for kernel_ns in (1000.0, 2000.0):
+            gpu = Gpu(kernel_ns)
+            times[by_graph, kernel_ns] = gpu.stopwatch().time(gpu.library, None, 10, 1, by_graph=by_graph)[0]
+    assert times[False, 1000.0] == times[False, 2000.0] == LAUNCH_NS
+    assert times[True, 2000.0] - times[True, 1000.0] == 1000.0
